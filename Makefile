@@ -35,7 +35,7 @@ PYTHONS := $(shell sed -n 's/^  "Programming Language :: Python :: \(3\.[0-9]*\)
 # The libraries that `make bench` compares with need older releases than constraints.txt names.
 BENCH_VENV := build/bench
 
-.PHONY: help demo test test-slow test-all test-ray test-hosts test-training simulate coverage test-wheel test-pythons lint types docs bench clean
+.PHONY: help demo test test-slow test-all test-ray test-hosts test-training simulate coverage test-wheel test-pythons lint types docs bench judges clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -137,6 +137,9 @@ $(BENCH_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(BENCH_VENV)
 	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
+
+judges: $(USER_STAMP) ## Measure recorded judges on ../shared/data, and write docs/judges.md
+	$(BIN)/python benchmarks/judges.py
 
 clean: ## Remove what make has made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build run.jsonl report.html

@@ -2,7 +2,8 @@
 
 python benchmarks/page.py [ROWS] [own|shared] [SCREENSHOT]
 
-Each row has its own rubric of 11 criteria and about 10 kB (`own`), or all share 7 criteria and have about 1 kB (`shared`).
+Each row has its own rubric of 11 criteria and about 10 kB (`own`), or all share 7 criteria and have about 1 kB
+(`shared`).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def lines(count: int) -> Iterator[str]:
 
 
 def short_lines(count: int) -> Iterator[str]:
-    """Yield the lines of a run file whose rows share 7 criteria, of which one is a penalty, and have about 1 kB each."""
+    """Yield the lines of a run file whose rows share 7 criteria, with one penalty, and have about 1 kB."""
     generator = random.Random(37)  # noqa: S311
     words = ["".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randint(2, 9))) for _ in range(5000)]
     weights = (10, 4, 6, 5, -12, 2, 3)
@@ -63,7 +64,8 @@ def short_lines(count: int) -> Iterator[str]:
         criteria = [
             {
                 "name": f"c{place}", "requirement": f"Says {place}", "weight": weight, "passed": True,
-                "verdict": "MET" if is_met else "UNMET", "value": float(is_met), "reason": " ".join(generator.choices(words, k=3)),
+                "verdict": "MET" if is_met else "UNMET", "value": float(is_met),
+                "reason": " ".join(generator.choices(words, k=3)),
             }
             for place, (weight, is_met) in enumerate(zip(weights, met, strict=True))
         ]  # fmt: skip
@@ -132,8 +134,8 @@ def open_page(page_file: Path, count: int, screenshot: str | None) -> None:
         script = (measured()["ScriptDuration"] - before["ScriptDuration"]) * 1000 / len(frames)
         frames.sort()
         print(
-            f"scroll 400 px a frame: {script:.1f} ms of script a frame; frames: median {frames[len(frames) // 2]:.0f} ms, "
-            f"99 %: {frames[int(len(frames) * 0.99)]:.0f} ms"
+            f"scroll 400 px a frame: {script:.1f} ms of script a frame; "
+            f"frames: median {frames[len(frames) // 2]:.0f} ms, 99 %: {frames[int(len(frames) * 0.99)]:.0f} ms"
         )
         times: list[float] = []
         page.keyboard.press("Escape")
@@ -169,7 +171,9 @@ _SCROLL = """() => new Promise((resolve) => {
 _NEXT = """(name) => new Promise((resolve) => {
   const start = performance.now();
   new MutationObserver((_, observer) => {
-    if (document.querySelector("#one h2").textContent !== name) { observer.disconnect(); resolve(performance.now() - start); }
+    if (document.querySelector("#one h2").textContent === name) return;
+    observer.disconnect();
+    resolve(performance.now() - start);
   }).observe(document.getElementById("one"), { childList: true });
   document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
 })"""

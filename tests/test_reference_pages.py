@@ -25,8 +25,8 @@ from rubric_integrations.cli.options import JUDGE_OPTIONS
 from rubric_integrations.formats.parsing import MAX_BYTES, MAX_DEPTH, MAX_NODES
 from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.rubric.rubric import MAX_CRITERIA, MAX_LEAVES
-from rubric_integrations.submission.files import READERS
-from rubric_integrations.submission.inputs import COLUMNS, ColumnNames
+from rubric_integrations.submission.columns import COLUMNS, ColumnNames
+from rubric_integrations.submission.readers import READERS
 from rubric_integrations.submission.submission import MAX_CHARS
 from rubric_integrations.submission.tables import UNSUPPORTED
 from tests.cli.commands import EXAMPLE
@@ -139,7 +139,8 @@ def test_page_of_the_files_has_every_column_with_its_usual_names_in_order() -> N
     table = {code(names)[0]: (tuple(code(names)), code(option)) for _, names, option in rows("files.md", "field")}
     assert {names[0]: names for names, _ in table.values()} == {names[0]: names for names in COLUMNS.values()}
     for field, (_, options) in table.items():
-        assert options == ([f"--{field}-column"] if field in ColumnNames._fields else [])
+        option = f"--{field}" if field == "respond" else f"--{field}-column"
+        assert options == ([option] if field in (*ColumnNames._fields, "respond") else [])
 
 
 def test_messages_on_the_page_of_the_files_are_in_the_code() -> None:

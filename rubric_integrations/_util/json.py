@@ -10,6 +10,7 @@ import json
 import re
 import reprlib
 import stat
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -57,9 +58,12 @@ them, since one value would be lost
         return _DECODER.decode(text)
     except RepeatedKeyError:
         raise
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise ValueError(f"is not JSON: {reason}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("is not JSON: nested too deeply") from None
+    except ValueError:  # Python's limit, since the time would grow with the square of the length
+        raise ValueError(f"has a number of more than {sys.get_int_max_str_digits():,} digits: write a text") from None
 
 
 def read_json_lines(path: Path, on_invalid: Callable[[int, str], None] | None = None) -> Iterator[tuple[int, Any]]:

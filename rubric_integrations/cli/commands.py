@@ -14,12 +14,14 @@ from collections.abc import Callable
 from rubric_integrations._util.lazy import EXTRAS
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.batches import collect, submit
+from rubric_integrations.cli.benchmark import benchmark
 from rubric_integrations.cli.console import out
 from rubric_integrations.cli.grade import grade
 from rubric_integrations.cli.judge import agree, align, calibrate, certify, probe
 from rubric_integrations.cli.labelling import label, plan
+from rubric_integrations.cli.preview import preview
 from rubric_integrations.cli.rubrics import convert, migrate, schema, validate
-from rubric_integrations.cli.runs import compare, report, rescore, show
+from rubric_integrations.cli.runs import compare, import_, report, rescore, show
 from rubric_integrations.cli.serve import serve
 
 PACKAGES = ("rubric-integrations", "dspy", "langchain-core", "pydantic")
@@ -102,11 +104,13 @@ def _api_keys() -> str:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "preview": preview,
     "grade": grade,
     "submit": submit,
     "collect": collect,
     "serve": serve,
     "rescore": rescore,
+    "import": import_,
     "report": report,
     "show": show,
     "label": label,
@@ -117,6 +121,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "align": align,
     "plan": plan,
     "probe": probe,
+    "benchmark": benchmark,
     "validate": validate,
     "convert": convert,
     "migrate": migrate,

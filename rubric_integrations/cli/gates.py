@@ -392,7 +392,6 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfF
             "--baseline": baseline,
             "--margin": margin,
             "--stop-early": stop_early or None,
-            "--strict": options.strict or None,
             "--cluster": options.cluster,
             "--floor": options.floor,
         }
@@ -400,8 +399,6 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfF
             if value is not None:
                 refuse(f"{option}: is for a gate with --alpha, and would have no effect: add --alpha 0.05")
         return None
-    if options.strict and labels is None:
-        refuse("--strict: is about the file of --labels: name it, too")
     if options.min_score is None:
         refuse("--alpha: needs --min-score: it is the probability that this gate decides wrongly")
     if margin is not None and baseline is None:
@@ -437,13 +434,15 @@ class RowsOfFile:
         path: The file.
         rubric_file: The file of the shared rubric; None if there is none.
         rubric_format: The name of its format, for the summary.
+        strict: Whether to refuse rubrics of which a part is left out.
 
     Attributes:
         metadata: The keys of `metadata` that all rows with something to grade have; None without such a row.
 
     Raises:
         ResponsesError: The file cannot be read.
-        ValueError: No row has a valid rubric; one that has none does not stop the others.
+        ValueError: No row has a valid rubric; one that has none does not stop the others. Or a rubric is partial, and
+            `strict` is set.
     """
 
     def __init__(
@@ -453,6 +452,8 @@ class RowsOfFile:
         path: Path,
         rubric_file: Path | None,
         rubric_format: str | None = None,
+        *,
+        strict: bool = False,
     ):
         self._format = rubric_format
         self._read, self._rubrics, self._path, self._rubric_file = read, rubrics, path, rubric_file
@@ -462,6 +463,8 @@ class RowsOfFile:
         self.metadata: set[str] | None = None
         if rubrics.shared:
             refuse_unregistered_metrics(rubrics.shared, str(rubric_file))
+            if strict:
+                _refuse_partial(rubrics.shared, str(rubric_file))
         elif rubric_file is None and path.is_file() and (path.suffix.lower() in (".yaml", ".yml") or is_rubric(path)):
             raise ValueError(f"{path}: is a rubric: name the file of responses after it, such as {path} responses.csv")
         for row in read():
@@ -475,10 +478,14 @@ class RowsOfFile:
                 has_valid_rubric = True
                 continue
             try:
-                refuse_unregistered_metrics(rubrics.of(row, row.rubric), f"row {row.id}")
+                rubric = rubrics.of(row, row.rubric)
+                refuse_unregistered_metrics(rubric, f"row {row.id}")
                 has_valid_rubric = True
             except (ValueError, TypeError) as error:
                 problem = problem or f"{path}: row {row.id} {problem_of(error)}"
+                continue
+            if strict:
+                _refuse_partial(rubric, f"{path}: row {row.id}")
         if problem and not has_valid_rubric:
             raise ValueError(problem)
 
@@ -507,6 +514,13 @@ class RowsOfFile:
     def take_place(self, row: Row) -> int:
         """Return the place of a row that is done, from 0, and forget it."""
         return self._places.pop(row.id)
+
+
+def _refuse_partial(rubric: Rubric, source: str) -> None:
+    if rubric.left_out:
+        count = f"{len(rubric.left_out)} {'part' if len(rubric.left_out) == 1 else 'parts'}"
+        message = f"{source}: --strict: {count} of the rubric would be left out, and no grade could pass: "
+        raise ValueError(f"{message}{rubric.left_out[0]}")
 
 
 def end_run(

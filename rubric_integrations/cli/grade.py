@@ -17,7 +17,6 @@ import typer
 from rubric_integrations._util.terminal import plain, spend_text
 from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out, refuse, sigterm_interrupts
-from rubric_integrations.cli.labelling import StrictOption
 from rubric_integrations.cli.options import (
     GraderOptions,
     JudgeOptions,
@@ -63,7 +62,7 @@ class FirstResults:
     def __init__(self) -> None:
         # At most one more than are ranked.
         self._first: list[tuple[int, Graded]] = []
-        self.problems = _Problems()
+        self.problems = Problems()
         self._worst: list[tuple[float, int, Graded]] = []
         self._count = 0
 
@@ -98,15 +97,22 @@ class FirstResults:
         return [graded for *_, graded in sorted(self._worst, reverse=True)]
 
 
-class _Problems:
-    """Problems by kind, each with its first message, its first rows and their number."""
+class Problems:
+    """Problems of rows by kind, each with its first message, its first rows and their number.
+
+    Attributes:
+        count: The number of all problems.
+    """
 
     def __init__(self) -> None:
+        self.count = 0
         # By kind: the number of its rows, and the place, the id and the message of the first ones.
         self._kinds: dict[str, tuple[int, list[tuple[int, str, str]]]] = {}
         self._more = 0
 
     def add(self, place: int, row_id: str, problem: str) -> None:
+        """Add the problem of a row at a position in the file of responses."""
+        self.count += 1
         kind = _kind_of(problem, row_id)
         if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
             self._more += 1
@@ -114,10 +120,9 @@ class _Problems:
         count, rows = self._kinds.get(kind, (0, []))
         self._kinds[kind] = (count + 1, sorted([*rows, (place, row_id, problem)])[: MAX_IDS + 1])
 
-    def lines(self, out_file: Path | None) -> list[str]:
-        """Return a line for each kind of problem, which names the file with those that are left out."""
+    def lines(self, rest: str = "") -> list[str]:
+        """Return a line for each kind of problem, with a text after it where rows are left out."""
         lines: list[str] = []
-        rest = f"; all are in {out_file}" if out_file else "; `--out FILE` writes all"
         for count, [(_, row_id, problem), *others] in sorted(self._kinds.values(), key=lambda kind: kind[1]):
             first, ids = f"{row_id}: {problem}", ", ".join(other_id for _, other_id, _ in others)
             cut = f", ...{rest}" if count - 1 > len(others) else ""
@@ -145,7 +150,7 @@ def print_results(
     """
     if not quiet:
         _print_tables(first, summary)
-    for problem in first.problems.lines(out_file):
+    for problem in first.problems.lines(f"; all are in {out_file}" if out_file else "; `--out FILE` writes all"):
         err.print(plain(problem), style="red", soft_wrap=True)
     out.print(plain(_summary_text(summary, rubric, out_file)), soft_wrap=True)
 
@@ -384,7 +389,14 @@ class GateOptions:
         Path | None,
         typer.Option(help="With --alpha: people's labels of a random part of the responses, which correct the mean."),
     ] = None
-    strict: StrictOption = False
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Refuse a rubric of which a part is left out, such as an assertion in JavaScript, and a file of "
+            "--labels with a line that is no label.",
+        ),
+    ] = False
     baseline: Annotated[
         Path | None,
         typer.Option(help="With --alpha: an earlier run, than which this one must not be worse (a file of --out)."),
@@ -461,6 +473,7 @@ def grade(
     A row that cannot be graded does not stop the others.
     """
     from rubric_integrations.cli.gates import Gates, RowsOfFile, RunResults, end_run, make_mean_gate
+    from rubric_integrations.cli.preview import print_reading
     from rubric_integrations.formats.linting import lint
     from rubric_integrations.formats.registry import read_file_and_format
     from rubric_integrations.formats.row_rubrics import RowRubrics
@@ -481,11 +494,20 @@ def grade(
         shared, rubric_format = read_file_and_format(files.rubric) if files.rubric else (None, None)
         rubrics = RowRubrics(shared, library)
         grader = grader_options.make_grader(judges.make_judges())
-        rows = RowsOfFile(row_options.reader(files.responses), rubrics, files.responses, files.rubric, rubric_format)
+        rows = RowsOfFile(
+            row_options.reader(files.responses),
+            rubrics,
+            files.responses,
+            files.rubric,
+            rubric_format,
+            strict=gate_options.strict,
+        )
     except (RubricError, ResponsesError, ValueError, TypeError) as error:
         refuse(str(error))
     if not len(rows):
         refuse(f"{files.responses}: is empty: there is nothing to grade")
+    if not quiet:
+        print_reading(row_options, files.responses, len(rows))
     for warning in lint(shared) if shared else ():
         if warning.rule == "weight-in-text":
             err.print(plain(f"{files.rubric}: warning: {warning}"), style="yellow", soft_wrap=True)

@@ -262,7 +262,7 @@ def _print_agreement(result: Agreement, level: float) -> None:
     raters = f" by {', '.join(result.raters)}" if result.raters else ""
     lines = [
         f"All criteria: accuracy {with_limits(result.accuracy)} over {result.accuracy.n:,} submissions, "
-        f"{figure(result.micro_accuracy)} over all judgments; kappa {figure(result.micro_kappa)} over all, and "
+        f"{figure(result.micro_accuracy)} over all judgments; kappa {with_limits(result.kappa)} over all, and "
         f"{figure(result.mean_kappa)} on average."
     ]
     if len(result.criteria) > 1:

@@ -10,7 +10,7 @@ import math
 import warnings
 import webbrowser
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
@@ -87,6 +87,11 @@ def label(
             loaded = read_run(run)
             drawn = choose_for_labels(loaded, n, by_verdict=by_verdict, cluster=cluster, seed=seed)
         print_caught(caught)
+        if lacking := sum(item.submission is None for item in drawn):
+            refuse(
+                f"{run}: {lacking:,} of the {len(drawn):,} judgments to label have no text: import the judgments with "
+                "--responses, or people would label what they cannot read"
+            )
         if terminal:
             _ask(run, drawn, labels, rater.strip())
         else:
@@ -362,22 +367,22 @@ def refuse_bad_input(*files: Path) -> Generator[None]:
     Args:
         files: The files that the block reads.
     """
-    size = sum(path.stat().st_size for path in files if path.is_file())
-    names = " and ".join(str(path) for path in files)
-    status = err.status(plain(f"reading {names}")) if size > _LARGE and err.is_terminal else None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if status:
-            status.start()
         try:
-            yield
+            with reading_status(*files):
+                yield
         # Errors of runs, labels and rubrics are values that cannot be used.
         except (ValueError, OSError, ImportError) as error:
             refuse(str(error))
-        finally:
-            if status:
-                status.stop()
     print_caught(caught)
+
+
+def reading_status(*files: Path) -> AbstractContextManager[object]:
+    """Show on a terminal that files are read while a block runs, if they are large."""
+    size = sum(path.stat().st_size for path in files if path.is_file())
+    names = " and ".join(str(path) for path in files)
+    return err.status(plain(f"reading {names}")) if size > _LARGE and err.is_terminal else nullcontext()
 
 
 def print_caught(caught: Sequence[warnings.WarningMessage]) -> None:
@@ -386,7 +391,7 @@ def print_caught(caught: Sequence[warnings.WarningMessage]) -> None:
         return
     from rubric_integrations.trust.labels import InvalidLabelsWarning
 
-    for warning in caught:
+    for warning in {(warning.category, str(warning.message)): warning for warning in caught}.values():
         # The reader of labels has made each of its lines safe to print.
         is_list = issubclass(warning.category, InvalidLabelsWarning)
         err.print(plain(str(warning.message), keeps_lines=is_list), style="yellow", soft_wrap=True)

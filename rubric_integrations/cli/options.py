@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import Judge
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.ledger import RunLedger
+    from rubric_integrations.submission.files import FileDescription
     from rubric_integrations.submission.inputs import Row
 
 Strategy = Literal["per-criterion", "one-shot", "holistic"]
@@ -370,6 +371,10 @@ class RowOptions:
     encoding: Annotated[
         str | None, typer.Option(help="The encoding of the file, such as cp1252, if it is not UTF-8.")
     ] = None
+    respond: Annotated[
+        Literal["last", "transcript", "trajectory"] | None,
+        typer.Option(help="What is graded of conversations: the last answer, or the whole (numbered: trajectory)."),
+    ] = None
     library: Annotated[
         Path | None, typer.Option(help="A file of rubrics by name, for rows whose `rubric` is a name.")
     ] = None
@@ -378,11 +383,29 @@ class RowOptions:
         """Return a function that reads the rows of a file of responses."""
         from rubric_integrations.submission.files import read_responses
 
-        return partial(
-            read_responses, path, self.query, response_column=self.response_column, query_column=self.query_column,
-            reference_column=self.reference_column, id_column=self.id_column, rubric_column=self.rubric_column,
-            rows=self.rows, encoding=self.encoding,
-        )  # fmt: skip
+        return partial(read_responses, path, self.query, **self._layout)
+
+    def describe(self, path: Path) -> FileDescription:
+        """Return how `reader` reads a file of responses."""
+        from rubric_integrations.submission.files import describe_responses
+
+        return describe_responses(path, self.query, **self._layout)
+
+    @property
+    def arguments(self) -> list[str]:
+        """The options in force, as the arguments of a command."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return [text for name, value in values.items() if value is not None for text in (option_name(name), str(value))]
+
+    @property
+    def _layout(self) -> dict[str, Any]:
+        names = ("response_column", "query_column", "reference_column", "id_column", "rubric_column")
+        return {name: getattr(self, name) for name in (*names, "rows", "encoding", "respond")}
+
+
+def option_name(field: str) -> str:
+    """Return the option of a field of a record, such as `--id-column`."""
+    return f"--{field.replace('_', '-')}"
 
 
 # Without a repr, which would show the password of a URL.

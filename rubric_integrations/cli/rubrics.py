@@ -44,12 +44,12 @@ def convert(
     Exit codes: 0 written, with or without losses; 2 the rubric is invalid, the format is unknown or cannot express it,
     or the file cannot be written.
     """
-    from rubric_integrations.formats.parsing import load
     from rubric_integrations.formats.registry import read_document, reading_losses, write_document
+    from rubric_integrations.formats.suite_files import load_with_tests
 
     file = open_document(output, overwrite=overwrite, inputs=[rubric, *([weights] if weights else [])])
     try:
-        content, source = load(rubric)
+        content, source = load_with_tests(rubric)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the parts that are listed below
             read = read_document(content, source, rubric_format)

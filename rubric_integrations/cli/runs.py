@@ -1,4 +1,4 @@
-"""The commands about finished runs: `compare`, `report`, `show` and `rescore`. None of them calls a model."""
+"""The commands about finished runs: `compare`, `report`, `show`, `rescore` and `import`. None of them calls a model."""
 
 from __future__ import annotations
 
@@ -212,6 +212,14 @@ def report(
     ] = None,
     strict: StrictOption = False,
     title: Annotated[str | None, typer.Option(help="The page's heading; by default the rubric's name.")] = None,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="Leave out all texts of submissions, judges and raters, attachments and metadata. Ids, the rubric, "
+            "answers and scores stay.",
+        ),
+    ] = False,
 ) -> None:
     """Write an HTML page that shows one run or compares two. It is one file, and needs no server and no network.
 
@@ -236,7 +244,7 @@ def report(
         print_caught(caught)
         comparable = comparability(*loaded).require(anyway)
         print_warnings(comparable.all_warnings)
-        parts = page_parts(loaded, title, labels=of_people, comparable=comparable)
+        parts = page_parts(loaded, title, labels=of_people, comparable=comparable, redact=redact)
     except (RunFileError, LabelsError, ImportError, ValueError) as error:
         refuse(str(error))
     size = 0
@@ -347,3 +355,52 @@ def rescore(
     if missing:
         line = f"{counted(missing, 'new judgment')} would have to be requested."
         err.print(plain(line), style="yellow", soft_wrap=True)
+
+
+def import_(
+    judgments: Annotated[
+        Path,
+        typer.Argument(help="Recorded judgments (JSONL or CSV): `id`, `criterion`, `reply` or `verdict`, and `judge`."),
+    ],
+    rubric: Annotated[Path, typer.Option(help="The rubric that the judges applied.")],
+    out_file: Annotated[Path, typer.Option("--out", help="Write the run to this file (JSONL).")],
+    responses: Annotated[
+        Path | None,
+        typer.Option(help="The responses that were judged, by their `id`; without it, the run has no texts."),
+    ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(help="Read only this judge; repeat it for more. By default, all judges of the file are a panel."),
+    ] = None,
+    show_unread: Annotated[
+        bool, typer.Option("--show-unread", help="List every reply that could not be read; by default the first five.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False,
+) -> None:
+    """Make a run of judgments that another program recorded, for `agree`, `calibrate`, `compare` and `report`.
+
+    A reply that cannot be read is a failure of its judge. It is counted, and the row has no score.
+
+    Exit codes: 0 done; 2 bad usage or bad input.
+    """
+    from rubric_integrations.runs.files import run_line
+    from rubric_integrations.runs.imported import read_judgments
+
+    inputs = [judgments, rubric, *([responses] if responses else [])]
+    file = OutputFile(out_file, option="--out", overwrite=overwrite, inputs=inputs)
+    with refuse_bad_input(*inputs):
+        run = read_judgments(judgments, rubric, responses=responses, judge=judge or None)
+    with file:
+        for result in run:
+            file.write(run_line(result))
+    shown = run.unread_replies if show_unread else run.unread_replies[:_MOST_UNREAD]
+    print_warnings([f"{reply.id}, {reply.criterion}, {reply.judge}: {reply.problem}" for reply in shown])
+    if run.unread > len(shown):
+        print_warnings([f"and {run.unread - len(shown):,} more, which --show-unread lists"])
+    scores = [result.score for result in run if result.score is not None]
+    mean = f"mean score {sum(scores) / len(scores):.3f} of {len(scores):,}" if scores else "no score"
+    judges = ", ".join(run.judges) + (", whose votes are joined" if len(run.judges) > 1 else "")
+    print_lines([f"{out_file}: {counted(len(run), 'row')} judged by {judges}: {mean}; {run.summary()}."])
+
+
+_MOST_UNREAD = 5

@@ -13,18 +13,18 @@ from pydantic import ValidationError
 
 from rubric_integrations.formats import checklist, prometheus
 from rubric_integrations.formats.items import rubric_losses
-from rubric_integrations.formats.parsing import faults_from_error, load, short
+from rubric_integrations.formats.parsing import faults_from_error, short
 from rubric_integrations.formats.promptfoo import (
     NOTHING_READ,
     Suite,
-    as_text,
     has_shared,
-    read_items,
     read_only_test,
     read_test,
     suite_of,
     warn_of_losses,
 )
+from rubric_integrations.formats.rubric_items import as_text, read_items
+from rubric_integrations.formats.suite_files import load_with_tests
 from rubric_integrations.rubric.answers import Scale, band_of
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
@@ -235,7 +235,7 @@ def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalC
         >>> case.id, case.rubric.criteria[0].requirement
         ('hello', 'Greets back')
     """
-    document, source = load(path)
+    document, source = load_with_tests(path)
     suite = suite_of(document)
     if suite is not None:
         yield from _cases_of_suite(suite, source, strict=strict)
@@ -283,8 +283,10 @@ def _cases_of_checklists(document: Any, source: str, *, strict: bool) -> Iterato
 
 
 def _cases_of_suite(suite: Suite, source: str, *, strict: bool) -> Iterator[EvalCase]:
-    if not suite.tests:
-        raise RubricError(source, [Fault("", "tests", "is missing or empty: there is no case to load")])
+    if not suite.tests or (strict and suite.not_read):
+        missing = Fault("", "tests", "is missing or empty: there is no case to load")
+        raise RubricError(source, [Fault("", "", text) for text in suite.not_read] or [missing])
+    warn_of_losses(suite.not_read, source)
     is_shared = has_shared(suite)
     is_empty = True
     for index, test in enumerate(suite.tests):

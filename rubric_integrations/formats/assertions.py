@@ -1,271 +1,375 @@
-r"""Makes a `Check` of an assertion that promptfoo or AgentV decides in code, if the check decides every text alike.
+"""The assertions of promptfoo and of current AgentV: those for a judge become criteria.
 
-Both run in JavaScript. Its white space, lower case and regular expressions differ from Python's. Therefore most types
-become a pattern that matches as JavaScript does. An assertion without such a pattern is refused, and the caller lists
-it.
+In promptfoo, every assertion must pass. Therefore each criterion is required, unless the test has a `threshold`, which
+becomes the pass mark. A `metric` becomes a tag. A list of items is one assertion, and its items share its weight.
+
+Assertions that code decides in those projects become checks if the check decides every text alike. The others are
+listed, and as `left_out` in the rubric: without them, no submission may pass.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from rubric_integrations.formats.parsing import short
+from rubric_integrations._util.records import Weight
+from rubric_integrations.formats.assertion_checks import CODED_TYPES, check_of
+from rubric_integrations.formats.parsing import faults_from_error, short
+from rubric_integrations.formats.rubric_items import read_items
+from rubric_integrations.formats.suite_files import ASSERTION_LISTS
 from rubric_integrations.rubric.check import Check
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Fault
 
-CODED_TYPES = frozenset(
-    {
-        "contains", "icontains", "contains-any", "contains-all", "icontains-any", "icontains-all", "starts-with",
-        "ends-with", "equals", "regex", "is-json",
-    }
-)  # fmt: skip
-"""The types of assertions that may become a check, with hyphens and without `not-`."""
-
-# White space in JavaScript: the body of a class in a pattern, and the same characters.
-_SPACE = r"\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-_SPACES = (
-    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
-    "\u205f\u3000\ufeff"
+JUDGED_TYPES = frozenset(
+    {"llm-rubric", "agent-rubric", "rubric", "rubrics", "llm-grader", "llm-judge", "g-eval", "model-graded-closedqa"}
 )
-_ANY = r"[\s\S]*"
+"""The types of assertions that a judge decides, with hyphens."""
+
+_CONDITIONS = {
+    "trajectory:tool-used": "tool_used",
+    "not-trajectory:tool-used": "tool_forbidden",
+    "trajectory:tool-sequence": "tool_calls",
+    "trajectory:tool-args-match": "tool_calls",
+    "trajectory:step-count": "max_steps",
+    "tool-trajectory": "tool_calls",
+    "execution-metrics": "max_tokens",
+    "token-usage": "max_tokens",
+    "cost": "max_cost",
+    "latency": "max_seconds",
+    "word-count": "max_words",
+    "levenshtein": "similarity",
+    "contains-json": "json_schema",
+}
+"""The condition of a `Check` that is most like an assertion that code decides."""
+
+_CONTENTS = ("value", "criteria", "rubrics")
+_KEYS = {"type", "weight", "metric", "name", "id", "required", "min_score", *_CONTENTS}
+_TEMPLATE = ("{{", "{%", "{#", "file://")
+_WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
+_NEGATED = "This is not true of the response: "
+_VARIABLE = re.compile(r"\{\{\s*(\w{1,100})\s*\}\}")
 
 
-def check_of(kind: str, value: Any, *, is_negated: bool, trims: bool, reads_numbers: bool) -> Check:
-    r"""Return the check that decides as an assertion does.
+class Context(NamedTuple):
+    """What the assertions of one list have in common.
+
+    Attributes:
+        variables: The values of `{{name}}` in the texts.
+        text_is_gate: Whether a text of a typed assertion must hold for the response to pass, as in promptfoo.
+        item_is_gate: Whether a plain text and an item of a list must hold unless it says otherwise.
+        is_promptfoo: Whether the file is promptfoo's, in which several assertions may have the same `metric`. In
+            AgentV, it is a name.
+        changes_output: Whether code of the file changes the response before the assertions see it.
+    """
+
+    variables: Mapping[str, Any]
+    text_is_gate: bool
+    item_is_gate: bool
+    is_promptfoo: bool
+    changes_output: bool = False
+
+
+@dataclass
+class Notes:
+    """The faults of a file and the parts that its rubric does not hold.
+
+    Attributes:
+        faults: Everything for which the file is refused.
+        losses: One message for everything that the rubric does not hold as the file has it.
+        left_out: Those of the losses on which a pass depends.
+    """
+
+    faults: list[Fault] = field(default_factory=list[Fault])
+    losses: list[str] = field(default_factory=list[str])
+    left_out: list[str] = field(default_factory=list[str])
+
+    def leave_out(self, message: str) -> None:
+        """Add a loss on which a pass depends."""
+        self.losses.append(message)
+        self.left_out.append(message)
+
+
+class Group(NamedTuple):
+    """The criteria of one assertion.
+
+    Attributes:
+        criteria: The criteria.
+        weight: The weight that a list of items shares; None for one text, which has its own.
+    """
+
+    criteria: list[Criterion]
+    weight: float | None = None
+
+
+def assertions_of(holder: Any) -> tuple[str, Any]:
+    """Return the key and the value of the assertions of a test or a file; an empty list without any."""
+    data = cast("Mapping[str, Any]", holder) if isinstance(holder, Mapping) else {}
+    key = next((key for key in ASSERTION_LISTS if data.get(key)), ASSERTION_LISTS[0])
+    return key, data.get(key) or []
+
+
+def is_judged(entry: Any) -> bool:
+    """Whether an entry of a list is an assertion of a type that a judge decides."""
+    return (
+        isinstance(entry, Mapping) and _type_of(cast("Mapping[str, Any]", entry)).removeprefix("not-") in JUDGED_TYPES
+    )
+
+
+def read_assertions(entries: Any, where: str, context: Context, notes: Notes) -> list[Group]:
+    """Read the assertions of one test.
 
     Args:
-        kind: One of `CODED_TYPES`.
-        value: Its value, in which no variable is left to fill in.
-        is_negated: Whether the assertion passes if the condition does not hold.
-        trims: Whether `equals`, `starts-with` and `ends-with` ignore the white space around both texts, as in AgentV.
-        reads_numbers: Whether `contains` takes a number as text, and `is-json` a schema, as in promptfoo.
-
-    Raises:
-        ValueError: No check decides every text alike. The message says why, as a predicate of the assertion.
-
-    Example:
-        >>> check_of("starts-with", "a.b", is_negated=False, trims=False, reads_numbers=True).regex
-        '\\Aa\\.b'
+        entries: The list, as parsed.
+        where: Its place in the document.
+        context: What the assertions have in common.
+        notes: The record to which faults and losses are added.
     """
-    if kind == "is-json":
-        if is_negated:
-            raise ValueError("is negated")
-        return _check({"json_schema": _schema(value) if reads_numbers else _no_schema(value)})
-    if kind in ("contains", "icontains") and reads_numbers and isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if kind.endswith(("-any", "-all")):
-        texts = _texts(value, may_be_text=reads_numbers)
-    elif isinstance(value, str) and value:
-        texts = [value]
-    else:
-        raise ValueError(f"has the value {short(value)}, and not a text")
-    if kind in ("contains", "contains-all") and not is_negated:
-        return _check({"contains": texts[0] if len(texts) == 1 else tuple(texts)})
-    pattern = _pattern(kind, texts, trims=trims)
-    # Alone first: a bracket too many would close the group around the pattern.
-    check = _check({"regex": pattern})
-    return _check({"regex": rf"\A(?!{_ANY}(?:{pattern}))"}) if is_negated else check
+    if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
+        notes.faults.append(Fault(where, "", f"must be a list of assertions, got {short(entries)}"))
+        return []
+    groups: list[Group] = []
+    for index, entry in enumerate(cast("Sequence[Any]", entries)):
+        place = f"{where}[{index}]"
+        if isinstance(entry, str):
+            text = {"requirement": _filled(entry, place, context, notes), "weight": 1.0}
+            gate = {"required": True} if context.item_is_gate else {}
+            groups.append(Group(_criterion({**text, **gate}, place, notes)))
+        elif not isinstance(entry, Mapping):
+            notes.faults.append(
+                Fault(place, "", f"must be an assertion such as {{type: llm-rubric, value: ...}}, got {short(entry)}")
+            )
+        elif "$ref" in entry:
+            message = "names no assertion of this file: write its path, such as `#/assertionTemplates/tone`"
+            notes.faults.append(Fault(place, "$ref", message))
+        elif is_judged(entry):
+            groups.append(_read_judged(cast("Mapping[str, Any]", entry), place, context, notes))
+        elif _type_of(cast("Mapping[str, Any]", entry)) == "assert-set":
+            groups.append(_read_set(cast("Mapping[str, Any]", entry), place, context, notes))
+        else:
+            groups.append(_read_coded(cast("Mapping[str, Any]", entry), place, context, notes))
+    return groups
 
 
-def _check(fields: dict[str, Any]) -> Check:
+def join(groups: Sequence[Group]) -> list[Criterion]:
+    """Return the criteria of all assertions.
+
+    If there are several assertions, the items of a list share its weight, in proportion to their own weights.
+    """
+    criteria: list[Criterion] = []
+    for group in groups:
+        total = math.fsum(abs(criterion.weight) for criterion in group.criteria)
+        if group.weight is None or len(groups) == 1 or total == 0:
+            criteria += group.criteria
+        else:
+            weights = [criterion.weight / total * group.weight for criterion in group.criteria]
+            pairs = zip(group.criteria, weights, strict=True)
+            criteria += [criterion.model_copy(update={"weight": weight}) for criterion, weight in pairs]
+    return criteria
+
+
+def _read_coded(
+    entry: Mapping[str, Any],
+    where: str,
+    context: Context,
+    notes: Notes,
+) -> Group:
+    """Read an assertion that code decides: a criterion with a check, or nothing."""
+    kind = _type_of(entry)
     try:
-        return Check.model_validate(fields)
+        check = _check_of(entry, context)
+    except ValueError as error:
+        condition = f"`check` with `{_CONDITIONS[kind]}`" if kind in _CONDITIONS else "`check`"
+        message = (
+            f"`{where}`: `{kind or 'an assertion without a type'}` {error}, so that the score leaves it out; a "
+            f"{condition} may decide the same"
+        )
+        # promptfoo passes an assertion of weight 0 whatever its score.
+        if context.is_promptfoo and entry.get("weight") == 0:
+            notes.losses.append(message)
+        else:
+            notes.leave_out(message)
+        return Group([])
+    negation = "not-" if entry.get("negate") is True else ""
+    value = f": {short(entry['value'])}" if entry.get("value") is not None else ""
+    fields = {"requirement": f"{negation}{kind}{value}", "check": check, "weight": entry.get("weight", 1.0)}
+    return Group(_criterion({**fields, **_gate(entry, context), **_name(entry, context)}, where, notes))
+
+
+def _check_of(entry: Mapping[str, Any], context: Context) -> Check:
+    """Return the check of an assertion.
+
+    Raises:
+        ValueError: None decides every text alike.
+    """
+    kind = _type_of(entry)
+    is_negated = kind.startswith("not-")
+    kind = kind.removeprefix("not-")
+    # `not-` is promptfoo's, which in turn has no `ends-with`.
+    if kind not in CODED_TYPES or (kind == "ends-with" if context.is_promptfoo else is_negated):
+        raise ValueError("is not read")
+    if context.changes_output:
+        raise ValueError("is about an output that code of the file changes first")
+    if not context.is_promptfoo:
+        is_negated = entry.get("negate", False)
+        if not isinstance(is_negated, bool):
+            raise ValueError(f"has `negate` {short(is_negated)}")
+    others = sorted(map(str, set(entry) - _KEYS - (set() if context.is_promptfoo else {"negate"}) - {"value"}))
+    if others:
+        raise ValueError(f"has `{others[0]}`, which is not read")
+    value = _filled_value(entry.get("value"), context)
+    return check_of(
+        kind, value, is_negated=is_negated, trims=not context.is_promptfoo, reads_numbers=context.is_promptfoo
+    )
+
+
+def _filled_value(value: Any, context: Context) -> Any:
+    """Return the value of an assertion with the variables of its test filled in.
+
+    Raises:
+        ValueError: It names a file, or has a template that code of the file must fill in.
+    """
+    if isinstance(value, Mapping | list | tuple):
+        if any(mark in repr(cast("object", value)) for mark in _TEMPLATE):
+            raise ValueError("has a template or a file in its value")
+        return cast("Any", value)
+    if not isinstance(value, str):
+        return value
+    exact = {
+        name: str(text)
+        for name, text in context.variables.items()
+        if context.is_promptfoo and isinstance(text, str | int) and not isinstance(text, bool)
+    }
+    parts = [exact.get(part, "{{") if index % 2 else part for index, part in enumerate(_VARIABLE.split(value))]
+    if any(mark in part for mark in _TEMPLATE for part in parts):
+        raise ValueError("has a template or a file in its value")
+    return "".join(parts)
+
+
+def _name(entry: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Return the name of an assertion, or its metric as a tag."""
+    if context.is_promptfoo and entry.get("metric"):
+        return {"tags": (entry["metric"],)}
+    name = next((entry[field] for field in ("metric", "name", "id") if entry.get(field)), None)
+    return {"name": name} if name else {}
+
+
+def _read_set(
+    entry: Mapping[str, Any],
+    where: str,
+    context: Context,
+    notes: Notes,
+) -> Group:
+    """Read a set of assertions, which share its weight. With a threshold, none of them must hold."""
+    if entry.get("threshold") is not None:
+        notes.leave_out(f"`{where}`: `threshold` of a set has no place in a rubric")
+        context = context._replace(text_is_gate=False, item_is_gate=False)
+    key, inner = assertions_of(entry)
+    groups = read_assertions(inner, f"{where}.{key}", context, notes)
+    # An empty group beside them, so that the items of a list share the weight of their assertion within the set, too.
+    return Group(join([*groups, Group([])]), _weight_of(entry, where, notes))
+
+
+def _weight_of(entry: Mapping[str, Any], where: str, notes: Notes) -> float:
+    weight: Any = entry.get("weight", 1.0)
+    try:
+        return _WEIGHT.validate_python(weight)
+    except ValidationError:
+        notes.faults.append(Fault(where, "weight", f"must be a finite number, got {short(weight)}"))
+        return 1.0
+
+
+def _read_judged(
+    entry: Mapping[str, Any],
+    where: str,
+    context: Context,
+    notes: Notes,
+) -> Group:
+    """Read an assertion that a judge decides."""
+    key = next((key for key in _CONTENTS if entry.get(key) is not None), _CONTENTS[0])
+    content: Any = entry.get(key)
+    if content is None and (entry.get("prompt") or not context.is_promptfoo):
+        prompt = "a `prompt` and " if entry.get("prompt") else ""
+        notes.leave_out(f"`{where}`: has {prompt}no `value`, which names nothing to look for, and is left out")
+        return Group([])
+    negates = not context.is_promptfoo and entry.get("negate") is True
+    others = sorted(map(str, set(entry) - _KEYS - ({"negate"} if negates else set())))
+    notes.losses += [f"`{where}`: `{name}` has no place in a rubric" for name in others]
+    weight: Any = entry.get("weight", 1.0)
+    is_negated = negates or _type_of(entry).startswith("not-")
+    if isinstance(content, str):
+        if content.startswith("file://"):
+            message = f"names the file {short(content)}, which is not read: write its text here"
+            notes.faults.append(Fault(where, key, message))
+            return Group([])
+        text = _filled(content, where, context, notes)
+        fields = {
+            "requirement": _NEGATED + text if is_negated and text.strip() else text,
+            "weight": weight,
+            **_gate(entry, context),
+        }
+        return Group(_criterion({**fields, **_name(entry, context)}, where, notes))
+    if not isinstance(content, Sequence) or is_negated:
+        message = (
+            "is missing: write what to look for"
+            if content is None
+            else f"must be a text or a list, got {short(content)}"
+        )
+        notes.faults.append(Fault(where, key, "must be a text where the type is negated" if is_negated else message))
+        return Group([])
+    notes.losses += [
+        f"`{where}`: `{field}` of the whole list has no place in a rubric"
+        for field in ("required", "min_score")
+        if field in entry
+    ]
+    items = read_items(content, f"{where}.{key}", notes.faults, required=context.item_is_gate)
+    criteria = [c.model_copy(update={"requirement": _filled(c.requirement, where, context, notes)}) for c in items]
+    return Group(criteria, _weight_of(entry, where, notes))
+
+
+def _gate(entry: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """Return the gate of a text: `required` may be a number, the smallest score that passes."""
+    required: Any = entry.get("required")
+    least: Any = entry.get("min_score")
+    if isinstance(required, int | float) and not isinstance(required, bool):
+        required, least = None, float(required)
+    # promptfoo passes an assertion of weight 0 whatever its score.
+    is_gate: Any = (context.text_is_gate and entry.get("weight") != 0) if required is None else required
+    return {
+        **({"required": is_gate} if is_gate is not False else {}),
+        **({} if least is None else {"min_score": least}),
+    }
+
+
+def _criterion(fields: dict[str, Any], where: str, notes: Notes) -> list[Criterion]:
+    """Return a list of one criterion, or an empty one if it has faults."""
+    try:
+        return [Criterion.model_validate(fields)]
     except ValidationError as error:
-        raise ValueError(f"has a value that no check takes ({error.errors()[0]['msg'][:100]})") from None
+        notes.faults += faults_from_error(where, Criterion, error)
+        return []
 
 
-def _texts(value: Any, *, may_be_text: bool) -> list[str]:
-    """Return the texts of a list; a text is a list of one unless promptfoo would split it."""
-    if isinstance(value, str) and may_be_text and value and not set(value) & {",", '"', "'"} and value.strip() == value:
-        return [value]
-    texts = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
-    if not texts or not all(isinstance(text, str) and text for text in texts):
-        raise ValueError(f"has the value {short(value)}, and not a list of texts")
-    return list(texts)
+def _filled(text: str, where: str, context: Context, notes: Notes) -> str:
+    """Replace `{{name}}` by the test's variables."""
+    values = {name: str(value) for name, value in context.variables.items() if isinstance(value, str | int | float)}
+    missing = sorted({name for name in _VARIABLE.findall(text) if not values.get(name, "").strip()})
+    notes.losses += [f"`{where}`: `{{{{{name}}}}}` has no value, and stays as it is" for name in missing]
+    return _VARIABLE.sub(lambda m: m[0] if m[1] in missing else values[m[1]], text)
 
 
-def _pattern(kind: str, texts: list[str], *, trims: bool) -> str:
-    """Return the pattern that matches somewhere in the texts for which the condition holds."""
-    if kind == "regex":
-        return python_pattern(texts[0])
-    if trims and kind in ("equals", "starts-with", "ends-with"):
-        start, end, texts = rf"\A[{_SPACE}]*", rf"[{_SPACE}]*\Z", [text.strip(_SPACES) for text in texts]
-        if not texts[0]:
-            raise ValueError("has a value of white space alone")
-    else:
-        start, end = r"\A", r"\Z"
-    literals = [_any_case(text) if kind.startswith("icontains") else re.escape(text) for text in texts]
-    if kind.endswith("-all"):
-        return r"\A" + "".join(f"(?={_ANY}{literal})" for literal in literals)
-    before = start if kind in ("equals", "starts-with") else ""
-    after = end if kind in ("equals", "ends-with") else ""
-    return f"{before}{'|'.join(literals)}{after}"
+def _type_of(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("type", "")).replace("_", "-")
 
 
-def _any_case(text: str) -> str:
-    """Return the pattern of the texts that equal this one in lower case.
-
-    Raises:
-        ValueError: It has other characters than ASCII, whose lower case depends on the characters around them.
-    """
-    if not text.isascii():
-        raise ValueError("ignores the case of characters beyond ASCII")
-    parts = [f"[{char.lower()}{char.upper()}]" if char.isalpha() else re.escape(char) for char in text]
-    # The Kelvin sign is a k in lower case. A dotted capital I is an i and a dot above, which follows the i then.
-    parts = [r"[kK\u212a]" if part == "[kK]" else part for part in parts]
-    if parts[-1] == "[iI]":
-        parts[-1] = r"[iI\u0130]"
-    return "".join(parts)
-
-
-_SETS = {"d": "0-9", "w": "A-Za-z0-9_", "s": _SPACE}
-_WORD = "[A-Za-z0-9_]"
-_BOUNDARY = f"(?:(?<={_WORD})(?!{_WORD})|(?<!{_WORD})(?={_WORD}))"
-_CONTROL = "nrtfv"
-_TOKEN = re.compile(
-    r"(?P<set>\[\^?(?:[^\]\\\[]|\\.)+\])|(?P<escape>\\.)|(?P<open>\((?:\?[:=!]|(?!\?)))|(?P<close>\))"
-    r"|(?P<quantifier>(?:[*+?]|\{\d+(?:,\d*)?\})\??)|(?P<special>[|^$.])|(?P<literal>[^\\\[\](){}*+?|^$.])",
-    re.DOTALL,
-)
-_ANYTHING = frozenset({rf"[\{one}\{other}]" for one, other in ("sS", "Ss", "dD", "Dd", "wW", "Ww")})
-
-
-def python_pattern(pattern: str) -> str:
-    r"""Translate a JavaScript pattern without flags.
-
-    Raises:
-        ValueError: It uses syntax whose meaning differs, or could match a part of a character that is two in JavaScript
-            (`.` without `*` or `+`).
-
-    Example:
-        >>> python_pattern(r"^v\d+")
-        '\\Av[0-9]+'
-    """
-    parts: list[str] = []
-    groups: list[str] = []
-    place, is_atom, must_repeat = 0, False, False
-    while place < len(pattern):
-        token = _TOKEN.match(pattern, place)
-        if token is None:
-            raise ValueError(f"has a pattern whose syntax is not read at character {place + 1}")
-        kind, text, place = str(token.lastgroup), token[0], token.end()
-        if must_repeat and not (kind == "quantifier" and text[0] in "*+"):
-            break
-        must_repeat = False
-        if kind == "quantifier":
-            if not is_atom:
-                raise ValueError(f"has a pattern in which {text!r} repeats nothing, or twice")
-            parts.append(text)
-            is_atom = False
-            continue
-        is_atom = kind in ("set", "escape", "literal") or text == "."
-        if kind == "open":
-            groups.append(text)
-            part = text
-        elif kind == "close":
-            # A bracket too many does not compile.
-            is_atom = bool(groups) and groups.pop() not in ("(?=", "(?!")
-            part = text
-        elif kind == "set":
-            must_repeat = text.startswith("[^") or text in _ANYTHING
-            part = text if text in _ANYTHING else _set(text)
-        elif kind == "escape":
-            is_atom, must_repeat = text != r"\b", text[1] in "DWS"
-            part = _escape(text[1])
-        else:
-            must_repeat = text == "."
-            part = {"^": r"\A", "$": r"\Z", "|": "|", ".": r"[^\n\r\u2028\u2029]"}.get(text) or _literal(text)
-        parts.append(part)
-    if must_repeat:
-        raise ValueError("has a pattern with `.` or an excluding class once, which may be half a character there")
-    return "".join(parts)
-
-
-def _literal(char: str) -> str:
-    if ord(char) > 0xFFFF or 0xD800 <= ord(char) <= 0xDFFF:
-        raise ValueError(f"has {char!r} in a pattern, which is two characters there")
-    return re.escape(char)
-
-
-def _escape(char: str) -> str:
-    if char == "b":
-        return _BOUNDARY
-    if char.lower() in _SETS:
-        return f"[{'^' if char.isupper() else ''}{_SETS[char.lower()]}]"
-    if char in _CONTROL:
-        return f"\\{char}"
-    if char.isalnum() or char == "_" or not char.isascii():
-        raise ValueError(f"has `\\{char}` in a pattern, which is not read")
-    return re.escape(char)
-
-
-def _set(text: str) -> str:
-    r"""Translate a class such as `[a-z\d.]`."""
-    is_excluding = text.startswith("[^")
-    members = re.findall(r"\\.|.", text[2 if is_excluding else 1 : -1], re.DOTALL)
-    parts: list[str] = []
-    for index, member in enumerate(members):
-        is_range = member == "-" and 0 < index < len(members) - 1
-        if is_range and any(len(end) > 1 and end[1].isalnum() for end in (members[index - 1], members[index + 1])):
-            raise ValueError(f"has the class {text!r} in a pattern, whose range is not read")
-        if is_range:
-            parts.append("-")
-        elif len(member) == 1:
-            parts.append(rf"\{member}" if member in "-^&|~[" else _literal(member))
-        elif member[1] in _SETS:
-            parts.append(_SETS[member[1]])
-        elif member[1] == "b" or member[1].isupper():
-            raise ValueError(f"has `{member}` in a class of a pattern, which is not read")
-        else:
-            parts.append(_escape(member[1]))
-    return f"[{'^' if is_excluding else ''}{''.join(parts)}]"
-
-
-def _no_schema(value: Any) -> dict[str, Any]:
-    if value is not None:
-        raise ValueError("has a `value`, which is not read")
-    return {}
-
-
-_ANNOTATIONS = frozenset({"title", "description", "$schema"})
-_LIMITS = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength"})
-_VALUES = frozenset({"type", "enum", "const", "required"})
-_SCHEMA, _SCHEMA_LIST, _SCHEMA_MAP = (
-    frozenset({"items", "additionalProperties", "not"}), frozenset({"anyOf", "allOf", "oneOf"}),
-    frozenset({"properties"}),
-)  # fmt: skip
-
-
-def _schema(value: Any) -> dict[str, Any]:
-    """Return a schema in which every keyword means the same to promptfoo's validator and to ours.
-
-    Raises:
-        ValueError: It is not an object, or has another keyword.
-    """
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"has the schema {short(value)}, and not an object")
-    _check_schema(cast("object", value))
-    return dict(cast("Mapping[str, Any]", value))
-
-
-def _check_schema(schema: object) -> None:
-    if isinstance(schema, bool):
-        return
-    if not isinstance(schema, Mapping):
-        raise ValueError(f"has {short(schema)} in its schema, and not an object")
-    for keyword, value in cast("Mapping[Any, Any]", schema).items():
-        if keyword in _SCHEMA:
-            _check_schema(value)
-        elif keyword in _SCHEMA_LIST and isinstance(value, list | tuple):
-            for part in cast("Sequence[Any]", value):
-                _check_schema(part)
-        elif keyword in _SCHEMA_MAP and isinstance(value, Mapping):
-            for part in cast("Mapping[Any, Any]", value).values():
-                _check_schema(part)
-        elif keyword not in _ANNOTATIONS | _LIMITS | _VALUES:
-            raise ValueError(f"has {short(keyword)} in its schema, which may mean something else here")
+def has_objects(entry: Any) -> bool:
+    """Whether an assertion has a list of rubric items that are objects."""
+    contents = cast("Mapping[str, Any]", entry).values() if isinstance(entry, Mapping) else ()
+    return any(
+        isinstance(item, Mapping) for content in contents if isinstance(content, list | tuple) for item in content
+    ) and is_judged(entry)

@@ -1,9 +1,10 @@
-"""Plain checklists: `{checklist: [texts]}`, tau2's and InfoBench's, and WritingBench's criteria with score bands.
+"""Plain checklists: `{checklist: [texts]}`, those of tau2, InfoBench and WildBench, and WritingBench's score bands.
 
 A text is a binary criterion of weight 1. In tau2, `nl_assertions` must all be met if they are in the task's
 `reward_basis`. The other parts of that basis, such as the state of a database, are `left_out` of the rubric. InfoBench
-has `decomposed_questions`. A file of several tasks or rows has a rubric for each of them. A criterion of WritingBench
-has `criteria_description` and one text for each band of scores, such as `1-2`, and becomes a scale.
+has `decomposed_questions`. WildBench has a `checklist` beside a conversation, as hints for one score. A file of several
+tasks or rows has a rubric for each of them. A criterion of WritingBench has `criteria_description` and one text for
+each band of scores, such as `1-2`, and becomes a scale.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ _KEYS = ("checklist", "nl_assertions", "decomposed_questions")
 _TASK_KEY, _ASSERTIONS = "evaluation_criteria", "nl_assertions"
 # Of a tau2 task: what a part of the reward is about. Without it, the part is 1.
 _PARTS = {"ACTION": "actions", "COMMUNICATE": "communicate_info", "ENV_ASSERTION": "env_assertions"}
+# tau2's default for a task that says nothing.
+_DEFAULT_BASIS = ("DB", "COMMUNICATE")
+# Of a row of WildBench.
+_CONVERSATION = "conversation_input"
 _BAND = re.compile(r"\s*(\d{1,3})\s*-\s*(\d{1,3})\s*")
 _TEXT_KEY = "criteria_description"
 
@@ -45,12 +50,15 @@ def matches(document: Any) -> bool:
 
 
 def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return tau2's tasks or InfoBench's rows in a list, with their ids; an empty list for other data."""
+    """Return the tasks or rows of tau2, InfoBench or WildBench in a list, with their ids; no row for other data."""
     entries = cast("Sequence[Any]", document) if isinstance(document, list | tuple) else ()
-    keys = (_TASK_KEY, "decomposed_questions")
-    if not all(isinstance(entry, Mapping) and any(key in entry for key in keys) for entry in entries):
+    rows = (_TASK_KEY, "decomposed_questions", _CONVERSATION)
+    if not all(isinstance(entry, Mapping) and any(key in entry for key in rows) for entry in entries):
         return []
-    return [(str(entry.get("id") or number), entry) for number, entry in enumerate(entries, start=1)]
+    return [
+        (str(entry.get("id") or entry.get("session_id") or number), entry)
+        for number, entry in enumerate(entries, start=1)
+    ]
 
 
 def has_texts(row: Any) -> bool:
@@ -60,7 +68,17 @@ def has_texts(row: Any) -> bool:
 
 
 def input_of(row: Mapping[str, Any]) -> str:
-    """Return what a row asks: InfoBench's instruction with its input, or why the simulated user of a task calls."""
+    """Return the task of a row.
+
+    It is InfoBench's instruction with its input, WildBench's conversation, or why the simulated user of a task calls.
+    """
+    turns: Any = row.get(_CONVERSATION)
+    if isinstance(turns, list | tuple):
+        messages = [
+            cast("Mapping[str, Any]", turn) for turn in cast("Sequence[Any]", turns) if isinstance(turn, Mapping)
+        ]
+        lines = [f"{message.get('role', 'user')}: {message.get('content', '')}" for message in messages]
+        return str(messages[0].get("content", "")) if len(messages) == 1 else "\n".join(lines)
     scenario: Any = row.get("user_scenario")
     instructions: Any = scenario.get("instructions") if isinstance(scenario, Mapping) else None
     reason = instructions.get("reason_for_call") if isinstance(instructions, Mapping) else None
@@ -113,7 +131,7 @@ def _find(document: Any) -> ItemList | None:
 
 
 def _basis(task: Mapping[str, Any]) -> list[str]:
-    basis: Any = task.get("reward_basis")
+    basis: Any = task.get("reward_basis", _DEFAULT_BASIS)
     return [str(part) for part in cast("Sequence[Any]", basis)] if isinstance(basis, list | tuple) else []
 
 
@@ -148,6 +166,8 @@ def _read(document: Any, source: str) -> Reading:
         except ValidationError as error:
             faults += faults_from_error(where, Criterion, error)
     messages = [f"`{key}` beside the checklist is left out" for key in items.others]
+    if isinstance(document, Mapping) and _CONVERSATION in document:
+        messages.append(f"`{items.where}` of WildBench are hints for one score from 1 to 10: here each is a criterion")
     if basis and "NL_ASSERTION" not in basis:
         messages.append(
             f"`{_TASK_KEY}.{_ASSERTIONS}` are not in the `reward_basis`: tau2 reports, and does not count them"

@@ -280,10 +280,20 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
     Raises:
         RubricError: The file cannot be read, is too large, is not text, or is neither JSON nor YAML.
     """
-    name = str(Path(source)) if isinstance(source, str | PathLike) else str(getattr(source, "name", "rubric"))
+    name = _name_of(source)
     if (other := _OTHER_FORMATS.get(Path(name).suffix.lower())) is not None:
         problem = f"is {other}, in which the weights of the criteria cannot be found: {_AS_YAML}"
         raise RubricError(name, [Fault("", "", problem)])
+    return load_text(read_content(source), _SYNTAX.get(Path(name).suffix.lower()), name), name
+
+
+def read_content(source: str | PathLike[str] | IO[str] | IO[bytes]) -> str:
+    """Return the text of a path or an open file.
+
+    Raises:
+        RubricError: The file cannot be read, is larger than 10 MB, or is not text.
+    """
+    name = _name_of(source)
     if isinstance(source, str | PathLike):
         path = Path(source)
         try:
@@ -303,7 +313,11 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
         except UnicodeDecodeError as error:
             fault = Fault("", "", f"is not text (byte {error.start} is {content[error.start]:#04x}): save it as UTF-8")
             raise RubricError(name, [fault]) from None
-    return load_text(content, _SYNTAX.get(Path(name).suffix.lower()), name), name
+    return content
+
+
+def _name_of(source: str | PathLike[str] | IO[str] | IO[bytes]) -> str:
+    return str(Path(source)) if isinstance(source, str | PathLike) else str(getattr(source, "name", "rubric"))
 
 
 def load_text(text: str, syntax: Syntax | None, source: str) -> Any:

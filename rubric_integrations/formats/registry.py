@@ -12,6 +12,7 @@ from typing import IO, Any, Protocol
 from rubric_integrations.formats import (
     agentv,
     checklist,
+    flask,
     healthbench,
     modelgraded,
     native,
@@ -21,7 +22,8 @@ from rubric_integrations.formats import (
     promptfoo,
     rar,
 )
-from rubric_integrations.formats.parsing import Syntax, check_document, dump, load, load_text
+from rubric_integrations.formats.parsing import Syntax, check_document, dump, load_text
+from rubric_integrations.formats.suite_files import load_with_tests
 from rubric_integrations.rubric.rubric import Rubric
 
 
@@ -69,6 +71,7 @@ FORMATS: dict[Format, RubricFormat] = {
     "healthbench": healthbench,
     "rar": rar,
     "prometheus": prometheus,
+    "flask": flask,
     "paperbench": paperbench,
     "modelgraded": modelgraded,
     "checklist": checklist,
@@ -183,7 +186,7 @@ def read_file(source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
     Raises:
         RubricError: With every fault of the file.
     """
-    return read_document(*load(source))
+    return read_document(*load_with_tests(source))
 
 
 def read_file_and_format(path: str | PathLike[str]) -> tuple[Rubric, Format]:
@@ -192,7 +195,7 @@ def read_file_and_format(path: str | PathLike[str]) -> tuple[Rubric, Format]:
     Raises:
         RubricError: With every fault of the file.
     """
-    document, source = load(path)
+    document, source = load_with_tests(path)
     return read_document(document, source), detect(document)
 
 

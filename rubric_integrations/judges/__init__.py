@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rubric_integrations.judges.cascade import Cascade
     from rubric_integrations.judges.lm_judge import LMJudge
     from rubric_integrations.judges.models.names import ModelLike, ModelSettings, lm_from_fn
-    from rubric_integrations.judges.prompts.parse import read_recorded_reply
     from rubric_integrations.judges.prompts.signatures import as_example
+    from rubric_integrations.judges.recorded import Readings, read_recorded_replies, read_recorded_reply
 
     JudgeLike = ModelLike | Judge | Path
 
@@ -40,7 +40,9 @@ _MODULES = {
     "ModelSettings": "models.names",
     "as_example": "prompts.signatures",
     "lm_from_fn": "models.names",
-    "read_recorded_reply": "prompts.parse",
+    "Readings": "recorded",
+    "read_recorded_replies": "recorded",
+    "read_recorded_reply": "recorded",
 }
 
 __all__ = [
@@ -58,9 +60,11 @@ __all__ = [
     "OverallJudge",
     "OverallResult",
     "Question",
+    "Readings",
     "as_example",
     "as_judge",
     "lm_from_fn",
+    "read_recorded_replies",
     "read_recorded_reply",
 ]
 

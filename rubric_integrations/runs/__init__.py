@@ -2,8 +2,8 @@
 
 A run reads submissions, grades them concurrently, and yields one `Graded` for each. With a `Ledger`, a file of
 judgments, an interrupted run resumes, and `rescore` computes the scores that another rubric gives. `read_run` reads the
-file that `grade --out` wrote, and `write_parquet` writes the grades of a run as Parquet. `submit_batches` and
-`collect_batches` fill a ledger at half price.
+file that `grade --out` wrote, `read_judgments` makes a run of recorded judgments, and `write_parquet` writes the grades
+of a run as Parquet. `submit_batches` and `collect_batches` fill a ledger at half price.
 
 Example:
     >>> from rubric_integrations import Criterion, PerCriterionGrader, Rubric
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         submit_batches,
     )
     from rubric_integrations.runs.files import GradedRow, RunFile, RunFileError, read_run
+    from rubric_integrations.runs.imported import ImportedRun, JudgmentsError, UnreadReply, read_judgments
     from rubric_integrations.runs.ledger import FailureRecord, Ledger, LedgerError, RunLedger, open_ledger
     from rubric_integrations.runs.rescoring import Rescored, rescore
     from rubric_integrations.runs.run import Run, StopRule, grade_many
@@ -42,6 +43,8 @@ _MODULES = {
     "FailureRecord": "ledger",
     "Graded": "summary",
     "GradedRow": "files",
+    "ImportedRun": "imported",
+    "JudgmentsError": "imported",
     "Ledger": "ledger",
     "LedgerError": "ledger",
     "Rescored": "rescoring",
@@ -52,10 +55,12 @@ _MODULES = {
     "RunSummary": "summary",
     "StopRule": "run",
     "SubmittedBatches": "batches",
+    "UnreadReply": "imported",
     "collect_batches": "batches",
     "grade_batches": "tables",
     "grade_many": "run",
     "open_ledger": "ledger",
+    "read_judgments": "imported",
     "read_run": "files",
     "rescore": "rescoring",
     "submit_batches": "batches",
@@ -63,10 +68,10 @@ _MODULES = {
 }
 
 __all__ = [
-    "BatchError", "BatchLedger", "CollectedBatches", "FailureRecord", "Graded", "GradedRow", "Ledger", "LedgerError",
-    "Rescored", "Run", "RunFile", "RunFileError", "RunLedger", "RunSummary", "StopRule", "SubmittedBatches",
-    "collect_batches", "grade_batches", "grade_many", "open_ledger", "read_run", "rescore", "submit_batches",
-    "write_parquet",
+    "BatchError", "BatchLedger", "CollectedBatches", "FailureRecord", "Graded", "GradedRow", "ImportedRun",
+    "JudgmentsError", "Ledger", "LedgerError", "Rescored", "Run", "RunFile", "RunFileError", "RunLedger",
+    "RunSummary", "StopRule", "SubmittedBatches", "UnreadReply", "collect_batches", "grade_batches", "grade_many",
+    "open_ledger", "read_judgments", "read_run", "rescore", "submit_batches", "write_parquet",
 ]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)

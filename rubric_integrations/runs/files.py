@@ -28,6 +28,11 @@ _GRADE_FIELDS = {"id", "score", "passed"}
 CRITERION_TEXTS = ("applies_when", "context", "aspects")
 """Fields of a criterion that its judge reads and its report lacks: a line has them in the entry of the criterion."""
 
+IMPORTED = "imported"
+"""The strategy of a run that `read_judgments` made, in the record of its grader."""
+MISSING_REPLY = "no reply is recorded"
+"""Why a judgment is missing in such a run, if its file does not have it."""
+
 
 class RunFileError(ValueError):
     """A file cannot be read as a run."""
@@ -104,6 +109,7 @@ class RunFile(NamedTuple):
         judge: The judge's name; None if it is unknown, or if rows have different ones.
         rows: The submissions, in order. Those of a file are read from it whenever they are used.
         pass_mark: The score that a submission needs to pass; None if it is unknown, or if rows have different ones.
+        written: When the file was last written, in seconds since 1970; None for results in memory and from a pipe.
     """
 
     name: str
@@ -111,6 +117,7 @@ class RunFile(NamedTuple):
     judge: str | None
     rows: Sequence[GradedRow]
     pass_mark: float | None = None
+    written: float | None = None
 
     def row_keys(self) -> list[RowKey]:
         """Return the key of each row: its id, and its number from 1 among the rows with an equal id."""
@@ -226,7 +233,8 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     rows = _RowsOfFile(path, ids) if kept is None else tuple(kept)
     # The name of one row's rubric is not that of the run.
     rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
-    return RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks))
+    written = path.stat().st_mtime if path.is_file() else None
+    return RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks), written)
 
 
 def _mark(line: Mapping[str, Any]) -> float | None:
@@ -263,6 +271,31 @@ def matched_rows(runs: Sequence[RunFile]) -> Iterator[tuple[RowKey, list[GradedR
     places = [{key: place for place, key in enumerate(run.row_keys())} for run in runs]
     for key in dict.fromkeys(key for run in places for key in run):
         yield key, [run.rows[of_run[key]] if key in of_run else None for run, of_run in zip(runs, places, strict=True)]
+
+
+def import_notes(rows: Sequence[GradedRow]) -> list[str]:
+    """Say of an imported run from which file it is, how many replies could not be read, and whether it lacks texts.
+
+    Args:
+        rows: The rows of a run; a run that was graded here has no notes.
+    """
+    grader = cast("Mapping[str, Any]", (rows[0].scoring or {}).get("grader") or {}) if rows else {}
+    if grader.get("strategy") != IMPORTED:
+        return []
+    outcomes = [
+        outcome.error
+        for row in rows
+        for entry in (row.report.criteria if row.report else ())
+        for outcome in (entry.votes or [entry])
+        if outcome.error is None or not outcome.error.endswith(MISSING_REPLY)
+    ]
+    unread = sum(error is not None for error in outcomes)
+    files = dict.fromkeys(str(judge.get("file")) for judge in cast("list[dict[str, Any]]", grader.get("judges") or ()))
+    notes = [f"imported from {', '.join(files)}: {unread:,} of {len(outcomes):,} replies could not be read"]
+    if lacking := sum(row.submission is None for row in rows):
+        rest = "no texts" if lacking == len(rows) else f"{lacking:,} of {len(rows):,} rows have no text"
+        notes[0] += f"; {rest}: labels belong to a row by its id alone"
+    return notes
 
 
 @contextmanager

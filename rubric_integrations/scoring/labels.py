@@ -41,6 +41,10 @@ Sampled = Literal["random", "by_verdict", "chosen"]
 """How the judgments that people read were drawn: at random, at random among those of one verdict, or by choice."""
 
 
+NO_TEXT = Submission(response="(the run has no text of this row)")
+"""The submission of a label for a row whose text the run lacks, such as one of `read_judgments` without responses."""
+
+
 class LabelledJudgment(SparseRecord):
     """A human's judgment of one submission on one criterion.
 

@@ -5,30 +5,33 @@ Any other object with rows in it is refused, because it would be graded as one r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.json import split_path, value_at
-from rubric_integrations.submission.dialects.detect import dialect_of
-from rubric_integrations.submission.inputs import (
+from rubric_integrations.submission.columns import (
     USUAL_COLUMNS,
     ColumnNames,
     describe_missing_column,
     field_columns,
-    is_row,
     missing_column,
-    row_fields,
 )
+from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.inputs import is_row, row_fields
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.tool_answers import (
     Fields,
     LayoutError,
+    all_objects,
     as_mapping,
     has_keys,
     has_no_response,
 )
+from rubric_integrations.submission.traces import TRACE_FORMATS
 
 
 class Document(NamedTuple):
@@ -60,6 +63,9 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
         return document.rows(data)
     if columns.response is not None and is_at(data, columns.response):
         return None
+    names = [name for name in field_columns(data, USUAL_COLUMNS) if _is_counted(data[name])]
+    if len(names) > 1:
+        raise LayoutError(f"has the columns {names!r} of a pandas table, and other values beside them: write it again")
     if columns.response is None and (is_single_row(data) or (dialect_of(data) is not None and not is_row(data))):
         return None
     unread = next((unread for unread in UNREAD_DOCUMENTS if data.keys() >= set(unread.keys)), None)
@@ -75,9 +81,12 @@ def is_single_row(data: Fields) -> bool:
     """Return whether a JSON object is one row: it has a response, and no list of rows, under one of the usual names."""
     if missing_column(data, USUAL_COLUMNS) is not None or not is_row(data):
         return False
-    response = row_fields(data, warns=False).get("response")
-    # A number is a value of a response that is JSON.
+    fields = row_fields(data, warns=False)
+    response = fields.get("response")
+    # A number is a value of a response that is JSON, unless the object has a task, a reference or an id, too.
     is_value = response is None or isinstance(response, bool | int | float)
+    if is_value and not fields.keys().isdisjoint(("id", "query", "reference")):
+        return True
     return not is_value and (not _is_table(response) or is_conversation(response))
 
 
@@ -87,7 +96,7 @@ def refuse_rows_within(data: Fields) -> None:
     Raises:
         LayoutError: It does; the message names the first of them and the option that reads it.
     """
-    remedy = "a response that is such JSON is read from a `.txt` file"
+    remedy = "a response that is such data is read from a `.txt` file"
     tables = _tables(data)
     if tables:
         listed = ", ".join(f"`{path}` ({count:,})" for path, count in tables[:_MAX_LISTED])
@@ -155,15 +164,6 @@ def is_at(fields: Fields, path: str) -> bool:
 # Objects that contain rows.
 
 
-def _promptfoo_rows(data: Fields) -> list[Any]:
-    return data["results"]["results"]
-
-
-def _is_promptfoo(data: Fields) -> bool:
-    results = data.get("results")
-    return "evalId" in data and isinstance(results, Mapping) and isinstance(results.get("results"), list)
-
-
 def _inspect_rows(data: Fields) -> list[Any]:
     samples = data.get("samples")
     if not isinstance(samples, list) or not samples:
@@ -175,15 +175,28 @@ def _inspect_rows(data: Fields) -> list[Any]:
 
 def _is_split_frame(data: Fields) -> bool:
     columns, rows = data.get("columns"), data.get("data")
+    if not data.keys() <= {"columns", "index", "data", "index_names", "column_names"}:
+        return False
+    # With its index, it is a table of pandas, also a damaged one.
+    if "index" in data and "columns" in data and "data" in data:
+        return True
     if not isinstance(columns, list) or not isinstance(rows, list):
         return False
     # Without its index, it could be the table that a model was asked for.
-    is_frame = "index" in data or not has_no_response(dict.fromkeys(map(str, cast("list[Any]", columns))))
-    is_plain = data.keys() <= {"columns", "index", "data", "index_names", "column_names"}
-    return is_frame and is_plain and all(isinstance(row, list) and len(row) == len(columns) for row in rows)
+    has_response = not has_no_response(dict.fromkeys(map(str, cast("list[Any]", columns))))
+    return has_response and all(isinstance(row, list) and len(row) == len(columns) for row in rows)
 
 
 def _split_rows(data: Fields) -> Iterator[dict[str, Any]]:
+    columns, rows = data["columns"], data["data"]
+    if not isinstance(columns, list) or not isinstance(rows, list):
+        raise LayoutError("is a pandas table whose `columns` and `data` are not two lists: write it again")
+    for number, row in enumerate(cast("list[Any]", rows), start=1):
+        if not isinstance(row, list) or len(row) != len(columns):
+            raise LayoutError(
+                f"is a pandas table whose row {number} is not a list of its {len(columns)} columns: write it again, "
+                "or all rows would be graded as one response"
+            )
     return (dict(zip(map(str, data["columns"]), row, strict=True)) for row in data["data"])
 
 
@@ -198,6 +211,12 @@ def _is_column_frame(data: Fields) -> bool:
     return is_counted or (all(number.isdigit() for number in numbers) and not has_no_response(data))
 
 
+def _is_counted(values: object) -> bool:
+    """Return whether a value is a column of a table of several rows, by their numbers."""
+    numbers = list(as_mapping(values))
+    return len(numbers) > 1 and numbers == [str(number) for number in range(len(numbers))]
+
+
 def _column_rows(data: Fields) -> Iterator[dict[str, Any]]:
     for number in next(iter(data.values())):
         yield {name: column[number] for name, column in data.items()}
@@ -207,9 +226,38 @@ def _is_table_frame(data: Fields) -> bool:
     return "data" in data and "pandas_version" in as_mapping(data.get("schema"))
 
 
+def _deepeval_rows(data: Fields) -> Iterator[Any]:
+    run = as_mapping(data.get("testRunData")) or data
+    lists = [run[name] for name in _DEEPEVAL if isinstance(run.get(name), list)]
+    cases = list[Any](chain.from_iterable(lists))
+    if not cases:
+        raise LayoutError("is a test run of deepeval without test cases: there is nothing to grade")
+    names = [as_mapping(case).get("name") for case in cases]
+    counts = Counter(map(str, names))
+    for number, (case, name) in enumerate(zip(cases, names, strict=True), start=1):
+        # A name that a user gave, or that of a test with parameters, is there several times.
+        yield {**case, "name": f"{name}-{number}"} if name is not None and counts[str(name)] > 1 else case
+
+
+_DEEPEVAL = ("testCases", "conversationalTestCases", "test_results")
+
+
+def _is_deepeval(data: Fields) -> bool:
+    run = as_mapping(data.get("testRunData")) or data
+    is_run = isinstance(run.get("testCases"), list) and isinstance(run.get("metricsScores"), list)
+    return is_run or all_objects(run.get("test_results"), has_keys("name", "metrics_data", "conversational"))
+
+
+def _single_row(data: Fields) -> list[Fields]:
+    return [data]
+
+
 DOCUMENTS = (
-    Document("promptfoo results", _is_promptfoo, _promptfoo_rows),
+    Document("promptfoo results", has_keys("evalId", "results"), partial(rows_at, path="results.results")),
     Document("Inspect log", has_keys("version", "eval", "plan"), _inspect_rows),
+    Document("deepeval test run", _is_deepeval, _deepeval_rows),
+    *(Document(known.name, known.matches, _single_row) for known in TRACE_FORMATS),
+    Document("tau2 results", has_keys("simulations", "tasks", "info"), partial(rows_at, path="simulations")),
     Document("pandas table", _is_split_frame, _split_rows),
     Document("pandas table", _is_table_frame, partial(rows_at, path="data")),
     Document("pandas table", _is_column_frame, _column_rows),
@@ -235,18 +283,5 @@ UNREAD_DOCUMENTS = (
     UnreadDocument(
         "a trajectory of SWE-agent", ("trajectory", "history", "info"),
         "`--response-column history` grades its conversation, `--response-column info.submission` its patch",
-    ),
-    UnreadDocument(
-        "a test run of deepeval", ("testCases", "metricsScores"),
-        "use `--rows testCases --response-column actualOutput --query-column input`",
-    ),
-    UnreadDocument(
-        "a result file of tau2", ("simulations", "tasks", "info"),
-        "use `--rows simulations --response-column messages`",
-    ),
-    UnreadDocument("an export of OpenTelemetry", ("resourceSpans",), "write a line with a `response` for each trace"),
-    UnreadDocument(
-        "a trace of Langfuse", ("trace", "observations"),
-        "use `--response-column trace.output --query-column trace.input`",
     ),
 )  # fmt: skip

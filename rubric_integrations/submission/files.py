@@ -1,4 +1,4 @@
-"""Reads files of responses: JSON Lines, JSON, CSV, Parquet, spreadsheets, logs of Inspect, or one text for each file.
+"""Reads files of responses: JSON Lines, JSON, YAML, CSV, Parquet, spreadsheets, logs of Inspect, or one text each.
 
 A row that cannot be graded is returned with an error and never dropped. Counts of rows therefore stay correct. A file
 that cannot be read as a whole is one error.
@@ -6,177 +6,52 @@ that cannot be read as a whole is one error.
 
 from __future__ import annotations
 
-import io
 import json
 import warnings
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import chain, count
+from itertools import chain, count, islice, takewhile
 from pathlib import Path
-from typing import Any, cast
-from zipfile import BadZipFile, ZipFile
+from typing import Any, NamedTuple, cast
 
-from rubric_integrations._util.json import parse_json, refuse_endless, split_path, value_at
+from rubric_integrations._util.json import refuse_endless, split_path, value_at
 from rubric_integrations.submission.attachments import file_in_folder
-from rubric_integrations.submission.containers import find_rows, is_at, is_single_row, rows_at
-from rubric_integrations.submission.dialects.detect import dialect_of
-from rubric_integrations.submission.inputs import (
+from rubric_integrations.submission.columns import (
     USUAL_COLUMNS,
     ColumnNames,
-    Row,
     describe_missing_column,
     fold,
     has_id_column,
     missing_column,
-    own_id,
-    read_row,
 )
-from rubric_integrations.submission.messages import is_conversation
+from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.inputs import Row, other_columns, own_id, read_row, row_fields, source_columns
+from rubric_integrations.submission.messages import Respond, check_respond
+from rubric_integrations.submission.readers import (
+    AS_TEXT,
+    MAX_PATH,
+    ONE_RESPONSE,
+    PROMPTFOO_TEXT,
+    READERS,
+    ROWS_OF_OBJECT,
+)
 from rubric_integrations.submission.tables import (
-    MAX_UNPACKED,
     UNSUPPORTED,
     Entry,
     Layout,
     ResponsesError,
-    encoding_of,
     how_to_encode,
-    read_csv_entries,
-    read_parquet,
-    read_sheet,
+    read_text,
 )
-from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer
+from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer, as_mapping, parsed_json
 from rubric_integrations.submission.tool_rows import find_row_format
-
-
-def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
-    with path.open(encoding=encoding_of(path, layout.encoding)) as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                data = parse_json(line)
-            except ValueError as error:
-                yield Entry(number, f"line {number}", None, f"line {number} {error}")
-                continue
-            yield _json_entry(data, number, f"line {number}", layout.columns)
-
-
-def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
-    columns, text = layout.columns, path.read_text(encoding=encoding_of(path, layout.encoding))
-    try:
-        data: Any = parse_json(text)
-    except ValueError as error:
-        if text.lstrip().startswith(("[", "{")):
-            remedy = "" if text.lstrip().startswith("[") else "; to grade it as one text, save it as a `.txt` file"
-            raise ResponsesError(f"{path}: {error}{remedy}") from None
-        data = None
-    rows: Iterable[Any] | None = None
-    if layout.rows is not None:
-        rows = rows_at(data, layout.rows)
-    elif isinstance(data, dict):
-        rows = find_rows(cast("dict[str, Any]", data), columns)
-    elif isinstance(data, list):
-        rows = cast("list[Any]", data)
-        if is_conversation(rows) and not _has_response(rows[0], columns):
-            yield Entry(1, "item 1", {columns.id or "id": path.stem, columns.response or "response": rows})
-            return
-    if rows is None:
-        yield Entry(1, "item 1", _single_row(path, data, text, columns))
-    else:
-        for number, item in enumerate(rows, start=1):
-            yield _json_entry(item, number, f"item {number}", columns)
-
-
-def _has_response(row: object, columns: ColumnNames) -> bool:
-    return isinstance(row, Mapping) and missing_column(cast("Mapping[str, Any]", row), columns) is None
-
-
-def _single_row(path: Path, data: object, text: str, columns: ColumnNames) -> dict[str, Any]:
-    """Return the fields of a JSON file that is one row, one conversation or one response."""
-    own_id_column, response = columns.id or "id", columns.response or "response"
-    if not isinstance(data, dict):
-        return {own_id_column: path.stem, response: text}
-    fields = cast("dict[str, Any]", data)
-    is_named = columns.response is not None and is_at(fields, columns.response)
-    if is_named or (columns.response is None and is_single_row(fields)):
-        return fields if own_id(fields, columns) else {**fields, own_id_column: path.stem}
-    return {own_id_column: path.stem, response: text if dialect_of(fields) is None else fields}
-
-
-def _json_entry(data: object, number: int, place: str, columns: ColumnNames) -> Entry:
-    if isinstance(data, str):
-        return Entry(number, place, {columns.response or "response": data})
-    if isinstance(data, dict):
-        return Entry(number, place, cast("dict[str, Any]", data))
-    return Entry(number, place, None, f"{place} is {type(data).__name__}, not an object with a `response`")
-
-
-def _read_inspect_log(path: Path, layout: Layout) -> Iterator[Entry]:
-    """Yield the samples of an `.eval` file, which is a ZIP archive of JSON files."""
-    try:
-        with ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.startswith("samples/") and name.endswith(".json")]
-            if not names:
-                raise ResponsesError(f"{path}: is an Inspect log without samples: there is nothing to grade")
-            for number, name in enumerate(names, start=1):
-                data = parse_json(_unpack(path, archive, name).decode("utf-8"))
-                yield _json_entry(data, number, name, layout.columns)
-    except (BadZipFile, UnicodeDecodeError, RuntimeError, zlib.error) as error:
-        raise ResponsesError(f"{path}: is no Inspect log that can be read: {error}") from None
-    except ResponsesError:
-        raise
-    except ValueError as error:
-        raise ResponsesError(f"{path}: a sample {error}") from None
-
-
-# The Zstandard compression of ZIP files, which Python reads from version 3.14.
-_ZSTANDARD = 93
-
-
-def _unpack(path: Path, archive: ZipFile, name: str) -> bytes:
-    member = archive.getinfo(name)
-    if member.file_size > MAX_UNPACKED:
-        raise ResponsesError(f"{path}: {name} has {member.file_size:,} bytes, more than {MAX_UNPACKED:,}")
-    if member.compress_type != _ZSTANDARD:
-        return archive.read(member)
-    from zstandard import ZstdDecompressor, ZstdError
-
-    with path.open("rb") as file:
-        file.seek(member.header_offset)
-        header = file.read(30)
-        file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
-        try:
-            # Not more than the archive says: a frame may unpack to any size.
-            packed = io.BytesIO(file.read(member.compress_size))
-            content = ZstdDecompressor().stream_reader(packed).read(member.file_size + 1)
-        except ZstdError as error:
-            raise ResponsesError(f"{path}: {name} cannot be unpacked: {error}") from None
-    if len(content) != member.file_size:
-        raise ResponsesError(f"{path}: {name} cannot be unpacked: it has another size than the archive says")
-    return content
-
-
-READERS: Mapping[str, Callable[[Path, Layout], Iterator[Entry]]] = {
-    ".jsonl": _read_jsonl,
-    ".ndjson": _read_jsonl,
-    ".json": _read_json,
-    ".csv": read_csv_entries,
-    ".tsv": read_csv_entries,
-    ".parquet": read_parquet,
-    ".xlsx": read_sheet,
-    ".xlsm": read_sheet,
-    ".eval": _read_inspect_log,
-    ".traj": _read_json,
-}
-"""The reader of each file format, by the suffix of the file; files with other suffixes are read as one text."""
-
+from rubric_integrations.submission.traces import SPANS, read_traces
 
 # A file is wrong as a whole if so many rows at its beginning have no response.
 _MAX_WITHOUT_RESPONSE = 1000
-# Characters; a longer text is a rubric, and no path of one.
-_MAX_PATH = 1000
+# Characters of an error.
+_MAX_ERROR = 1000
 
 
 def read_responses(
@@ -190,15 +65,16 @@ def read_responses(
     rubric_column: str | None = None,
     rows: str | None = None,
     encoding: str | None = None,
+    respond: Respond | None = None,
 ) -> Iterator[Row]:
-    """Yield the rows of a `.jsonl`, `.json`, `.csv`, `.tsv`, `.parquet` or `.xlsx` file; other text files are one row.
+    """Yield the rows of a `.jsonl`, `.json`, `.yaml`, `.csv`, `.parquet` or `.xlsx` file; other text files are one row.
 
-    Fields of a CSV file are separated by commas, semicolons or tabs, whichever its header shows. A `.json` file is a
-    list of rows, one row or one conversation; any other JSON in it is one response, unless it is an object with a list
-    of objects, which is refused. The file is read as it is consumed.
+    Fields of a CSV file are separated by commas, semicolons or tabs, whichever its header shows. A `.json` or `.yaml`
+    file is a list of rows, one row or one conversation; any other data in it is one response, unless it is an object
+    with a list of objects, which is refused. The file is read as it is consumed.
 
-    The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval and others, and the output of
-    batches of OpenAI and Anthropic are recognized. With a `response_column`, their rows are read as they are.
+    The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval, tau-bench and others, and the
+    output of batches of OpenAI and Anthropic are recognized. With a `response_column`, their rows are read as they are.
 
     A row may bring its own rubric: as lists and objects, as their JSON in a cell, or as the path of a file in the
     folder of the rows or below it. What it brings as `labels` (answers by criterion) and `metadata` is carried along.
@@ -218,6 +94,9 @@ def read_responses(
         rows: The path of the list of rows in a JSON file, such as `data` or `run.results`, or the sheet of an `.xlsx`
             file with several.
         encoding: The encoding of a text file, such as `cp1252`; by default UTF-8, or UTF-16 with a byte order mark.
+        respond: Which part of each conversation is graded, whatever the rows say: `last`, `transcript` or `trajectory`.
+            By default it is `last`, or `trajectory` with a warning for the run of an agent that ends without an answer,
+            and for all rows of tau-bench and tau2.
 
     Raises:
         ResponsesError: The file cannot be opened, or is not text; it is a format that cannot be read; no row has a
@@ -232,22 +111,167 @@ def read_responses(
         >>> row.id, row.submission.response
         ('a', 'It is 42.')
     """
-    file = Path(path)
     columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
-    layout = Layout(columns, rows, encoding)
-    suffix = file.suffix.lower()
+    if respond is not None:
+        check_respond(respond)
+    file, layout = Path(path), Layout(columns, rows, encoding, respond)
+    with _refused_by_name(file, layout):
+        if file.suffix.lower() in READERS:
+            yield from _convert(file, partial(_answers, file, layout, query), query, layout)
+        else:
+            yield _text_row(file, query, encoding)
+
+
+class FileDescription(NamedTuple):
+    """How `read_responses` reads a file, by the first thousand rows.
+
+    Attributes:
+        format: What the file is, such as `JSON Lines`, or `CSV, separated by ';'`.
+        tool: The tool that wrote the rows, such as `promptfoo results`; None for rows in the columns of this library.
+        dialect: The dialect of the first response, trajectory or query that is a conversation; None without one.
+        columns: For each field, the columns or the paths in a row that its values come from; none of them if the reader
+            makes the values.
+        metadata: The names of the values that are carried to the results.
+        ignored: The columns that nothing reads; empty for rows of a tool, most of whose values nothing reads.
+        is_plain: Whether these are rows in the usual columns, so that nothing was guessed; or one text.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "run.jsonl"
+        >>> _ = path.write_text('{"output": "It is 42.", "model": "m"}')
+        >>> describe_responses(path).columns, describe_responses(path).metadata
+        ({'response': ('output',)}, ('model',))
+    """
+
+    format: str
+    tool: str | None
+    dialect: str | None
+    columns: Mapping[str, tuple[str, ...]]
+    metadata: tuple[str, ...]
+    ignored: tuple[str, ...]
+    is_plain: bool
+
+
+def describe_responses(
+    path: str | Path,
+    query: str | None = None,
+    *,
+    response_column: str | None = None,
+    query_column: str | None = None,
+    reference_column: str | None = None,
+    id_column: str | None = None,
+    rubric_column: str | None = None,
+    rows: str | None = None,
+    encoding: str | None = None,
+    respond: Respond | None = None,
+) -> FileDescription:
+    r"""Return how `read_responses` reads a file, with the same arguments and errors.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "answers.csv"
+        >>> _ = path.write_text("Antwort;query\nIt is 42.;6 x 7?\n")
+        >>> describe_responses(path, response_column="Antwort").format
+        "CSV, separated by ';'"
+    """
+    columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
+    file, layout = Path(path), Layout(columns, rows, encoding, respond)
+    with _refused_by_name(file, layout):
+        if file.suffix.lower() in READERS:
+            return _describe(file.suffix.lower(), layout, islice(_answers(file, layout, query), _MAX_DESCRIBED))
+    return FileDescription("one text", None, None, {}, (), (), is_plain=True)
+
+
+# Rows that a description looks at.
+_MAX_DESCRIBED = 1000
+
+
+def _describe(suffix: str, layout: Layout, entries: Iterable[Entry]) -> FileDescription:
+    columns = layout.columns
+    # Dictionaries without values are sets in order.
+    sources: dict[str, dict[str, None]] = {}
+    names, metadata = dict[str, None](), dict[str, None]()
+    form, tool, dialect = "", None, None
+    for entry in entries:
+        form, tool = form or entry.form, tool or entry.tool
+        if entry.fields is None or entry.error is not None:
+            continue
+        fields = entry.fields
+        columns_of = source_columns(fields, columns)
+        dialect = dialect or _dialect_of_fields({field: fields[own[-1]] for field, own in columns_of.items()})
+        own_metadata = parsed_json(fields[columns_of["metadata"][0]]) if "metadata" in columns_of else None
+        metadata.update(dict.fromkeys([*other_columns(fields, columns), *map(str, as_mapping(own_metadata))]))
+        names.update(dict.fromkeys(fields))
+        for field, own in columns_of.items():
+            if entry.source is None or own[0] in columns:
+                sources.setdefault(field, {}).update(dict.fromkeys(own))
+            elif field not in sources:
+                sources[field] = dict.fromkeys(_paths_of(fields[own[0]], entry.source))
+    roots = {split_path(path)[0] for path in columns if path}
+    read = {name for own in sources.values() for name in own} | metadata.keys() | roots
+    is_plain = not tool and not dialect and columns == USUAL_COLUMNS and form not in (ROWS_OF_OBJECT, ONE_RESPONSE)
+    return FileDescription(
+        form or _FORMS[suffix], tool, dialect, {field: tuple(own) for field, own in sources.items()}, tuple(metadata),
+        () if tool else tuple(name for name in names if name not in read and name.strip()), is_plain=is_plain,
+    )  # fmt: skip
+
+
+_FORMS = {
+    ".jsonl": "JSON Lines", ".ndjson": "JSON Lines", ".json": "JSON", ".traj": "JSON", ".csv": "CSV", ".tsv": "CSV",
+    ".parquet": "Parquet", ".xlsx": "spreadsheet", ".xlsm": "spreadsheet", ".eval": "ZIP archive",
+}  # fmt: skip
+
+
+def _dialect_of_fields(fields: Mapping[str, Any]) -> str | None:
+    """Return the dialect of the first field that is a conversation, also in the state of an agent."""
+    values = [parsed_json(fields.get(name)) if name == "trajectory" else fields.get(name) for name in _CONVERSATIONS]
+    states = [as_mapping(value).get("messages") for value in values]
+    names = (dialect_of(value) for pair in zip(values, states, strict=True) for value in pair)
+    return next((name for name in names if name is not None and name != "refused"), None)
+
+
+_CONVERSATIONS = ("response", "trajectory", "query")
+
+
+def _paths_of(value: object, row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the paths in a row of a tool at which a value is, or its parts are, by their identity; empty if nowhere.
+
+    By equality, a response would also be at the path of an equal reference.
+    """
+    paths: dict[int, tuple[str, ...] | None] = {}
+    inner: list[tuple[tuple[str, ...], Any]] = [((), row)]
+    for keys, item in inner:  # which grows
+        children = item.items() if isinstance(item, Mapping) else enumerate(item) if isinstance(item, list) else ()
+        for key, child in cast("Iterable[tuple[Any, Any]]", children):
+            # Python has short texts, numbers and the like only once.
+            if isinstance(child, list | Mapping) or (isinstance(child, str) and len(child) > 1):
+                paths[id(child)] = None if id(child) in paths else (*keys, str(key))
+                inner.append(((*keys, str(key)), child))
+    parts, places = [value], list[tuple[str, ...]]()
+    for part in parts:  # which grows
+        if place := paths.get(id(part)):
+            places.append(place)
+        elif isinstance(part, Mapping | list):
+            parts += part.values() if isinstance(part, Mapping) else cast("list[Any]", part)
+    shared = takewhile(lambda keys: len(set(keys)) == 1, zip(*places, strict=False))
+    path = ".".join(keys[0] for keys in shared)
+    return (path,) if path else tuple(dict.fromkeys(keys[0] for keys in places))
+
+
+@contextmanager
+def _refused_by_name(path: Path, layout: Layout) -> Generator[None]:
+    """Refuse a file that cannot be read, and turn errors in the block into those that name it."""
+    columns, rows, encoding, _ = layout
+    suffix = path.suffix.lower()
     if rows is not None and suffix not in _WITH_PLACES:
         raise ResponsesError(f"{path}: `rows` (`--rows`) is for {', '.join(_WITH_PLACES)} files: leave it out")
     if suffix in UNSUPPORTED and suffix not in READERS:
         raise ResponsesError(f"{path}: `{suffix}` files are not supported: {UNSUPPORTED[suffix]}")
     try:
-        refuse_endless(file)
-        if suffix in READERS:
-            yield from _convert(file, partial(_answers, file, layout, query), query, columns)
-        elif columns != USUAL_COLUMNS:
+        refuse_endless(path)
+        if suffix not in READERS and columns != USUAL_COLUMNS:
             raise ResponsesError(f"{path}: is read as one text, which has no columns: name none")
-        else:
-            yield _text_row(file, query, encoding)
+        yield
     except LayoutError as error:
         raise ResponsesError(f"{path}: {error}") from None
     except LookupError as error:
@@ -256,8 +280,10 @@ def read_responses(
         raise ResponsesError(
             f"{path}: `encoding` {encoding!r} is unknown: use one such as 'cp1252' or 'utf-16'"
         ) from None
+    except MemoryError:
+        raise ResponsesError(f"{path}: needs more memory than there is: split it into several files") from None
     except OSError as error:
-        raise ResponsesError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise ResponsesError(f"{path}: cannot be read: {' '.join(str(error.strerror or error).split())}") from None
     except UnicodeDecodeError as error:
         remedy = f"{how_to_encode(suffix)}, or name its encoding, such as `encoding='cp1252'` (`--encoding cp1252`)"
         what = "text" if encoding is None else f"text in {encoding!r}"
@@ -266,7 +292,7 @@ def read_responses(
         raise ResponsesError(f"{path}: is not text in {encoding!r}: {error}") from None
 
 
-_WITH_PLACES = (".json", ".xlsx", ".xlsm")
+_WITH_PLACES = (".json", ".yaml", ".yml", ".xlsx", ".xlsm")
 
 
 def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
@@ -278,14 +304,25 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
     known: RowFormat | None = None
     is_decided, has_answers, has_parts, seen = columns.response is not None, False, False, set[tuple[str, str]]()
     for entry in READERS[path.suffix.lower()](path, layout):
-        if entry.fields is None or (is_decided and known is None):
+        if entry.fields is None:
             has_answers = True
-            yield entry if entry.fields is None else entry._replace(fields=_with_paths(entry.fields, columns))
+            yield entry
+            continue
+        # With a text, it is read as the rows before it. Any other response would be graded with all that a tool wrote.
+        later = find_row_format(entry.fields) if is_decided and known is None and columns.response is None else None
+        if later and (error := _of_another_tool(later, entry)):
+            yield Entry(entry.number, entry.place, None, error)
             continue
         if not is_decided:
             known, is_decided = find_row_format(entry.fields), True
+            known = known.prepare(known, path) if known and known.prepare else known
             if known and known.tasks_are_in and not (query or columns.query):
                 _warn_of_tasks(path, known)
+            if known and known.name in SPANS:
+                yield from _trace_entries(path, layout, known, entry)
+                return
+            if known and known.respond and layout.respond is None:
+                _warn_of_respond(path, known)
         if known is None:
             has_answers = True
             yield entry._replace(fields=_with_paths(entry.fields, columns))
@@ -300,9 +337,40 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
                 seen.add(content)
             has_answers = True
             place = entry.place if len(answers) == 1 else f"{entry.place}, answer {number}"
-            yield Entry(entry.number, place, {**answer.fields, **_named_values(entry.fields, columns)}, answer.error)
+            respond = {"respond": known.respond} if known.respond else {}
+            fields = {**respond, **answer.fields, **_named_values(entry.fields, columns)}
+            lacks = not known.has_all_calls
+            yield Entry(entry.number, place, fields, answer.error, entry.form, known.name, entry.fields, lacks)
     if has_parts and not has_answers:
         raise ResponsesError(f"{path}: has {known.name if known else 'rows'}, but only parts of runs and no whole run")
+
+
+def _of_another_tool(later: RowFormat, entry: Entry) -> str | None:
+    """Return the error of a row that a tool wrote, after a row that it did not write; None if it is read as that one.
+
+    Raises:
+        LayoutError: It is a step of a trace, and so may be all other rows.
+    """
+    if later.name in SPANS:
+        raise LayoutError(
+            f"has rows of {later.name}, and the first row is not one: correct or remove that row, or steps would be "
+            "graded as answers"
+        )
+    if isinstance(row_fields(entry.fields or {}, warns=False).get("response"), str):
+        return None
+    return f"{entry.place} is a row of {later.name}, and the first row is not: correct or remove that row"
+
+
+def _trace_entries(path: Path, layout: Layout, known: RowFormat, first: Entry) -> Iterator[Entry]:
+    """Yield an entry for each trace in a file of spans, and one for each row from `first` on that cannot be read."""
+
+    def rows() -> Iterator[tuple[Entry, Mapping[str, Any] | None]]:
+        entries = READERS[path.suffix.lower()](path, layout)
+        return ((entry, entry.fields) for entry in entries if entry.number >= first.number)
+
+    for entry, answer in read_traces(known, rows):
+        fields, error = answer or ({}, entry.error or _unknown_form(known, entry))
+        yield Entry(entry.number, entry.place, fields, error, entry.form, known.name, entry.fields)
 
 
 def _warn_of_tasks(path: Path, known: RowFormat) -> None:
@@ -310,6 +378,14 @@ def _warn_of_tasks(path: Path, known: RowFormat) -> None:
         f"{path}: is read as {known.name}, whose tasks are in {known.tasks_are_in}: the judge sees the responses "
         "without them; for one task, use `query` (`--query`), or join the files and use `query_column` "
         "(`--query-column`)",
+        stacklevel=2,
+    )
+
+
+def _warn_of_respond(path: Path, known: RowFormat) -> None:
+    warnings.warn(
+        f"{path}: is read as {known.name}, whose conversations need not end with an answer: each is graded as a whole, "
+        f"by respond={known.respond!r}; name another by `respond` (`--respond`)",
         stacklevel=2,
     )
 
@@ -323,9 +399,11 @@ def _read_answers(known: RowFormat, entry: Entry) -> list[ToolAnswer]:
         raise LayoutError(f"{entry.place} {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         pass
-    return [
-        ToolAnswer({}, f"{entry.place} is no row of {known.name}, which the rows before it are: its form is unknown")
-    ]
+    return [ToolAnswer({}, _unknown_form(known, entry))]
+
+
+def _unknown_form(known: RowFormat, entry: Entry) -> str:
+    return f"{entry.place} is no row of {known.name}, which the rows before it are: its form is unknown"
 
 
 def _with_paths(fields: Mapping[str, Any], columns: ColumnNames) -> Mapping[str, Any]:
@@ -345,8 +423,9 @@ def _named_values(fields: Mapping[str, Any], columns: ColumnNames) -> dict[str, 
     return values
 
 
-def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None, columns: ColumnNames) -> Iterator[Row]:
+def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None, layout: Layout) -> Iterator[Row]:
     """Yield the rows of a file, and refuse a file where no row has a response, or two have the same id."""
+    columns, respond = layout.columns, {} if layout.respond is None else {"respond": layout.respond}
     own_ids: set[str] | None = None
     places: dict[str, str] = {}
     # Rows before the first that has a response: if there is none, the file gets one error in place of theirs.
@@ -369,7 +448,11 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             is_right = is_right or missing is None
             if missing is not None:
                 refusal = refusal or describe_missing_column(entry.fields, missing)
-            row = _with_rubric_file(read_row(entry.fields, row_id, query, columns, path.parent), path.parent)
+            row = _with_rubric_file(
+                read_row({**entry.fields, **respond}, row_id, query, columns, path.parent), path.parent
+            )
+            row = _without_absent_calls(row) if entry.may_lack_calls else row
+        row = _with_short_error(row)
         if (first := places.setdefault(row.id, entry.place)) != entry.place:
             repeated = repeated or (
                 f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
@@ -390,13 +473,29 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             yield from waiting
             waiting.clear()
     if refusal and not is_right:
-        raise ResponsesError(f"{path}: {refusal}")
+        is_document = path.suffix.lower() in (".json", ".yaml", ".yml")
+        raise ResponsesError(f"{path}: {refusal}{AS_TEXT if is_document else ''}")
     yield from waiting
+
+
+def _without_absent_calls(row: Row) -> Row:
+    """Remove a trajectory without calls, so that no condition is decided by the absence of a call."""
+    submission = row.submission
+    if submission is None or submission.trajectory is None or submission.trajectory.calls:
+        return row
+    return row._replace(submission=submission.model_copy(update={"trajectory": None, "show_trajectory": "always"}))
+
+
+def _with_short_error(row: Row) -> Row:
+    """Cut an error that quotes a value of any length; its end says what to do."""
+    if row.error is None or len(row.error) <= _MAX_ERROR:
+        return row
+    return row._replace(error=f"{row.error[: _MAX_ERROR // 2]} ... {row.error[-_MAX_ERROR // 2 :]}")
 
 
 def _own_ids(path: Path, read: Callable[[], Iterator[Entry]], entry: Entry, columns: ColumnNames) -> set[str]:
     """Return the ids that rows of a file have, for the ids of the other rows, such as `entry`."""
-    is_table = path.suffix.lower() not in (".jsonl", ".ndjson", ".json")
+    is_table = path.suffix.lower() not in (".jsonl", ".ndjson", ".json", ".yaml", ".yml")
     if is_table and entry.fields and not has_id_column(entry.fields, columns):
         return set()
     ids = (own_id(other.fields, columns) for other in read() if other.fields)
@@ -412,7 +511,7 @@ def _free_id(number: int, taken: set[str]) -> str:
 def _with_rubric_file(row: Row, folder: Path) -> Row:
     """Replace the name of a rubric file in the folder of the rows by its path, by the same rule as for attachments."""
     name = row.rubric
-    if not isinstance(name, str) or len(name) > _MAX_PATH or "\n" in name:
+    if not isinstance(name, str) or len(name) > MAX_PATH or "\n" in name:
         return row
     with suppress(OSError, ValueError):
         file_in_folder(name, folder)
@@ -421,4 +520,9 @@ def _with_rubric_file(row: Row, folder: Path) -> Row:
 
 
 def _text_row(path: Path, query: str | None, encoding: str | None) -> Row:
-    return read_row({"id": path.stem, "response": path.read_text(encoding=encoding_of(path, encoding))}, 1, query)
+    text = read_text(path, encoding)
+    if PROMPTFOO_TEXT.match(text):
+        raise ResponsesError(
+            f"{path}: is promptfoo's results as YAML: rename it to `.yaml`, or all would be one response"
+        )
+    return read_row({"id": path.stem, "response": text}, 1, query)

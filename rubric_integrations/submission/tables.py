@@ -8,16 +8,16 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import date, time
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from zipfile import BadZipFile, ZipFile
 
 from rubric_integrations._util.json import split_path
 from rubric_integrations._util.lazy import install_command
-from rubric_integrations.submission.inputs import (
+from rubric_integrations.submission.columns import (
     USUAL_COLUMNS,
     ColumnNames,
     describe_missing_column,
@@ -25,12 +25,52 @@ from rubric_integrations.submission.inputs import (
     fold,
     missing_column,
 )
+from rubric_integrations.submission.messages import Respond
 from rubric_integrations.submission.submission import MAX_CHARS, error_line
-from rubric_integrations.submission.tool_rows import find_row_format
+from rubric_integrations.submission.tool_rows import PROMPTFOO_TABLE, find_row_format, is_promptfoo_table
 
 
 class ResponsesError(ValueError):
     """Raised if a file of responses cannot be read at all."""
+
+
+MAX_PARSED = 500_000_000
+"""Characters, or bytes of an archive, that are read into memory as one: a JSON file, a line, a sample, a spreadsheet.
+
+A small archive may unpack to any number. Parsed JSON needs several times this memory.
+"""
+
+
+def read_lines(file: TextIO) -> Iterator[str]:
+    """Yield the lines of a text file.
+
+    Raises:
+        ResponsesError: A line is longer than `MAX_PARSED`, such as that of a file without line breaks.
+    """
+    for number in count(1):
+        if not (line := file.readline(MAX_PARSED + 1)):
+            return
+        if len(line) > MAX_PARSED:
+            raise ResponsesError(
+                f"{file.name}: line {number} has more than {MAX_PARSED:,} characters: write each row on a line"
+            )
+        yield line
+
+
+def read_text(path: Path, encoding: str | None) -> str:
+    """Return the text of a file.
+
+    Raises:
+        ResponsesError: It is longer than `MAX_PARSED`.
+    """
+    with path.open(encoding=encoding_of(path, encoding)) as file:
+        text = file.read(MAX_PARSED + 1)
+    if len(text) > MAX_PARSED:
+        raise ResponsesError(
+            f"{path}: has more than {MAX_PARSED:,} characters, which are read as one: write a `.jsonl` file, with each "
+            "row on a line"
+        )
+    return text
 
 
 class Entry(NamedTuple):
@@ -41,12 +81,20 @@ class Entry(NamedTuple):
         place: Where it begins in the file, such as `line 3`.
         fields: Its fields by column; None if it has none.
         error: Why it has none.
+        form: How the file contains its rows, such as `CSV, separated by ';'`; empty if its suffix says it all.
+        tool: The tool that wrote the row, such as `promptfoo results`; None for rows in the columns of this library.
+        source: The row as the tool wrote it; None without a tool.
+        may_lack_calls: Whether a conversation in it may lack calls of its run.
     """
 
     number: int
     place: str
     fields: Mapping[str, Any] | None
     error: str | None = None
+    form: str = ""
+    tool: str | None = None
+    source: Mapping[str, Any] | None = None
+    may_lack_calls: bool = False
 
 
 class Layout(NamedTuple):
@@ -56,11 +104,13 @@ class Layout(NamedTuple):
         columns: The names of columns that replace the usual ones.
         rows: The path of the list of rows in a JSON file, or the sheet of a spreadsheet; None for the usual place.
         encoding: The encoding of a text file; None for UTF-8, and for UTF-16 with a byte order mark.
+        respond: Which part of each conversation is graded; None leaves it to the rows.
     """
 
     columns: ColumnNames = USUAL_COLUMNS
     rows: str | None = None
     encoding: str | None = None
+    respond: Respond | None = None
 
 
 _DELIMITERS = (",", ";", "\t")
@@ -78,11 +128,13 @@ class CsvRecord(NamedTuple):
         line: The number, from 1, of the line on which it begins.
         fields: Its fields by the names of the header; None for those that a shorter record lacks.
         error: Why it has no fields; None if it has.
+        delimiter: What separates the fields in this file.
     """
 
     line: int
     fields: dict[str, str | None]
     error: str | None = None
+    delimiter: str = ","
 
 
 def read_csv(
@@ -104,7 +156,8 @@ def read_csv(
         UnicodeDecodeError: It is not text.
     """
     csv.field_size_limit(10 * MAX_CHARS)
-    with path.open(encoding=encoding_of(path, encoding), newline="") as lines:
+    with path.open(encoding=encoding_of(path, encoding), newline="") as file:
+        lines = read_lines(file)
         header_line, skipped = _first_line(lines)
         named = _SEPARATOR_LINE.fullmatch(header_line.rstrip("\r\n"))
         if named:
@@ -143,19 +196,21 @@ def encoding_of(path: Path, encoding: str | None = None) -> str:
         return "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
 
 
-def _first_line(lines: TextIO) -> tuple[str, int]:
+def _first_line(lines: Iterator[str]) -> tuple[str, int]:
     """Return the first line that is not blank, and the number of lines before it."""
-    skipped = 0
-    while (line := lines.readline()) and not line.strip():
-        skipped += 1
-    return line, skipped
+    for skipped, line in enumerate(lines):
+        if line.strip():
+            return line, skipped
+    return "", 0
 
 
 def _find_delimiter(header: str, find_problem: Callable[[Sequence[str]], str | None], default: str) -> str:
     """Return the delimiter by which the header has the needed columns; else the one that gives the most columns."""
 
     def rank(delimiter: str) -> tuple[bool, int, bool]:
-        names = next(csv.reader([header], delimiter=delimiter), list[str]())
+        names = list[str]()
+        with suppress(csv.Error):  # a field that is too long, unless another delimiter divides it
+            names = next(csv.reader([header], delimiter=delimiter), names)
         return find_problem(names) is None, len(names), delimiter == default
 
     return max(_DELIMITERS, key=rank)
@@ -166,6 +221,8 @@ def _check_header(header: Sequence[str], find_problem: Callable[[Sequence[str]],
     repeated = next((name for name in header if counts[fold(name)] > 1), None)
     if repeated is not None:
         last = next(name for name in reversed(header) if fold(name) == fold(repeated))
+        if is_promptfoo_table(header):
+            raise CsvError(PROMPTFOO_TABLE)
         raise CsvError(f"the column {last!r} is there twice: rename or remove one of them")
     if (problem := find_problem(header)) is not None:
         raise CsvError(problem)
@@ -177,10 +234,10 @@ def _to_record(header: Sequence[str], record: Sequence[str], line: int, delimite
             f"has {len(record)} fields, but the header has {len(header)}: put quotes around a text that contains "
             f"{delimiter!r}"
         )
-        return CsvRecord(line, {}, message)
+        return CsvRecord(line, {}, message, delimiter)
     # A row may be shorter than the header: its last cells are empty.
     fields: dict[str, str | None] = dict.fromkeys(header)
-    return CsvRecord(line, fields | dict(zip(header, record, strict=False)))
+    return CsvRecord(line, fields | dict(zip(header, record, strict=False)), None, delimiter)
 
 
 def how_to_encode(suffix: str) -> str:
@@ -188,8 +245,10 @@ def how_to_encode(suffix: str) -> str:
     return "save it as UTF-8" + (" (in Excel: Save As, `CSV UTF-8`)" if suffix in (".csv", ".tsv") else "")
 
 
-# Rows of a Parquet file in memory at once.
-_PARQUET_ROWS = 1_000
+# Rows of a Parquet file in memory at once: one text of a small file may be that of every row.
+_PARQUET_ROWS = 100
+# Rows of a sheet in Excel. A file may number its rows as it likes, and all between would be read as empty ones.
+_SHEET_ROWS = 1_048_576
 
 _SHEET = "save the sheet as CSV (UTF-8)"
 UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET}
@@ -215,15 +274,15 @@ def read_csv_entries(path: Path, layout: Layout) -> Iterator[Entry]:
     """Yield the rows of a CSV file."""
     records = read_csv(path, lambda names: _describe_missing(names, layout.columns), layout.encoding)
     try:
-        for number, (line, fields, error) in enumerate(records, start=1):
-            place = f"line {line}"
-            yield Entry(number, place, None if error else fields, f"{place} {error}" if error else None)
+        for number, (line, fields, error, delimiter) in enumerate(records, start=1):
+            place, form = f"line {line}", f"CSV, separated by {delimiter!r}"
+            yield Entry(number, place, None if error else fields, f"{place} {error}" if error else None, form)
     except CsvError as error:
         raise ResponsesError(f"{path}: {error}") from None
 
 
 def read_parquet(path: Path, layout: Layout) -> Iterator[Entry]:
-    """Yield the rows of a Parquet file, a thousand at a time in memory."""
+    """Yield the rows of a Parquet file, a hundred at a time in memory."""
     try:
         import pyarrow as arrow
         from pyarrow.parquet import ParquetFile
@@ -240,6 +299,11 @@ def read_parquet(path: Path, layout: Layout) -> Iterator[Entry]:
         is_foreign = columns.response is None and find_row_format(dict.fromkeys(names)) is not None
         needed, number = set(names) if is_foreign else {*field_columns(names, columns), *plain, *roots}, 0
         for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=sorted(needed)):
+            if batch.nbytes > MAX_PARSED:
+                raise ResponsesError(
+                    f"{path}: the {batch.num_rows} rows after row {number:,} have {batch.nbytes:,} bytes, more than "
+                    f"{MAX_PARSED:,}: leave out their largest column"
+                )
             for fields in batch.to_pylist():
                 number += 1
                 yield Entry(number, f"row {number}", fields)
@@ -263,20 +327,25 @@ def read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
     try:
         with ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
-        if size > MAX_UNPACKED:
-            raise ResponsesError(f"{path}: has {size:,} bytes unpacked, more than {MAX_UNPACKED:,}: {_SHEET}")
+        if size > MAX_PARSED:
+            raise ResponsesError(f"{path}: has {size:,} bytes unpacked, more than {MAX_PARSED:,}: {_SHEET}")
         book: Any = load_workbook(path, read_only=True, data_only=True, keep_links=False)
         with closing(book):
             yield from _sheet_entries(path, _choose_sheet(path, book, layout), layout.columns)
-    except (BadZipFile, SyntaxError, LookupError, TypeError, RuntimeError, zlib.error) as error:
-        reason = error_line(error) if isinstance(error, SyntaxError) else str(error)
+    except ResponsesError:
+        raise
+    except (
+        BadZipFile, SyntaxError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError,
+        EOFError, zlib.error,
+    ) as error:  # fmt: skip
+        reason = " ".join(str(error).split())[:_MAX_REASON]
         raise ResponsesError(
             f"{path}: is no spreadsheet that can be read ({reason}): remove its password, or {_SHEET}"
         ) from None
 
 
-# Bytes of all files in a spreadsheet, or of one sample in an Inspect log: a small archive may hold any number.
-MAX_UNPACKED = 1_000_000_000
+# Characters of an error of openpyxl, which may quote the XML.
+_MAX_REASON = 300
 
 
 def _choose_sheet(path: Path, book: Any, layout: Layout) -> Any:
@@ -289,7 +358,7 @@ def _choose_sheet(path: Path, book: Any, layout: Layout) -> Any:
             raise ResponsesError(f"{path}: has no sheet {layout.rows!r} for `rows` (`--rows`): it has {list(sheets)!r}")
         return sheets[layout.rows]
     visible = {title: sheet for title, sheet in sheets.items() if sheet.sheet_state == "visible"}
-    headers = {title: _sheet_header(sheet) for title, sheet in visible.items()}
+    headers = {title: _sheet_header(path, sheet) for title, sheet in visible.items()}
     titles = [title for title, header in headers.items() if _missing_column(header, layout.columns) is None]
     if len(titles) > 1:
         raise ResponsesError(f"{path}: has responses on several sheets: name one of {titles!r} by `rows` (`--rows`)")
@@ -297,14 +366,22 @@ def _choose_sheet(path: Path, book: Any, layout: Layout) -> Any:
     return visible[next(iter(titles or filled or visible))]
 
 
-def _sheet_header(sheet: Any) -> list[str]:
-    cells = next((cells for cells in sheet.iter_rows(values_only=True) if any(cell is not None for cell in cells)), ())
-    return ["" if cell is None else str(cell) for cell in cells]
+def _sheet_header(path: Path, sheet: Any) -> list[str]:
+    rows = (cells for _, cells in _sheet_rows(path, sheet))
+    cells = next((cells for cells in rows if any(cell.value is not None for cell in cells)), ())
+    return ["" if cell.value is None else str(cell.value) for cell in cells]
+
+
+def _sheet_rows(path: Path, sheet: Any) -> Iterator[tuple[int, Sequence[Any]]]:
+    for line, cells in enumerate(sheet.iter_rows(), start=1):
+        if line > _SHEET_ROWS:
+            raise ResponsesError(f"{path}: sheet {sheet.title!r} has more than {_SHEET_ROWS:,} rows: {_SHEET}")
+        yield line, cells
 
 
 def _sheet_entries(path: Path, sheet: Any, columns: ColumnNames) -> Iterator[Entry]:
     header, number = list[str](), 0
-    for line, cells in enumerate(sheet.iter_rows(), start=1):
+    for line, cells in _sheet_rows(path, sheet):
         # The value of a formula that failed is a text such as `#REF!`.
         values: list[Any] = [None if cell.data_type == "e" else cell.value for cell in cells]
         values = [value.isoformat() if isinstance(value, date | time) else value for value in values]
@@ -319,4 +396,5 @@ def _sheet_entries(path: Path, sheet: Any, columns: ColumnNames) -> Iterator[Ent
             continue
         number += 1
         fields = {name: value for name, value in zip(header, values, strict=False) if name.strip()}
-        yield Entry(number, f"line {line}", dict.fromkeys(filter(str.strip, header)) | fields)
+        fields = dict.fromkeys(filter(str.strip, header)) | fields
+        yield Entry(number, f"line {line}", fields, form=f"spreadsheet, sheet {sheet.title!r}")

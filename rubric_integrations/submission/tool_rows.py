@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
+from rubric_integrations._util.json import read_json_lines
+from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import row_fields
 from rubric_integrations.submission.messages import value_text
+from rubric_integrations.submission.submission import MAX_CHARS
 from rubric_integrations.submission.tool_answers import (
     Fields,
     LayoutError,
@@ -28,7 +34,7 @@ from rubric_integrations.submission.tool_answers import (
     unclear_answer,
     unread_rows,
 )
-from rubric_integrations.submission.traces import matches_langsmith_run, read_langsmith_run
+from rubric_integrations.submission.traces import TRACE_FORMATS
 
 
 def find_row_format(row: object) -> RowFormat | None:
@@ -86,7 +92,7 @@ def _promptfoo(row: Fields) -> Iterable[ToolAnswer]:
     response = row.get("response")
     output = response.get("output") if isinstance(response, Mapping) else None
     # 1 is a failed assertion about an answer, 2 is an error of the provider.
-    if row.get("failureReason") == 2 or output is None:
+    if row.get("failureReason") == 2 or output is None or output != output:  # noqa: PLR0124
         return [failed_answer(row_id, row.get("error") or (isinstance(response, Mapping) and response.get("error")))]
     prompt, provider = as_mapping(row.get("prompt")), as_mapping(row.get("provider"))
     case = as_mapping(row.get("testCase"))
@@ -105,6 +111,8 @@ def _inspect_sample(row: Fields) -> Iterable[ToolAnswer]:
     target = row.get("target")
     reference = "\n".join(map(str, target)) if isinstance(target, list) else target
     conversation = {name: row.get(name) for name in ("messages", "output", "attachments", "epoch")}
+    if dialect_of(conversation) != "inspect_ai":
+        return [failed_answer(row_id, "its `messages` cannot be read")]
     metadata = dict(as_mapping(row.get("metadata")))
     fields = {"id": row_id, "response": conversation, "reference": reference or None}
     return [ToolAnswer({**fields, "rubric": metadata.pop("rubric", None), "metadata": metadata})]
@@ -192,18 +200,58 @@ def _is_lm_eval(row: Fields) -> bool:
     return is_sample and isinstance(answers, list) and bool(answers) and all(isinstance(a, list) and a for a in answers)
 
 
-def _mt_bench(row: Fields) -> Iterable[ToolAnswer]:
+def _mt_bench(row: Fields, questions: Mapping[str, Fields] | None = None) -> Iterable[ToolAnswer]:
     answers, choices = list[ToolAnswer](), cast("list[Fields]", row["choices"])
+    question = None if questions is None else _question_of(str(row["question_id"]), questions)
     for number, choice in enumerate(choices, start=1):
         choice_id = str(row["question_id"]) if len(choices) == 1 else f"{row['question_id']}-choice{number}"
-        for turn, text in enumerate(choice["turns"], start=1):
-            row_id = f"{choice_id}-turn{turn}"
+        messages = list[dict[str, Any]]()
+        for index, text in enumerate(choice["turns"]):
+            row_id, fields = f"{choice_id}-turn{index + 1}", dict[str, Any]()
+            if question is not None:
+                messages.append({"role": "user", "content": question["turns"][index]})
+                fields["query"] = list(messages) if index else messages[0]["content"]
+                references = question.get("reference")
+                fields["reference"] = dict(enumerate(references)).get(index) if isinstance(references, list) else None
+                messages.append({"role": "assistant", "content": text})
             # FastChat writes these texts in place of an answer that failed.
             if text in ("$ERROR$", "ERROR"):
                 answers.append(failed_answer(row_id, "FastChat wrote an error"))
             else:
-                answers.append(ToolAnswer({"id": row_id, "response": text, "metadata": short_values(row, "model_id")}))
+                metadata = short_values(row, "model_id")
+                answers.append(ToolAnswer({"id": row_id, "response": text, **fields, "metadata": metadata}))
     return answers
+
+
+def _with_questions(known: RowFormat, path: Path) -> RowFormat:
+    """Join the answers of MT-bench with their tasks, which FastChat has in the folder above that of the answers."""
+    folder = path.absolute().parent
+    file = next((file for file in (folder / _QUESTIONS, folder.parent / _QUESTIONS) if file.is_file()), None)
+    if file is None:
+        return known
+    try:
+        rows = [row for _, row in read_json_lines(file) if isinstance(row, Mapping)]
+    except ValueError as error:
+        raise LayoutError(f"has its tasks in a file that cannot be read: {error}") from None
+    questions = {str(row["question_id"]): row for row in cast("list[Fields]", rows) if _has_turns(row)}
+    return known._replace(read=partial(_mt_bench, questions=questions), tasks_are_in=None)
+
+
+_QUESTIONS = "question.jsonl"
+
+
+def _question_of(question_id: str, questions: Mapping[str, Fields]) -> Fields | None:
+    question = questions.get(question_id)
+    if question is None:
+        warnings.warn(
+            f"`{_QUESTIONS}` has not all questions, such as {question_id!r}: the judge sees its answers without them",
+            stacklevel=2,
+        )
+    return question
+
+
+def _has_turns(row: Fields) -> bool:
+    return "question_id" in row and isinstance(row.get("turns"), list)
 
 
 def _is_mt_bench(row: Fields) -> bool:
@@ -233,16 +281,185 @@ def _sharegpt(row: Fields) -> Iterable[ToolAnswer]:
     return [ToolAnswer({"id": row_id, "response": messages})]
 
 
+def _tau_bench(row: Fields) -> Iterable[ToolAnswer]:
+    row_id, info = f"{row['task_id']}-trial{row['trial']}", as_mapping(row.get("info"))
+    if not row["traj"]:
+        return [failed_answer(row_id, info.get("error") or "its `traj` is empty")]
+    metadata = short_values(row, "task_id", "trial", "reward")
+    return [ToolAnswer({"id": row_id, "response": [_tau_message(m) for m in row["traj"]], "metadata": metadata})]
+
+
+def _tau_message(message: Any) -> Any:
+    """Return a message with the status of a result, which tau-bench writes only as the beginning of its text."""
+    if not isinstance(message, Mapping) or message.get("role") != "tool":
+        return message
+    has_failed = str(message.get("content")).startswith("Error")
+    return {**message, "status": "error" if has_failed else "success"}
+
+
+def _tau2(row: Fields) -> Iterable[ToolAnswer]:
+    row_id = str(row["task_id"]) if row.get("trial") is None else f"{row['task_id']}-trial{row['trial']}"
+    if not row.get("messages"):
+        voice = "it is a voice simulation (`ticks`), which no reader reads"
+        return [failed_answer(row_id, voice if row.get("ticks") else f"it ended by {row['termination_reason']!r}")]
+    metadata = short_values(row, "task_id", "trial", "termination_reason")
+    metadata |= short_values(as_mapping(row.get("reward_info")), "reward")
+    return [ToolAnswer({"id": row_id, "response": row["messages"], "metadata": metadata})]
+
+
 def _dspy(row: Fields) -> Iterable[ToolAnswer]:
-    (name,) = prefixed_values(row, "pred_")
+    name, *others = prefixed_values(row, "pred_")
+    if others:
+        raise LayoutError(
+            f"has several outputs (pred_{', pred_'.join((name, *others))}): name the one to grade by `response_column` "
+            f"(`--response-column pred_{name} --reference-column example_{name}`)"
+        )
     fields = {key: value for key, value in row.items() if key not in (f"pred_{name}", f"example_{name}")}
     return [ToolAnswer({**fields, "response": row[f"pred_{name}"], "reference": row[f"example_{name}"]})]
 
 
 def _is_dspy(row: Fields) -> bool:
-    """Return whether exactly one field of the prediction, and the same one of the example, has DSPy's prefix."""
+    """Return whether fields of the prediction, and the same ones of the example, have DSPy's prefixes."""
     fields = prefixed_values(row, "pred_")
-    return len(fields) == 1 and list(fields) == list(prefixed_values(row, "example_")) and has_no_response(row)
+    return bool(fields) and list(fields) == list(prefixed_values(row, "example_")) and has_no_response(row)
+
+
+def _alpaca_eval(row: Fields) -> Iterable[ToolAnswer]:
+    # The first output is the baseline's, to which that of the model was compared.
+    metadata = {"generator": row["generator_2"], "baseline": row["generator_1"]}
+    metadata |= short_values(row, "preference", "annotator", "dataset")
+    task = {name: row[name] for name in ("instruction", "input") if name in row}
+    return [ToolAnswer({**task, "response": row["output_2"], "metadata": metadata})]
+
+
+_ALPACA_EVAL = ("instruction", "output_1", "generator_1", "output_2", "generator_2", "preference")
+
+
+def _is_alpaca_eval(row: Fields) -> bool:
+    return has_keys(*_ALPACA_EVAL)(row) and has_no_response(row)
+
+
+def _deepeval(row: Fields) -> Iterable[ToolAnswer]:
+    camel_case = "metricsData" in row
+
+    def value(fields: Fields, name: str) -> Any:
+        first, *others = name.split("_")
+        return fields.get(first + "".join(map(str.capitalize, others)) if camel_case else name)
+
+    metadata = {**short_values(row, "success", "scenario", "expectedOutcome"), **as_mapping(row.get("metadata"))}
+    context = [*(value(row, "retrieval_context") or ()), *(row.get("context") or ())]
+    fields = {"id": row["name"], "reference": value(row, "expected_output"), "context": context, "metadata": metadata}
+    is_conversation = bool(row.get("turns"))
+    answer = value(row, "actual_output")
+    if not is_conversation and answer is None:
+        return [failed_answer(row["name"], "it has no actual output")]
+    turns = row["turns"] if is_conversation else [{"role": "user", "content": row["input"]}, {**row, "content": answer}]
+    messages = list[dict[str, Any]]()
+    for turn in turns:
+        calls = value(turn, "tools_called") or []
+        ids = [f"call{len(messages)}-{number}" for number in range(len(calls))]
+        if calls:
+            tool_calls = [
+                {"id": own, "function": {"name": call["name"], "arguments": value(call, "input_parameters") or {}}}
+                for own, call in zip(ids, calls, strict=True)
+            ]
+            messages.append({"role": "assistant", "content": None, "tool_calls": tool_calls})
+        for own, call in zip(ids, calls, strict=True):
+            if call.get("output") is not None:
+                messages.append({"role": "tool", "tool_call_id": own, "content": value_text(call["output"])})
+        messages.append({"role": turn.get("role", "assistant"), "content": turn["content"]})
+    if is_conversation:
+        return [ToolAnswer({**fields, "response": messages})]
+    steps = {"trajectory": messages} if len(messages) > 2 else {}
+    return [ToolAnswer({**fields, **steps, "query": row["input"], "response": answer})]
+
+
+def _is_deepeval(row: Fields) -> bool:
+    metrics = row.get("metricsData", row.get("metrics_data"))
+    has_task = isinstance(row.get("input"), str) or isinstance(row.get("turns"), list)
+    return isinstance(row.get("name"), str) and isinstance(metrics, list) and has_task and has_no_response(row)
+
+
+class _EvalsLog:
+    """The answers in one log of openai/evals, whose events are those of all samples.
+
+    If a model graded the samples, the first sampling of each is the answer and the second one is its judge's, which
+    was shown the answer. There are others: the data may have had the answers, and a program may call its model twice.
+    """
+
+    def __init__(self) -> None:
+        self._is_graded = False
+        self._samplings: dict[str, list[Fields]] = {}
+
+    def read(self, row: Fields) -> list[ToolAnswer]:
+        if "spec" in row:
+            evaluation = as_mapping(as_mapping(row["spec"].get("run_config")).get("eval_spec"))
+            self._is_graded = "modelgraded" in str(evaluation.get("cls"))
+        kind, sample = row.get("type"), str(row.get("sample_id"))
+        samplings = self._samplings.setdefault(sample, [])
+        if kind == "error" and not samplings:
+            return [failed_answer(sample, row["data"])]
+        if kind == "sampling":
+            samplings.append(row["data"])
+        if kind != ("metrics" if self._is_graded else "sampling"):
+            return []
+        is_known = len(samplings) == 1
+        if self._is_graded:
+            is_known = len(samplings) == 2 and _is_shown(samplings[0]["sampled"], samplings[1]["prompt"])
+        if not is_known:
+            raise LayoutError(
+                f"has {len(samplings)} samplings of {sample!r}, and which of them is the answer is not certain: write "
+                "a line with an `id`, a `query` and a `response` for each sample"
+            )
+        return list(_sampled_answers(sample, samplings[0]))
+
+
+def _is_shown(sampled: Any, prompt: Any) -> bool:
+    messages = prompt if isinstance(prompt, list) else [{"content": prompt}]
+    shown = "\n".join(str(message["content"]) for message in messages)
+    return all(text in shown for text in (sampled if isinstance(sampled, list) else [sampled]))
+
+
+def _sampled_answers(sample: str, data: Fields) -> Iterator[ToolAnswer]:
+    sampled, metadata = data["sampled"], short_values(data, "model")
+    texts = cast("list[Any]", sampled) if isinstance(sampled, list) else [sampled]
+    for number, text in enumerate(texts, start=1):
+        row_id = sample if len(texts) == 1 else f"{sample}-choice{number}"
+        yield ToolAnswer({"id": row_id, "query": prompt_of(data["prompt"]), "response": text, "metadata": metadata})
+
+
+def _with_events(known: RowFormat, _: Path) -> RowFormat:
+    return known._replace(read=_EvalsLog().read)
+
+
+def _is_evals_log(row: Fields) -> bool:
+    is_header = set(row) == {"spec"} and has_keys("run_id", "eval_name")(as_mapping(row["spec"]))
+    is_end = "final_report" in row and row.keys() <= {"final_report", "run_id"}
+    return is_header or is_end or has_keys("run_id", "event_id", "sample_id", "type", "data", "created_at")(row)
+
+
+def is_promptfoo_table(names: Iterable[str]) -> bool:
+    """Return whether these are the columns of a CSV file of promptfoo, some of which repeat for each prompt."""
+    columns = set(names)
+    is_table = columns >= {"Status", "Score", "Named Scores", "Grader Reason", "Comment"}
+    return is_table and any(name.startswith("[") and "] " in name for name in columns)
+
+
+PROMPTFOO_TABLE = (
+    "is a table of promptfoo, with a column of answers for each prompt: write the results as JSON (`-o results.json`)"
+)
+
+
+def _promptfoo_table(_: Fields) -> Iterable[ToolAnswer]:
+    raise LayoutError(f"{PROMPTFOO_TABLE}, or name that column by `response_column` (`--response-column`)")
+
+
+def _is_inspect_sample(row: Fields) -> bool:
+    # A sample that failed may have no output.
+    return has_keys("id", "epoch", "input", "target", "messages")(row) and not _INSPECT_KEYS.isdisjoint(row)
+
+
+_INSPECT_KEYS = frozenset({"output", "scores", "store", "events", "attachments", "setup", "model_usage"})
 
 
 def _is_openai_batch(row: Fields) -> bool:
@@ -266,6 +483,16 @@ def _is_ragas(row: Fields) -> bool:
     return "user_input" in row and ("response" in row or _is_ragas_chat(row["user_input"]))
 
 
+def _is_tau_bench(row: Fields) -> bool:
+    is_run = row.keys() >= {"task_id", "traj", "reward", "trial"} and isinstance(row["traj"], list)
+    return is_run and has_no_response(row)
+
+
+def _is_tau2(row: Fields) -> bool:
+    is_simulation = row.keys() >= {"task_id", "start_time", "termination_reason"}
+    return is_simulation and ("messages" in row or "ticks" in row) and "response" not in row
+
+
 def _is_sharegpt(row: Fields) -> bool:
     return all_objects(row.get("conversations"), has_keys("from", "value")) and has_no_response(row)
 
@@ -275,21 +502,37 @@ ROW_FORMATS = (
         "OpenAI batch input", has_keys("custom_id", "method", "url", "body"),
         unread_rows("the input of an OpenAI batch", "name its output file"),
     ),
-    RowFormat("OpenAI batch", _is_openai_batch, _openai_batch, "the input file of the batch"),
-    RowFormat("Anthropic batch", _is_anthropic_batch, _anthropic_batch, "the requests of the batch"),
+    RowFormat("OpenAI batch", _is_openai_batch, _openai_batch, "the input file of the batch", has_all_calls=True),
+    RowFormat(
+        "Anthropic batch", _is_anthropic_batch, _anthropic_batch, "the requests of the batch", has_all_calls=True,
+    ),
     RowFormat("promptfoo results", has_keys("testIdx", "promptIdx", "testCase"), _promptfoo),
-    RowFormat("Inspect log", has_keys("id", "epoch", "input", "target", "messages", "output"), _inspect_sample),
-    RowFormat("LangSmith runs", matches_langsmith_run, read_langsmith_run),
+    RowFormat("promptfoo table", is_promptfoo_table, _promptfoo_table),
+    RowFormat(
+        "Inspect log", _is_inspect_sample, _inspect_sample,
+        has_all_calls=True,
+    ),
     RowFormat(
         "LangSmith dataset", has_keys("dataset_id", "inputs", "outputs"),
         unread_rows("a LangSmith dataset", "its `outputs` are references; name an export of the runs"),
     ),
+    *TRACE_FORMATS,
     RowFormat("LangSmith experiment", _is_langsmith_frame, _langsmith_frame),
     RowFormat("ragas results", _is_ragas, _ragas),
     RowFormat("lm-eval samples", _is_lm_eval, _lm_eval, repeats=True),
-    RowFormat("MT-bench answers", _is_mt_bench, _mt_bench, "`question.jsonl`"),
+    RowFormat(
+        "MT-bench answers", _is_mt_bench, _mt_bench, "`question.jsonl`, which is neither in its folder nor above",
+        prepare=_with_questions,
+    ),
     RowFormat("ShareGPT", _is_sharegpt, _sharegpt),
     RowFormat("DSPy evaluation", _is_dspy, _dspy),
+    RowFormat("AlpacaEval annotations", _is_alpaca_eval, _alpaca_eval),
+    RowFormat("deepeval test run", _is_deepeval, _deepeval),
+    RowFormat(
+        "openai/evals log", _is_evals_log, unread_rows("an event of a log", "name the log"), prepare=_with_events,
+    ),
+    RowFormat("tau-bench results", _is_tau_bench, _tau_bench, respond="trajectory", has_all_calls=True),
+    RowFormat("tau2 results", _is_tau2, _tau2, respond="trajectory", has_all_calls=True),
 )  # fmt: skip
 """The rows that tools write; the first that matches reads a row."""
 
@@ -300,7 +543,8 @@ def _is_ragas_chat(value: object) -> bool:
 
 def _repr_list(value: object) -> Any:
     """Return the list that a cell of a CSV file holds as Python or JSON; any other value unchanged."""
-    if isinstance(value, str) and value.startswith("["):
+    # To parse Python takes several hundred times the memory of the text.
+    if isinstance(value, str) and value.startswith("[") and len(value) <= MAX_CHARS:
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             parsed = ast.literal_eval(value)
             return cast("list[Any]", parsed) if isinstance(parsed, list) else value

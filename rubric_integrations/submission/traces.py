@@ -1,53 +1,720 @@
-"""Runs that tracing tools export: LangSmith."""
+"""Traces that other tools export: LangSmith, Langfuse, Phoenix, MLflow, and OpenTelemetry's GenAI and OpenInference.
+
+A trace has one answer: the output of its root span. The output of a step is never an answer. Where a tool writes one
+row for each span, the spans of a trace are joined by its id (`read_traces`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar, cast
 
-from rubric_integrations.submission.dialects.detect import dialect_of
-from rubric_integrations.submission.inputs import is_row, is_state
+from rubric_integrations._util.json import parse_json
+from rubric_integrations.submission.dialects.blocks import (
+    FilesAsPlaceholders,
+    Message,
+    Result,
+    Text,
+    first_field,
+    read_arguments,
+)
+from rubric_integrations.submission.dialects.detect import read_conversation
+from rubric_integrations.submission.inputs import MAX_DEPTH, is_row, is_state, row_fields
+from rubric_integrations.submission.messages import is_conversation, is_message, value_text
+from rubric_integrations.submission.steps import Step, ToolCall, join_calls
 from rubric_integrations.submission.tool_answers import (
     Fields,
+    LayoutError,
+    RowFormat,
     ToolAnswer,
+    all_objects,
+    as_mapping,
     failed_answer,
     has_keys,
     has_no_response,
+    has_value,
     parsed_json,
+    prefixed_values,
     query_of,
     response_of,
-    short_values,
-    unclear_answer,
+    unread_rows,
 )
 
 
-def read_langsmith_run(row: Fields) -> Iterable[ToolAnswer]:
-    """Return the answer of a run of LangSmith; none for a step of another run."""
-    if row.get("parent_run_id"):
+class Span(NamedTuple):
+    """One step of a trace, in the form that all tools share.
+
+    Attributes:
+        trace: The id of the trace.
+        id: The id of the span.
+        parent: The id of the span that it is a part of; None for a root.
+        kind: A `chat` with a model, a `tool`, or another `step`; of GenAI also an `agent` and a `request`. None if the
+            span is not a step of a language model.
+        name: The name of the step, or of the tool.
+        start: When it began, in the form of the tool, to put the spans of a trace in their order.
+        input: The task, the messages or the arguments; None if it was not recorded.
+        output: The answer, the messages or the result; None if it was not recorded.
+        error: Why it failed; None if it did not.
+    """
+
+    trace: str
+    id: str
+    parent: str | None
+    kind: str | None
+    name: str
+    start: str
+    input: Any = None
+    output: Any = None
+    error: str | None = None
+
+
+MAX_OPEN_SPANS = 100_000
+"""The most spans in memory of traces that are not complete yet."""
+
+
+# From the spans of a trace to its answer.
+
+_Place = TypeVar("_Place")
+
+
+def read_traces(
+    known: RowFormat, read: Callable[[], Iterator[tuple[_Place, Fields | None]]]
+) -> Iterator[tuple[_Place, ToolAnswer | None]]:
+    """Yield the answers of the traces in a file of spans, each with the place of the last of its rows.
+
+    The rows are read twice: first to find the last row of each trace. Therefore only open traces are in memory.
+
+    Args:
+        known: The format of the rows, one of `SPANS`.
+        read: Returns the rows of the file with their places; None for each that cannot be read.
+
+    Yields:
+        The place and the answer; None for a row that is not a span.
+
+    Raises:
+        LayoutError: No trace has content, or the spans of too many traces are mixed.
+    """
+    last = dict[str, int]()
+    for index, (_, row) in enumerate(read()):
+        last |= dict.fromkeys((span.trace for span in _spans_of(known, row)), index)
+    waiting, count, has_content, has_model, has_answers = dict[str, dict[str, Span]](), 0, False, False, False
+    for index, (place, row) in enumerate(read()):
+        spans = _spans_of(known, row)
+        if not spans:
+            yield place, None
+        for span in spans:
+            waiting.setdefault(span.trace, {})[span.id] = span
+            has_model = has_model or span.kind is not None
+            has_content = has_content or (span.kind is not None and (span.input, span.output) != (None, None))
+        count += len(spans)
+        for trace in dict.fromkeys(span.trace for span in spans):
+            if last[trace] == index:
+                complete = list(waiting.pop(trace).values())
+                count -= len(complete)
+                # The runs of a part of a program may be exported alone, and none of them is its answer.
+                if known.name == _LANGSMITH and all(span.parent is not None for span in complete):
+                    continue
+                has_answers = True
+                yield from ((place, answer) for answer in trace_answers(complete))
+        if count > MAX_OPEN_SPANS:
+            raise LayoutError(
+                f"has more than {MAX_OPEN_SPANS:,} spans of traces that are mixed with each other: sort its rows by "
+                "their trace, or memory would not hold them"
+            )
+    if not has_model:
+        raise LayoutError(
+            "has no span of a language model: its spans need the attributes of OpenTelemetry's GenAI (`gen_ai.*`) or "
+            "of OpenInference (`openinference.span.kind`)"
+        )
+    if known.name == _LANGSMITH and not has_answers:
+        raise LayoutError(f"has {known.name}, but only parts of runs and no whole run")
+    if not has_content:
+        raise LayoutError(
+            f"has {known.name} without content, so that there is nothing to grade: turn the recording of inputs and "
+            "outputs on, which many tools leave off "
+            "(`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY`), and export again"
+        )
+
+
+def _spans_of(known: RowFormat, row: Fields | None) -> list[Span]:
+    """Return the spans of a row; none if it cannot be read."""
+    with suppress(*_MALFORMED):
+        return list(SPANS[known.name](row)) if row is not None and known.matches(row) else []
+    return []
+
+
+# What readers of malformed rows raise.
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
+
+
+def trace_answers(spans: Iterable[Span], trace: Span | None = None) -> list[ToolAnswer]:
+    """Return the answer of the spans of one trace; none if it has no span of a language model.
+
+    Args:
+        spans: The spans, in any order.
+        trace: The trace as a whole, if the tool records its own input and output; it comes before the root.
+    """
+    # Of two numbers of nanoseconds, the shorter one is earlier.
+    ordered = sorted(spans, key=lambda span: (len(span.start) if span.start.isdecimal() else 0, span.start))
+    if trace is None and not any(span.kind for span in ordered):
         return []
-    row_id = str(row.get("id") or row.get("run_id"))
-    outputs = parsed_json(row.get("outputs"))
-    if row.get("error") or not outputs:
-        return [failed_answer(row_id, row.get("error") or "it has no `outputs`")]
-    fields = {
-        "id": row_id,
-        "query": query_of(parsed_json(row.get("inputs"))),
-        "metadata": short_values(row, "name", "run_type"),
-    }
-    if not isinstance(outputs, Mapping):
-        return [ToolAnswer({**fields, "response": response_of(outputs)})]
-    generations = outputs.get("generations")
-    if isinstance(generations, list) and generations:
-        first = generations[0][0] if isinstance(generations[0], list) and generations[0] else generations[0]
-        return [ToolAnswer({**fields, "response": first.get("text") if isinstance(first, Mapping) else None})]
-    if len(outputs) == 1 and not is_state(outputs):
-        return [ToolAnswer({**fields, "response": response_of(next(iter(outputs.values())))})]
-    if is_row(outputs) or dialect_of(outputs) is not None:
-        # A conversation has its task, as in LangChain's hosts.
-        query = None if is_state(outputs) else fields["query"]
-        return [ToolAnswer({**fields, "query": query, "response": outputs})]
-    return [unclear_answer(row_id, [f"outputs.{name}" for name in outputs])]
+    answering = [trace] if trace and trace.output is not None else _answering(ordered)
+    answering = answering or [(trace or ordered[-1])._replace(output=None)]
+    own = answering[-1]
+    if own.error or own.output is None:
+        return [failed_answer(own.trace, own.error or "its root span has no output")]
+    try:
+        if not all(set() < _tasks(earlier) <= _tasks(own) for earlier in answering[:-1]):
+            names = ", ".join(repr(span.name) for span in answering[:5])
+            return [failed_answer(own.trace, f"none of its {len(answering)} outermost spans ({names}) contains the "
+                                             "others: trace them within one span that has the answer")]  # fmt: skip
+        return [_answer(own, ordered)]
+    except _MALFORMED as error:
+        return [failed_answer(own.trace, f"its output cannot be read: {error}")]
 
 
-def matches_langsmith_run(row: Fields) -> bool:
-    """Return whether a row is a run of LangSmith."""
+def _tasks(span: Span) -> set[str]:
+    """Return the texts of the user in the messages that a span received."""
+    return {message.answer() for message in _read(_messages(span.input)) if _is_task(message)}
+
+
+def _answering(spans: Sequence[Span]) -> list[Span]:
+    """Return the spans that may have the answer, in their order; the last one has it if it repeats all others.
+
+    They are the roots with an output or an error. Without any, they are the agents or the requests of GenAI that are
+    least deep within other agents, because only these are known to contain the whole conversation.
+    """
+    by_id = {span.id: span for span in spans}
+    roots = [span for span in spans if span.parent is None] or [span for span in spans if span.parent not in by_id]
+    ended = [
+        span
+        for span in roots
+        if span.kind != _REQUEST and (span.error or (span.output is not None and span.kind != "tool"))
+    ]
+    if ended:
+        return ended
+    levels = dict[int, list[Span]]()
+    for span in spans:
+        above = [by_id[parent].kind for parent in _ancestors(span, by_id)]
+        depth = above.count("agent")
+        if "tool" in above:
+            continue
+        if span.kind == "agent" and span.output is not None:
+            levels.setdefault(2 * depth, []).append(span)
+        elif span.kind == _REQUEST:
+            # A request outside of all agents may have written a title.
+            levels.setdefault(2 * depth - 1 if depth else len(spans) * 2, []).append(span)
+    requests = levels[min(levels)] if levels else []
+    # The output of a tool is not an answer, also where it is the root.
+    return requests or [root._replace(output=None) for root in roots[-1:]]
+
+
+# A request of GenAI to a model, which contains the whole conversation.
+_REQUEST = "request"
+
+
+def _ancestors(span: Span, by_id: Mapping[str, Span]) -> list[str]:
+    above, parent = list[str](), span.parent
+    # A parent may be a part of its own part.
+    while parent in by_id and len(above) < MAX_DEPTH:
+        above.append(cast("str", parent))
+        parent = by_id[cast("str", parent)].parent
+    return above
+
+
+def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
+    """Return the answer of a trace, with the calls in its messages and its spans as the trajectory.
+
+    Without any call there is no trajectory: a trace need not contain every call, and a check must not take its absence
+    for evidence.
+    """
+    output = own.output
+    if isinstance(output, Mapping) and not _messages(cast("Fields", output)):
+        values = cast("Fields", output)
+        output = next(iter(values.values())) if len(values) == 1 else row_fields(values, warns=False).get("response")
+        if output in (None, [], {}, ""):
+            names = ", ".join(repr(name) for name in values)
+            return failed_answer(own.trace, f"its output has no answer, or none that is known by its name: {names}")
+    history, replied = _messages(own.input), _messages(output)
+    sent = replied if any(_is_task(message) for message in _read(replied)) else history + replied
+    messages = _read(sent)
+    response = messages[-1].answer() if replied else response_of(output)
+    if replied and (structured := as_mapping(output).get("structured_response")) is not None:
+        response = value_text(structured)
+    elif replied and (messages[-1].role != "assistant" or not response):
+        return failed_answer(own.trace, f"its last message, of the role {messages[-1].role!r}, has no answer")
+    if not replied and all_objects(output, has_keys("role")):
+        return failed_answer(own.trace, "the messages of its output are empty")
+    last = max((index for index, message in enumerate(messages) if _is_task(message)), default=None)
+    groups = join_calls(messages)
+    steps = [step for group in groups for step in group]
+    steps += [] if replied else [Step(role="assistant", text=value_text(response))]
+    # Only a request to a model is known to contain earlier calls of its trace. Calls before the task of any other span
+    # are of earlier turns, and say nothing about this one.
+    is_request = own.kind in ("chat", _REQUEST)
+    turn = [step for group in groups[0 if is_request or last is None else last :] for step in group]
+    others = _other_calls(turn, spans)
+    steps[-1:-1] = others
+    calls = any(step.calls for step in (*turn, *others))
+    trajectory = {"steps": [step.model_dump() for step in steps]} if calls else None
+    if last is None or len(messages) != len(sent):
+        query: Any = history or query_of(own.input)
+    else:
+        is_text = last == 0 and all(isinstance(part, Text) and part.kind == "text" for part in messages[0].parts)
+        query = messages[0].answer() if is_text else sent[: last + 1]
+    fields = {"id": own.trace, "query": query, "response": response, "metadata": {"name": own.name}}
+    return ToolAnswer({**fields, **({"trajectory": trajectory} if trajectory else {})})
+
+
+def _other_calls(steps: Sequence[Step], spans: Sequence[Span]) -> list[Step]:
+    """Return the calls in the spans of a trace that its messages lack, by their names, as steps."""
+    known = Counter(call.name for step in steps if step.role != "user" for call in step.calls)
+    by_id, added = {span.id: span for span in spans}, list[Step]()
+    tools = [
+        ToolCall(
+            name=span.name,
+            arguments=read_arguments(span.input),
+            result=span.error if span.output is None else value_text(span.output),
+            is_error=bool(span.error),
+        )
+        for span in spans
+        # A tool's span within one of the same name is the same call, such as that of a server.
+        if span.kind == "tool" and not any(
+            (by_id[parent].kind, by_id[parent].name) == ("tool", span.name) for parent in _ancestors(span, by_id)
+        )
+    ]  # fmt: skip
+    requested = list[ToolCall]()
+    for span in spans:
+        if span.kind in ("chat", _REQUEST) and span.output is not None:
+            with suppress(*_MALFORMED):
+                groups = join_calls(_read(_messages(span.output)))
+                requested += [call for group in groups for step in group for call in step.calls]
+    # The spans of the tools have the results. The replies of a model have calls without a span, too.
+    for calls in (tools, requested):
+        missing = +Counter(call.name for call in calls) - known
+        known += missing
+        for call in calls:
+            if missing[call.name] > 0:
+                missing[call.name] -= 1
+                added.append(Step(role="assistant", calls=(call,)))
+    return added
+
+
+def _is_task(message: Message) -> bool:
+    return message.role == "user" and not any(isinstance(part, Result) for part in message.parts)
+
+
+def _read(messages: list[Any]) -> list[Message]:
+    return read_conversation(messages, FilesAsPlaceholders()).messages if messages else []
+
+
+def _messages(value: object) -> list[Any]:
+    """Return the messages in an input or an output of a step; none in a value of any other form."""
+    if is_conversation(value):
+        return list(cast("list[Any]", value))
+    if not isinstance(value, Mapping):
+        return []
+    fields = cast("Fields", value)
+    # The replies of OpenAI, Gemini and Google's ADK.
+    for replies, name in (
+        (fields.get("choices"), "message"),
+        (fields.get("candidates"), "content"),
+        ([fields], "content"),
+    ):
+        if all_objects(replies, lambda reply, name=name: isinstance(reply.get(name), Mapping)):
+            return [cast("list[Any]", replies)[0][name]]
+    for name in ("messages", "output"):
+        if is_conversation(fields.get(name)):
+            return list(fields[name])
+    return [fields] if is_message(fields) else []
+
+
+# LangSmith.
+
+
+_LANGSMITH = "LangSmith runs"
+
+
+def _langsmith_spans(row: Fields, trace: str | None = None) -> Iterator[Span]:
+    """Yield a run and the runs within it. The id of a trace is that of its root run."""
+    parent, run_id = row.get("parent_run_id"), _id(first_field(row, "id", "run_id"))
+    parent = str(parent) if has_value(parent) else None
+    trace = trace or (_id(row.get("trace_id")) if parent else run_id)
+    kind = {"tool": "tool", "llm": "chat"}.get(str(row.get("run_type")), "step")
+    sent, received = _value(row.get("inputs")), _value(row.get("outputs"))
+    error = str(row["error"]) if has_value(row.get("error")) else None
+    if kind == "tool":
+        sent, received = _tool_arguments(sent), _tool_result(received)
+    elif isinstance(received, Mapping):
+        received = _generation(cast("Fields", received))
+        if parent is None and error is None:
+            error = _unclear_outputs(received)
+    yield Span(trace, run_id, parent, kind, str(row.get("name")), str(row.get("start_time")), sent, received, error)
+    for child in row.get("child_runs") or ():
+        yield from _langsmith_spans({"parent_run_id": run_id, **child}, trace)
+
+
+def _unclear_outputs(outputs: Fields) -> str | None:
+    """Return why the answer in the outputs of a run is not certain; None if it is."""
+    if isinstance(outputs.get("messages"), list) and not is_state(outputs):
+        return "its `outputs.messages` cannot be read"
+    if len(outputs) < 2 or _messages(outputs) or is_row(outputs):
+        return None
+    places = [f"outputs.{name}" for name in outputs]
+    return (
+        f"it has several outputs ({', '.join(places)[:_MAX_PLACES]}): name the one to grade by `response_column` "
+        f"(`--response-column {places[0]}`)"
+    )
+
+
+# Characters of the names of outputs in an error.
+_MAX_PLACES = 150
+
+
+def _generation(outputs: Fields) -> Any:
+    """Return the first reply in the outputs of a model of LangChain; other outputs unchanged."""
+    generations: Any = outputs.get("generations")
+    while isinstance(generations, list) and generations:
+        generations = cast("list[Any]", generations)[0]
+    reply = as_mapping(generations)
+    messages = [reply["message"]] if isinstance(reply.get("message"), Mapping) else None
+    return outputs if not reply else {"messages": messages} if is_conversation(messages) else reply.get("text")
+
+
+def _tool_arguments(inputs: object) -> Any:
+    """Return the arguments of a tool, which LangChain writes as Python under `input`."""
+    fields = as_mapping(inputs)
+    text = fields.get("input")
+    if list(fields) == ["input"] and isinstance(text, str) and text.startswith("{") and len(text) <= _MAX_ARGUMENTS:
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            return ast.literal_eval(text)
+    return inputs
+
+
+# To parse Python takes several hundred times the memory of the text.
+_MAX_ARGUMENTS = 100_000
+
+
+def _tool_result(outputs: object) -> Any:
+    fields = as_mapping(outputs)
+    result = fields["output"] if list(fields) == ["output"] else outputs
+    return as_mapping(result).get("content", result) if is_message(result) else result
+
+
+def _is_langsmith_run(row: Fields) -> bool:
     return has_keys("run_type", "inputs", "start_time")(row) and ("outputs" in row or has_no_response(row))
+
+
+# Langfuse.
+
+# What integrations write before the name of a tool.
+_TOOL_PREFIX = re.compile(r"^(execute_tool |running tool: )")
+
+
+def _langfuse_spans(row: Fields) -> list[Span]:
+    return [_langfuse_span(row)]
+
+
+def _langfuse_span(row: Fields) -> Span:
+    kinds = {"TOOL": "tool", "GENERATION": "chat"}
+    kind = kinds.get(str(row.get("type")), "step")
+    attributes = as_mapping(as_mapping(parsed_json(row.get("metadata"))).get("attributes"))
+    name = str(attributes.get("gen_ai.tool.name") or _TOOL_PREFIX.sub("", str(row.get("name"))))
+    parent = first_field(row, "parentObservationId", "parent_observation_id")
+    trace, start = first_field(row, "traceId", "trace_id"), first_field(row, "startTime", "start_time")
+    message = first_field(row, "statusMessage", "status_message")
+    error = str(message or "it failed") if row.get("level") == "ERROR" else None
+    return Span(
+        _id(trace), _id(row["id"]), str(parent) if has_value(parent) else None, kind, name, str(start),
+        _value(row.get("input")), _value(row.get("output")), error,
+    )  # fmt: skip
+
+
+def _is_langfuse_observation(row: Fields) -> bool:
+    is_export = has_keys("id", "traceId", "type", "startTime")(row)
+    is_in_storage = has_keys("id", "trace_id", "type", "start_time", "parent_observation_id")(row)
+    return (is_export or is_in_storage) and ("output" in row or has_no_response(row))
+
+
+def _read_langfuse_trace(row: Fields) -> list[ToolAnswer]:
+    return trace_answers([], _langfuse_whole(row))
+
+
+def _langfuse_whole(trace: Fields, *, is_json: bool = False) -> Span:
+    values = [_value(trace.get(name), is_json=is_json) for name in ("input", "output")]
+    error = "its level is ERROR" if trace.get("level") == "ERROR" and values[1] is None else None
+    return Span(_id(trace["id"]), "", None, "step", str(trace.get("name") or ""), "", values[0], values[1], error)
+
+
+def _is_langfuse_trace(row: Fields) -> bool:
+    has_content = "input" in row or "output" in row
+    return has_keys("id", "timestamp")(row) and has_content and ("bookmarked" in row or "htmlPath" in row)
+
+
+def _read_langfuse_document(data: Fields) -> list[ToolAnswer]:
+    trace = data["trace"]
+    spans = [_langfuse_span({"traceId": trace["id"], **row}) for row in data["observations"]]
+    return trace_answers(spans, _langfuse_whole(trace, is_json=True))
+
+
+def _is_langfuse_document(data: Fields) -> bool:
+    return "observations" in data and "id" in as_mapping(data.get("trace"))
+
+
+def _id(value: object) -> str:
+    """Return an id of a trace or a span.
+
+    Raises:
+        ValueError: It is missing. Its spans would be joined to others without one, or be a trace of their own.
+    """
+    if not isinstance(value, str | int) or value == "":
+        raise ValueError(f"{value!r} is not an id")
+    return str(value)
+
+
+def _value(value: object, *, is_json: bool = False) -> Any:
+    """Return a stored value: parsed if it is a text of JSON, and None if it is missing or empty."""
+    if not has_value(value):
+        return None
+    if is_json and isinstance(value, str):
+        with suppress(ValueError):
+            return _value(parse_json(value))
+    parsed = parsed_json(value)
+    return None if parsed in ([], {}) else parsed
+
+
+# Phoenix, and OpenInference in the spans of OpenTelemetry.
+
+
+def _phoenix_spans(row: Fields) -> list[Span]:
+    context = as_mapping(row.get("context")) or prefixed_values(row, "context.")
+    attributes = as_mapping(parsed_json(row.get("attributes"))) or prefixed_values(row, "attributes.")
+    parent, status = row.get("parent_id"), row.get("status_code")
+    kind, start = str(row.get("span_kind")), str(row.get("start_time"))
+    error = str(row.get("status_message") or "it failed") if status == "ERROR" else None
+    span = Span(
+        _id(context["trace_id"]), _id(context["span_id"]), str(parent) if has_value(parent) else None, kind,
+        str(row.get("name")), start, error=error,
+    )  # fmt: skip
+    return [_openinference_span(attributes, span)]
+
+
+def _openinference_span(attributes: Fields, span: Span) -> Span:
+    nested = _nested(attributes)
+    kind = {"LLM": "chat", "TOOL": "tool"}.get(str(span.kind).upper(), "step")
+    model, tool = as_mapping(nested.get("llm")), as_mapping(nested.get("tool"))
+    values = [_value(as_mapping(nested.get(name)).get("value")) for name in ("input", "output")]
+    messages = [_openinference_messages(model.get(f"{name}_messages")) for name in ("input", "output")]
+    values = [sent or value for sent, value in zip(messages, values, strict=True)]
+    name = str(tool.get("name") or span.name) if kind == "tool" else span.name
+    return span._replace(kind=kind, name=name, input=values[0], output=values[1])
+
+
+def _openinference_messages(items: object) -> list[dict[str, Any]]:
+    """Return messages of OpenInference in OpenAI's form."""
+    converted = list[dict[str, Any]]()
+    for item in cast("list[Any]", items) if isinstance(items, list) else []:
+        message = as_mapping(_nested(as_mapping(item)).get("message"))
+        contents = [as_mapping(as_mapping(part).get("message_content")) for part in message.get("contents") or []]
+        content = message.get("content") or [
+            {"type": "text", "text": part["text"]} if part.get("text") is not None
+            else {"type": "image_url", "image_url": as_mapping(as_mapping(part.get("image")).get("image"))}
+            for part in contents
+        ]  # fmt: skip
+        calls = [as_mapping(as_mapping(call).get("tool_call")) for call in message.get("tool_calls") or []]
+        converted.append({
+            "role": message.get("role"), "content": content or None,
+            **({"tool_calls": calls} if calls else {}),
+            **({"tool_call_id": message["tool_call_id"]} if message.get("tool_call_id") else {}),
+        })  # fmt: skip
+    return converted
+
+
+def _nested(flat: Fields) -> dict[str, Any]:
+    """Return flat attributes such as `llm.output_messages.0.message.role` as objects and lists."""
+    nested = dict[str, Any]()
+    for path, value in flat.items():
+        *parents, name = str(path).split(".", _MAX_NESTED)
+        place = nested
+        for parent in parents:
+            inner = place.get(parent)
+            place[parent] = place = dict(inner) if isinstance(inner, Mapping) else {}
+        if value is not None or name not in place:
+            place[name] = value
+    return {name: _listed(value) for name, value in nested.items()}
+
+
+def _listed(value: object) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    fields = {name: _listed(item) for name, item in cast("Fields", value).items()}
+    if fields and all(name.isdecimal() for name in fields):
+        return [fields[name] for name in sorted(fields, key=int)]
+    return fields
+
+
+_MAX_NESTED = 12
+
+
+def _is_phoenix_span(row: Fields) -> bool:
+    context = as_mapping(row.get("context")) or prefixed_values(row, "context.")
+    has_attributes = "attributes" in row or any(name.startswith("attributes.") for name in row)
+    return has_keys("span_kind", "parent_id")(row) and context.keys() >= {"span_id", "trace_id"} and has_attributes
+
+
+# MLflow.
+
+
+def _read_mlflow_trace(row: Fields) -> list[ToolAnswer]:
+    info, spans = row["info"], row["data"]["spans"]
+    trace_id = _id(first_field(info, "trace_id", "request_id"))
+    answers = trace_answers([_mlflow_span(span, trace_id) for span in spans])
+    state = first_field(info, "state", "status")
+    if state != "OK" and (not answers or answers[0].error is None):
+        return [failed_answer(trace_id, f"its state is {state}")]
+    return answers or [failed_answer(trace_id, "it has no spans")]
+
+
+def _mlflow_span(row: Fields, trace_id: str) -> Span:
+    attributes = as_mapping(row.get("attributes"))
+    kind = _value(attributes.get("mlflow.spanType"), is_json=True)
+    kinds = {"TOOL": "tool", "CHAT_MODEL": "chat", "LLM": "chat"}
+    parent = first_field(row, "parent_span_id", "parent_id")
+    status = as_mapping(row.get("status"))
+    code = str(status.get("code") or row.get("status_code"))
+    failure = status.get("message") or row.get("status_message") or "it failed"
+    values = [_value(attributes.get(f"mlflow.span{name}"), is_json=True) for name in ("Inputs", "Outputs")]
+    start = first_field(row, "start_time_unix_nano", "start_time")
+    return Span(
+        trace_id, str(first_field(row, "span_id") or as_mapping(row.get("context")).get("span_id")),
+        str(parent) if parent else None, kinds.get(str(kind), "step"), str(row.get("name")), str(start), values[0],
+        values[1], str(failure) if code.endswith("ERROR") else None,
+    )  # fmt: skip
+
+
+def _is_mlflow_trace(row: Fields) -> bool:
+    info, data = as_mapping(row.get("info")), as_mapping(row.get("data"))
+    return isinstance(data.get("spans"), list) and ("trace_id" in info or "request_id" in info)
+
+
+def _read_mlflow_row(row: Fields) -> list[ToolAnswer]:
+    trace = parsed_json(row["trace"])
+    if isinstance(trace, Mapping) and _is_mlflow_trace(cast("Fields", trace)):
+        return _read_mlflow_trace(cast("Fields", trace))
+    trace_id, state = _id(row["trace_id"]), str(row.get("state")).rpartition(".")[2]
+    values = [_value(row[name], is_json=True) for name in ("request", "response")]
+    error = None if state == "OK" else f"its state is {state}"
+    return trace_answers([], Span(trace_id, "", None, "step", "", "", values[0], values[1], error))
+
+
+# OpenTelemetry.
+
+
+def _otlp_spans(row: Fields) -> Iterator[Span]:
+    """Yield the spans of one export request."""
+    for resource in row["resourceSpans"]:
+        for scope in resource.get("scopeSpans") or resource.get("instrumentationLibrarySpans") or []:
+            for span in scope.get("spans") or []:
+                events = [_otlp_attributes(event) for event in span.get("events") or []]
+                own = _otlp_attributes(span)
+                yield _otel_span(
+                    {name: value for fields in (*events, own) for name, value in fields.items()},
+                    _id(span["traceId"]), _id(span["spanId"]), span.get("parentSpanId"), str(span.get("name")),
+                    str(span.get("startTimeUnixNano")), as_mapping(span.get("status")),
+                )  # fmt: skip
+
+
+def _otlp_attributes(holder: Fields) -> dict[str, Any]:
+    return {item["key"]: _otlp_value(item.get("value")) for item in holder.get("attributes") or []}
+
+
+def _otlp_value(value: object) -> Any:
+    kind, content = next(iter(as_mapping(value).items()), ("", cast("Any", None)))
+    if kind == "arrayValue":
+        return [_otlp_value(item) for item in content.get("values") or []]
+    if kind == "kvlistValue":
+        return {item["key"]: _otlp_value(item.get("value")) for item in content.get("values") or []}
+    return content
+
+
+def _sdk_spans(row: Fields) -> list[Span]:
+    """Return the span of a line that `ReadableSpan.to_json` of OpenTelemetry's SDK wrote."""
+    context, events = row["context"], [as_mapping(event.get("attributes")) for event in row.get("events") or []]
+    attributes = {name: value for fields in (*events, row["attributes"] or {}) for name, value in fields.items()}
+    start, status = str(row.get("start_time")), as_mapping(row.get("status"))
+    trace_id, span_id = _id(context["trace_id"]), _id(context["span_id"])
+    return [_otel_span(attributes, trace_id, span_id, row.get("parent_id"), str(row.get("name")), start, status)]
+
+
+def _otel_span(
+    attributes: Fields, trace_id: str, span_id: str, parent: object, name: str, start: str, status: Fields
+) -> Span:
+    code = str(first_field(status, "code", "status_code"))
+    message = first_field(status, "message", "description") or attributes.get("error.type") or "it failed"
+    error = str(message) if code == "2" or code.endswith("ERROR") else None
+    span = Span(trace_id, span_id, str(parent) if parent else None, None, name, start, error=error)
+    if kind := attributes.get("openinference.span.kind"):
+        return _openinference_span(attributes, span._replace(kind=str(kind)))
+    operation = str(attributes.get("gen_ai.operation.name"))
+    if operation == "execute_tool":
+        values = [_value(attributes.get(f"gen_ai.tool.call.{key}")) for key in ("arguments", "result")]
+        tool = str(attributes.get("gen_ai.tool.name") or _TOOL_PREFIX.sub("", name))
+        return span._replace(kind="tool", name=tool, input=values[0], output=values[1])
+    if not any(key.startswith("gen_ai.") for key in attributes):
+        return span
+    values = [_value(attributes.get(f"gen_ai.{key}.messages")) for key in ("input", "output")]
+    if not error and any(value is not None and not all_objects(value, has_keys("role")) for value in values):
+        error = "its `gen_ai.*.messages` are not a JSON list of messages: a limit of attributes may have cut them off"
+    is_agent = operation in ("invoke_agent", "create_agent", "invoke_workflow")
+    is_request = operation in ("chat", "text_completion", "generate_content", "None")
+    kind = "agent" if is_agent else _REQUEST if is_request else "step"
+    return span._replace(kind=kind, input=values[0], output=values[1], error=error)
+
+
+def _is_otlp(row: Fields) -> bool:
+    return all_objects(row.get("resourceSpans"), lambda resource: isinstance(resource.get("scopeSpans"), list))
+
+
+def _is_sdk_span(row: Fields) -> bool:
+    context = as_mapping(row.get("context"))
+    is_span = has_keys("kind", "parent_id", "status", "attributes")(row) and "span_kind" not in row
+    return is_span and context.keys() >= {"trace_id", "span_id"}
+
+
+SPANS: dict[str, Callable[[Fields], Iterable[Span]]] = {
+    _LANGSMITH: _langsmith_spans,
+    "Langfuse observations": _langfuse_spans,
+    "Phoenix spans": _phoenix_spans,
+    "OTLP spans": _otlp_spans,
+    "OpenTelemetry spans": _sdk_spans,
+}
+"""The formats in which a trace has several rows, and the spans of a row."""
+
+
+def _of_spans(name: str, matches: Callable[[Fields], bool]) -> RowFormat:
+    def read(row: Fields) -> Iterable[ToolAnswer]:
+        return trace_answers(SPANS[name](row))
+
+    return RowFormat(name, matches, read)
+
+
+TRACE_FORMATS = (
+    _of_spans(_LANGSMITH, _is_langsmith_run),
+    _of_spans("OTLP spans", _is_otlp),
+    _of_spans("OpenTelemetry spans", _is_sdk_span),
+    _of_spans("Phoenix spans", _is_phoenix_span),
+    _of_spans("Langfuse observations", _is_langfuse_observation),
+    RowFormat("Langfuse trace", _is_langfuse_document, _read_langfuse_document),
+    RowFormat("Langfuse traces", _is_langfuse_trace, _read_langfuse_trace),
+    RowFormat(
+        "Langfuse dataset", has_keys("datasetId", "expectedOutput"),
+        unread_rows("a Langfuse dataset", "its outputs are references; name an export of the traces"),
+    ),
+    RowFormat("MLflow traces", _is_mlflow_trace, _read_mlflow_trace),
+    RowFormat("MLflow table", has_keys("trace_id", "trace", "request", "response", "state"), _read_mlflow_row),
+)  # fmt: skip
+"""The rows of tracing tools; the first that matches reads a row."""

@@ -5,6 +5,7 @@ Conversations in the fields of a submission are converted here to texts, a traje
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self, cast
@@ -45,9 +46,9 @@ class Trajectory(Record):
 
         Args:
             messages: Messages of OpenAI (chat, or items of the Responses API), Anthropic, LangChain, Gemini,
-                OpenTelemetry, Inspect, AgentV, Bedrock, pydantic-ai, OpenHands, SWE-agent or tau2; the state of a
-                LangGraph agent; a document of Harbor (ATIF); a sample of Inspect; a `dspy.History`; or the `trajectory`
-                of a `dspy.ReAct` prediction.
+                OpenTelemetry, Inspect, AgentV, Bedrock, pydantic-ai, OpenHands, SWE-agent, mini-swe-agent, AutoGen,
+                smolagents or tau2; the state of a LangGraph agent; a document of Harbor (ATIF); a sample of Inspect; a
+                `dspy.History`; or the `trajectory` of a `dspy.ReAct` prediction.
 
         Raises:
             TypeError: `messages` is none of these.
@@ -119,6 +120,8 @@ def _shorten(step: Step, step_limit: int) -> Step:
 def convert_conversations(data: Mapping[str, Any], *, is_conversation: bool = False) -> dict[str, Any]:
     """Return the fields of a submission with texts in place of conversations, and without `respond`.
 
+    Without a `respond`, the last answer is graded, or the whole run of an agent that does not end with one.
+
     Args:
         data: The fields. `response`, `query`, `reference` and `trajectory` may be conversations.
         is_conversation: Whether the response is a conversation, whatever it looks like.
@@ -141,7 +144,11 @@ def convert_conversations(data: Mapping[str, Any], *, is_conversation: bool = Fa
     reader = _Reader(fields.get("attachments"))
     fields |= {"query": reader.text(fields, "query")} if "query" in fields else {}
     if is_conversation or isinstance(response, list | tuple) or dialect_of(response) is not None:
-        fields |= _conversation_fields(reader.read(response), respond or "last", fields)
+        conversation = reader.read(response)
+        if respond is None and _lacks_answer(conversation):
+            _warn_of_whole_run()
+            respond = "trajectory"
+        fields |= _conversation_fields(conversation, respond or "last", fields)
     fields |= {"trajectory": reader.trajectory(fields)} if "trajectory" in fields else {}
     fields |= {"reference": reader.text(fields, "reference")} if "reference" in fields else {}
     fields |= {"attachments": reader.attachments} if reader.attachments else {}
@@ -190,6 +197,23 @@ class _Reader:
             return self.read(value)
         except (TypeError, ValueError) as error:
             raise ValueError(f"in the `{name}`: {error}") from None
+
+
+def _lacks_answer(conversation: Conversation) -> bool:
+    """Return whether a conversation is the run of an agent that does not end with an answer: nothing else is graded."""
+    last = conversation.messages[-1]
+    if last.role == "assistant" and last.answer():
+        return False
+    return any(step.calls for step in conversation.steps if step.role == "assistant")
+
+
+def _warn_of_whole_run() -> None:
+    # Without the row's id, so that Python prints it once for a file.
+    warnings.warn(
+        "the run of an agent ends without an answer: it is graded as a whole, as by respond='trajectory'; name "
+        "`respond` (`--respond`) to grade all runs alike: 'trajectory', or 'last', with which such a run is an error",
+        stacklevel=2,
+    )
 
 
 def _conversation_fields(conversation: Conversation, respond: Any, fields: Mapping[str, Any]) -> dict[str, Any]:

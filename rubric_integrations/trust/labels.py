@@ -14,9 +14,9 @@ from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
-from rubric_integrations.scoring.labels import LabelledJudgment, Sampled, same_text, submission_digest
+from rubric_integrations.scoring.labels import NO_TEXT, LabelledJudgment, Sampled, same_text, submission_digest
 from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
-from rubric_integrations.submission.inputs import fold
+from rubric_integrations.submission.columns import fold
 from rubric_integrations.submission.submission import Submission, error_line
 from rubric_integrations.submission.tables import UNSUPPORTED, CsvError, how_to_encode, read_csv
 from rubric_integrations.trust.matching import RunLike, is_run, read_rows
@@ -124,9 +124,14 @@ def labels_of_rows(rows: Sequence[GradedRow], sampled: Sampled | None = None) ->
     )
     drawn: Sampled = sampled or ("random" if is_census else "chosen")
     for row, of_row in zip(rows, answers, strict=True):
-        for name, of_raters in of_row.items() if row.submission else ():
+        for name, of_raters in of_row.items() if row.submission or row.report else ():
             for rater, verdict in of_raters.items():
-                fields = {"criterion": name, "verdict": verdict, "submission": row.submission, "sampled": drawn}
+                fields = {
+                    "criterion": name,
+                    "verdict": verdict,
+                    "submission": row.submission or NO_TEXT,
+                    "sampled": drawn,
+                }
                 fields["blind"] = True  # the row had its labels before the judge answered
                 yield LabelLine(f"row {row.id!r}", {"id": row.id} | fields | ({"rater": rater} if rater else {}))
 
@@ -289,7 +294,10 @@ class LabelledRows:
             if own is None and digest not in self._by_digest:
                 raise OtherTextError("is about a text that the run does not have")
             return self._by_digest.get(digest, own)
-        submissions = [row.submission for row in self._rows.get(row_id or "", []) if row.submission]
+        of_id = self._rows.get(row_id or "", [])
+        submissions = [row.submission for row in of_id if row.submission]
+        if own is None and not submissions and any(row.report for row in of_id):
+            return NO_TEXT
         if own is not None:
             return next((each for each in submissions if same_text(each.response) == same_text(own.response)), own)
         if row_id is not None and not submissions:

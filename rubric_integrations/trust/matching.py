@@ -18,7 +18,7 @@ import numpy as np
 
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.files import GradedRow, RunFile, is_run_file, read_run
+from rubric_integrations.runs.files import GradedRow, RunFile, import_notes, is_run_file, read_run
 from rubric_integrations.runs.summary import Graded
 from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import LabelledJudgment, same_text, submission_digest
@@ -170,6 +170,7 @@ class Matches(NamedTuple):
         trained_on: Those that are left out, because the judge was aligned with them.
         copies: The number of labels without a rater that are left out, because they repeat earlier ones.
         of_other_texts: How many of the unmatched labels have the `id` of a row, and are about another text.
+        notes: What to state next to the figures of an imported run, such as the number of unread replies.
     """
 
     matches: list[Match]
@@ -178,6 +179,7 @@ class Matches(NamedTuple):
     trained_on: list[LabelledJudgment]
     copies: int = 0
     of_other_texts: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def labels(self) -> list[LabelledJudgment]:
@@ -187,7 +189,7 @@ class Matches(NamedTuple):
     @property
     def warnings(self) -> list[str]:
         """What limits figures of these labels: how many are left out, and how many may not be blind."""
-        warnings = [chosen_warning(len(self.chosen))] if self.chosen else []
+        warnings = [*self.notes, *([chosen_warning(len(self.chosen))] if self.chosen else [])]
         if self.trained_on:
             warnings.append(
                 f"the judge was aligned with {len(self.trained_on):,} of the labels: they say nothing about it, and "
@@ -289,7 +291,7 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
             f"the judge was aligned with all {len(trained_on):,} labels that belong to this run: they say nothing "
             "about it; label other judgments, which `choose_for_labels` draws"
         )
-    return Matches(matches, unmatched, chosen, trained_on, copies, of_other_texts)
+    return Matches(matches, unmatched, chosen, trained_on, copies, of_other_texts, tuple(import_notes(rows)))
 
 
 def _remove_copies(judgments: Iterable[list[LabelledJudgment]]) -> int:

@@ -26,6 +26,7 @@ from rubric_integrations.trust.statistics import (
     estimate_difference,
     estimate_rate,
     estimate_rate_difference,
+    gwet_ac1,
     normal_quantile,
     special,
     student_quantile,
@@ -404,3 +405,43 @@ def kappa_of_cells(confusion: Any, distances: Any) -> Floats:
         return np.zeros_like(shares)
     by_chance = np.add.outer(apart @ of_judge, of_people @ apart)
     return -(apart - observed) / expected + observed / expected**2 * (by_chance - 2 * expected)
+
+
+def estimate_ac1(confusion: Any, cells: Sequence[tuple[int, int]], level: float, groups: Groups | None) -> Estimate:
+    """Estimate Gwet's AC1 of judgments that may be in groups; no interval for fewer than five groups.
+
+    The interval is that of the table with 1/k added to each of the k x k cells, like the one of `cohen_kappa`.
+
+    Args:
+        confusion: How often each pair of answers occurs.
+        cells: The cell of each judgment: the places of the human answer and of the judge's among the levels.
+        level: The level of the interval.
+        groups: The group of each judgment; None for independent judgments.
+
+    Example:
+        >>> cells = [(0, 0)] * 31 + [(0, 1)] * 4 + [(1, 0)] * 6 + [(1, 1)] * 19
+        >>> print(estimate_ac1([[31, 4], [6, 19]], cells, 0.95, None))
+        0.679 [0.470, 0.846] (n = 60)
+    """
+    counts, times = np.asarray(confusion, float), 1.0
+    value = gwet_ac1(counts)
+    if value is None:
+        return Estimate(None, None, None, 0)
+    if groups is not None:
+        if groups.max(initial=-1) + 1 < FEWEST_GROUPS:
+            return Estimate(value, None, None, len(cells))
+        times = widening(_ac1_of_cells(counts)[tuple(np.array(cells).T)], groups, level)
+    smoothed = counts / times + 1 / len(counts)
+    center, size = gwet_ac1(smoothed) or 0.0, float(smoothed.sum())
+    half = normal_quantile(level) * math.sqrt(float((smoothed * _ac1_of_cells(smoothed) ** 2).sum())) / size
+    return Estimate(value, max(-1.0, center - half), min(1.0, center + half), len(cells))
+
+
+def _ac1_of_cells(counts: Floats) -> Floats:
+    """Return the influence on AC1 of a judgment in each cell of a confusion table; see `widening`."""
+    shares = counts / counts.sum()
+    means, observed = (shares.sum(axis=0) + shares.sum(axis=1)) / 2, float(np.trace(shares))
+    of_level = (1 - 2 * means) / (len(shares) - 1)
+    by_chance = float((means * (1 - means)).sum()) / (len(shares) - 1)
+    chance = np.add.outer(of_level, of_level) / 2 - float(of_level @ means)
+    return ((np.eye(len(shares)) - observed) * (1 - by_chance) - chance * (1 - observed)) / (1 - by_chance) ** 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,6 +58,7 @@ from rubric_integrations.trust.means import (
 from rubric_integrations.trust.statistics import (
     Matrix,
     OrderedAgreement,
+    alpha_limits,
     alpha_of_pairs,
     cohen_kappa,
     compare_values,
@@ -65,6 +67,7 @@ from rubric_integrations.trust.statistics import (
     gwet_ac1,
     krippendorff_alpha,
     level_distances,
+    normal_quantile,
 )
 
 if TYPE_CHECKING:
@@ -343,18 +346,28 @@ class _Sample(NamedTuple):
         count = len(self.pairs)
         if apart is None or not weighted.any():
             return Estimate(None, None, None, count)
-        # In effect, there are this many times fewer judgments.
-        times, cells = 1.0, kappa_of_cells(weighted, apart)
-        influences = pair_influences(self.pairs, levels, cells)
-        raters = sum(pair.raters for pair in self.pairs) / count
+        cells = kappa_of_cells(weighted, apart)
         variance = float((weighted * cells**2).sum() / weighted.sum())
+        times = self.fewer(pair_influences(self.pairs, levels, cells), variance)
+        if times is None:
+            return cohen_kappa(weighted, apart, self.level)._replace(low=None, high=None, n=count)
+        return cohen_kappa(weighted / times, apart, self.level)._replace(n=count)
+
+    def fewer(self, influences: Floats, variance: float) -> float | None:
+        """Return how many times fewer judgments there are in effect; None if there are too few groups to tell.
+
+        Args:
+            influences: The influence of each judgment on the figure, as the mean over its raters.
+            variance: The mean square of the influences of single answers.
+        """
+        times, count = 1.0, len(self.pairs)
+        raters = sum(pair.raters for pair in self.pairs) / count
         if raters > 1 and count >= _FEWEST_RATED and variance > 0:
             times = min(1.0, max(1 / raters, float((influences**2).mean()) / variance))
         groups = self._groups_of(self.pairs)
-        if groups is not None and not self._has_too_few_groups():
-            times *= widening(influences, groups, self.level)
-        estimate = cohen_kappa(weighted / times, apart, self.level)._replace(n=count)
-        return estimate._replace(low=None, high=None) if self._has_too_few_groups() else estimate
+        if groups is None:
+            return times
+        return None if self._has_too_few_groups() else times * widening(influences, groups, self.level)
 
     def bias(self, *, is_binary: bool) -> Estimate:
         if self.judged is not None:
@@ -415,9 +428,13 @@ def _abstention_kappa(pairs: Sequence[_Pair]) -> float | None:
 def _people_alpha(matches: Sequence[Match], levels: Sequence[str], apart: Matrix | None) -> float | None:
     if apart is None or all(len(match.labels) < 2 for match in matches):
         return None
+    return krippendorff_alpha(_units(matches, levels), apart)
+
+
+def _units(matches: Sequence[Match], levels: Sequence[str]) -> list[list[int]]:
+    """Return the places of the raters' answers to each judgment, without abstentions."""
     places = {answer: place for place, answer in enumerate(levels)}
-    units = [[places[answer] for answer in match.answers if answer in places] for match in matches]
-    return krippendorff_alpha(units, apart)
+    return [[places[answer] for answer in match.answers if answer in places] for match in matches]
 
 
 _COLUMNS = ("criterion", "n", "coverage", "accuracy", "kappa", "AC1", "bias", "people's alpha", "judge's alpha")
@@ -456,6 +473,8 @@ class Agreement(Record):
         micro_kappa: How far `micro_accuracy` exceeds chance: 1 is perfect, and 0 is the `chance_agreement` of the
             criteria. (The pooled kappa of De Vries et al. 2008.) Scales with more than 21 numbers have no part in it.
             None if only one answer occurs on each criterion.
+        kappa: `micro_kappa` with its interval, which allows for the judgments of a submission that depend on each
+            other. Labels that were drawn by the judge's verdict give no interval.
         pooled_kappa: Cohen's kappa of all judgments in one table, as it is usually published. It is high even for a
             judge that knows only which criteria are mostly MET, for which `micro_kappa` is 0. The judgments of a
             submission depend on each other, and the interval allows for that; labels that were drawn by the judge's
@@ -474,6 +493,7 @@ class Agreement(Record):
     macro_accuracy: float | None
     mean_kappa: float | None
     micro_kappa: float | None
+    kappa: Estimate
     pooled_kappa: Estimate
     scores: ScoreAgreement
     raters: tuple[str, ...]
@@ -489,8 +509,9 @@ class Agreement(Record):
             for name, row in self.criteria.items()
         ]
         unmatched = f"; {self.unmatched:,} labels belong to no judgment of the run" if self.unmatched else ""
-        kappa = "undefined" if self.micro_kappa is None else f"{self.micro_kappa:.3f}"
-        lines.append(f"all: accuracy {self.accuracy}, kappa {kappa}, bias of the scores {self.scores.bias}{unmatched}")
+        lines.append(
+            f"all: accuracy {self.accuracy}, kappa {self.kappa}, bias of the scores {self.scores.bias}{unmatched}"
+        )
         lines += [f"{self.kappa_text}."] if len(self.criteria) > 1 else []
         lines.append(f"{self.labels:,} labels, {self.blind:,} of them blind")
         return "\n".join([*lines, *self.warnings])
@@ -592,6 +613,9 @@ def agreement(
         macro_accuracy=_mean(list(accuracies.values())),
         mean_kappa=_mean(kappas),
         micro_kappa=micro_kappa,
+        kappa=estimate_kappa_over_all(matches, micro_kappa, len(rows), level, groups)
+        if is_random
+        else Estimate(micro_kappa, None, None, accuracy.n),
         pooled_kappa=pool_kappa(rows, matches, is_random=is_random, level=level, groups=groups),
         scores=_score_agreement(scores, level, groups),
         raters=tuple(sorted({label.rater for label in matched.labels if label.rater})),
@@ -602,6 +626,7 @@ def agreement(
             *warnings,
             *dependence_warnings(rows, cluster),
             *group_warnings(select_groups(groups, [match.row for match in matches])),
+            *(rater_warnings(matches, groups) if is_random else ()),
             *matched.warnings,
         ),
     )
@@ -677,6 +702,123 @@ def _micro_kappa(criteria: Mapping[str, CriterionAgreement], weights: Mapping[st
             above += weight * (row.accuracy.value - row.chance_agreement)
             possible += weight * (1 - row.chance_agreement)
     return above / possible if possible else None
+
+
+def estimate_kappa_over_all(
+    matches: Sequence[Match], value: float | None, rows: int, level: float = 0.95, groups: Groups | None = None
+) -> Estimate:
+    """Estimate `Agreement.kappa`; the judgments of a submission are a group.
+
+    As in `cohen_kappa`, the interval is that of smoothed tables, to which one judgment a criterion's level is added in
+    all: of one criterion, it is the interval of its kappa.
+
+    Args:
+        matches: The labelled judgments, drawn at random.
+        value: The `micro_kappa`; None gives an undefined estimate.
+        rows: The number of rows of the run.
+        level: The level of the interval.
+        groups: The group of each row of the run; None for independent rows.
+    """
+    parts: list[tuple[list[_Pair], list[str]]] = []
+    for of_criterion in group_matches(matches).values():
+        pairs = [_pair(match, None, "mean") for match in of_criterion if match.right is not None]
+        if pairs and (levels := answer_levels(of_criterion[0].criterion)):
+            parts.append((pairs, levels))
+    all_pairs = [pair for pairs, _ in parts for pair in pairs]
+    if value is None or not all_pairs:
+        return Estimate(None, None, None, len(all_pairs))
+    tables = [_table(pairs, levels) for pairs, levels in parts]
+    cells = _kappa_cells(tables)
+    influences = np.concatenate(
+        [pair_influences(pairs, levels, of) for (pairs, levels), of in zip(parts, cells, strict=True)]
+    )
+    variance = sum(float((table * of**2).sum()) for table, of in zip(tables, cells, strict=True)) / len(all_pairs)
+    of_rows = np.arange(rows) if groups is None else groups
+    times = _Sample(all_pairs, None, level, of_rows).fewer(influences, variance)
+    if times is None:
+        return Estimate(value, None, None, len(all_pairs))
+    smoothed = [table / times + 1 / len(table) / len(tables) for table in tables]
+    center, cells = _kappa_of_tables(smoothed), _kappa_cells(smoothed)
+    total = sum(float(table.sum()) for table in smoothed)
+    squares = sum(float((table * of**2).sum()) for table, of in zip(smoothed, cells, strict=True))
+    half = normal_quantile(level) * math.sqrt(squares) / total
+    return Estimate(value, max(-1.0, center - half), min(1.0, center + half), len(all_pairs))
+
+
+def _kappa_of_tables(tables: Sequence[Matrix]) -> float:
+    by_chance = sum(_unequal_by_chance(table) for table in tables)
+    return 1 - sum(float(table.sum() - np.trace(table)) for table in tables) / by_chance if by_chance else 1.0
+
+
+def _unequal_by_chance(table: Matrix) -> float:
+    """Return how many judgments of a table would be unequal by chance."""
+    return float(table.sum() - table.sum(axis=1) @ table.sum(axis=0) / table.sum())
+
+
+def _kappa_cells(tables: Sequence[Matrix]) -> list[Matrix]:
+    """Return the influence of a judgment in each cell of each table on the kappa over all; see `widening`."""
+    by_chance = sum(_unequal_by_chance(table) for table in tables)
+    if by_chance == 0:
+        return [np.zeros_like(table) for table in tables]
+    ratio, total = 1 - _kappa_of_tables(tables), sum(float(table.sum()) for table in tables)
+    cells: list[Matrix] = []
+    for table in tables:
+        people, judge, count = table.sum(axis=1), table.sum(axis=0), float(table.sum())
+        chance = 1 - np.add.outer(judge, people) / count + float(people @ judge) / count**2
+        cells.append(-(1 - np.eye(len(table)) - ratio * chance) / by_chance * total)
+    return cells
+
+
+# Below the first, people's answers may only be unlike by chance; below the second, Krippendorff (2004) advises to draw
+# no conclusions from them.
+_LITTLE_AGREEMENT, _ENOUGH_AGREEMENT = 0.2, 2 / 3
+
+
+def rater_warnings(matches: Sequence[Match], groups: Groups | None = None) -> list[str]:
+    """Say on which criteria people agree so little with each other that a judge can hardly be measured, or not at all.
+
+    Not at all means that alpha among people is below .2, and that its interval contains 0. In simulations, this warns
+    of 2 or 3 raters who answer at random in 92 % of cases or more, from 20 judgments on.
+
+    Args:
+        matches: The labelled judgments, drawn at random.
+        groups: The group of each row of the run; None for independent rows.
+    """
+    useless: list[str] = []
+    weak: list[str] = []
+    for key, of_criterion in group_matches(matches).items():
+        criterion = of_criterion[0].criterion
+        levels = answer_levels(criterion)
+        values = [_value(criterion, answer) for answer in levels]
+        apart = level_distances(values, "nominal" if criterion.kind == "nominal" else "quadratic") if levels else None
+        alpha = _people_alpha(of_criterion, levels, apart)
+        if alpha is None or apart is None or alpha >= _ENOUGH_AGREEMENT:
+            continue
+        of_rows = None if groups is None else groups[[match.row for match in of_criterion]].tolist()
+        limits = alpha_limits(_units(of_criterion, levels), apart, of_rows)
+        text = f"`{key}` ({alpha:.2f}" + (f" [{limits[0]:.2f}, {limits[1]:.2f}])" if limits else ")")
+        is_useless = alpha < _LITTLE_AGREEMENT and (limits is None or limits[0] <= 0)
+        (useless if is_useless else weak).append(text)
+    warnings: list[str] = []
+    if useless:
+        warnings.append(
+            f"people are not shown to agree with each other more than by chance on {_listed(useless)} (Krippendorff's "
+            "alpha): no judge can be measured by their answers; rewrite the requirement, or let more people label it"
+        )
+    if weak:
+        warnings.append(
+            f"people agree little with each other on {_listed(weak)} (Krippendorff's alpha below .67): a judge can "
+            "hardly agree with them more than they do; read its kappa beside people's alpha"
+        )
+    return warnings
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _MOST_LISTED:,} more criteria" if len(texts) > _MOST_LISTED else ""
+    return ", ".join(texts[:_MOST_LISTED]) + more
+
+
+_MOST_LISTED = 3
 
 
 def _score_agreement(scores: Sequence[LabelledScore], level: float, groups: Groups | None) -> ScoreAgreement:

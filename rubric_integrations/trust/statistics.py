@@ -352,8 +352,7 @@ def krippendorff_alpha(units: Sequence[Sequence[int]], distances: Any) -> float 
     pairs = np.zeros_like(apart)
     for unit in units:
         if len(unit) >= 2:
-            counts = np.bincount(unit, minlength=len(apart)).astype(float)
-            pairs += (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
+            pairs += _pairs_of(unit, len(apart))
     return alpha_of_pairs(pairs, apart)
 
 
@@ -362,6 +361,43 @@ def alpha_of_pairs(pairs: Matrix, apart: Matrix) -> float | None:
     totals = pairs.sum(axis=1)
     by_chance = float((np.outer(totals, totals) * apart).sum())
     return None if by_chance == 0 else 1 - (float(totals.sum()) - 1) * float((pairs * apart).sum()) / by_chance
+
+
+def alpha_limits(
+    units: Sequence[Sequence[int]], distances: Any, groups: Sequence[int] | None = None, level: float = 0.95
+) -> tuple[float, float] | None:
+    """Compute the limits of Krippendorff's alpha by the jackknife over units, or over their groups.
+
+    Args:
+        units: As for `krippendorff_alpha`.
+        distances: The distance of each pair of levels.
+        groups: The group of each unit; None for independent units.
+        level: The level of the interval.
+
+    Returns:
+        The limits; None if alpha is undefined, also without one of the groups, or if there are fewer than three.
+    """
+    apart = np.asarray(distances, float)
+    parts: dict[int, Matrix] = {}
+    for place, unit in enumerate(units):
+        if len(unit) >= 2:
+            key = place if groups is None else int(groups[place])
+            parts[key] = parts.get(key, 0) + _pairs_of(unit, len(apart))
+    total = sum(parts.values(), np.zeros_like(apart))
+    without = [alpha_of_pairs(total - part, apart) for part in parts.values()]
+    alpha, known = alpha_of_pairs(total, apart), [value for value in without if value is not None]
+    count = len(known)
+    if alpha is None or count < max(3, len(without)):
+        return None
+    error = math.sqrt((count - 1) * float(np.var(known)))
+    half = student_quantile(count - 1, level) * error
+    return max(-1.0, alpha - half), min(1.0, alpha + half)
+
+
+def _pairs_of(unit: Sequence[int], levels: int) -> Matrix:
+    """Return how often each ordered pair of levels occurs among the raters of a unit, as one rater each."""
+    counts = np.bincount(unit, minlength=levels).astype(float)
+    return (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
 
 
 def _kappa(counts: Matrix, distances: Matrix) -> float | None:

@@ -231,5 +231,3 @@ def test_mean_gate_reads_labels_without_an_invalid_line_and_strict_refuses_them(
     assert before.stdout.splitlines()[:1] == result.stdout.splitlines()[:1]
     refused = grade(folder, *options, "--strict")
     assert (refused.exit_code, "labels.jsonl:56: is not a label" in refused.stderr) == (2, True), refused.output
-    needless = grade(folder, "--strict")
-    assert (needless.exit_code, "--strict: is for a gate with --alpha" in needless.stderr) == (2, True)

@@ -60,6 +60,22 @@ def test_rubric_file_and_own_rubrics_are_joined(folder: Path) -> None:
     assert [line["score"] for line in lines_of(folder / "run.jsonl")] == [0.5, 1.0]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_partial_rubric_of_a_file_or_a_row_is_refused_with_strict(folder: Path) -> None:
+    partial = {"assert": [{"type": "contains", "value": "42"}, {"type": "javascript", "value": "true"}]}
+    (folder / "rubric.yaml").write_text(json.dumps(partial))
+    write_rows(folder, {}, {})
+    assert run("grade", "rubric.yaml", "rows.jsonl")[0] == 0
+    code, output = run("grade", "rubric.yaml", "rows.jsonl", "--strict")
+    assert (code, "rubric.yaml: --strict: 1 part of the rubric would be left out" in output) == (2, True), output
+    write_rows(folder, {"rubric": ONE}, {"rubric": partial})
+    assert run("grade", "rows.jsonl")[0] == 0
+    code, output = run("grade", "rows.jsonl", "--strict")
+    assert (code, "rows.jsonl: row 2: --strict: 1 part" in output, "javascript" in output) == (2, True, True), output
+    write_rows(folder, {"rubric": ONE}, {"rubric": TWO})
+    assert run("grade", "rows.jsonl", "--strict")[0] == 0
+
+
 def test_rubrics_by_name_come_from_a_library_in_a_column_of_any_name(folder: Path) -> None:
     write_rows(folder, {"task": "one"}, {"task": "two"})
     (folder / "library.json").write_text(json.dumps({"one": ONE, "two": TWO}))

@@ -7,6 +7,7 @@ within a second and in bounded memory.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import random
@@ -23,12 +24,15 @@ import yaml
 from rubric_integrations import Rubric, RubricError
 from rubric_integrations.formats import (
     agentv,
+    assertions,
     native,
     openrubricrl,
     parsing,
     promptfoo,
     read_document,
     registry,
+    rubric_items,
+    suite_files,
     write_document,
 )
 from rubric_integrations.formats import parsing as faults
@@ -40,10 +44,11 @@ def read(document: Any) -> bool:
     """Return whether a document is a rubric; any exception but a `RubricError` is a bug and ends the run."""
     try:
         rubric = read_document(document, "fuzz")
-        for to in FORMATS:
-            write_document(rubric, to)
     except RubricError:
         return False
+    for to in FORMATS:
+        with contextlib.suppress(RubricError):
+            write_document(rubric, to)
     return True
 
 
@@ -76,7 +81,8 @@ def fuzz_by_coverage(seconds: int) -> None:
             except RubricError:
                 continue
 
-    readers = (agentv, promptfoo, parsing, faults, registry, native, openrubricrl)
+    suites = (assertions, promptfoo, rubric_items, suite_files)
+    readers = (agentv, *suites, parsing, faults, registry, native, openrubricrl)
     for module in readers:
         for name, function in vars(module).items():
             if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:

@@ -30,7 +30,8 @@ KEYS = [
     "criteria", "requirement", "weight", "options", "scale", "check", "levels", "score_ranges", "examples", "name",
     "tree", "rubrics", "evalcases", "execution", "hybrid_metrics", "min", "max", "value", "min_score", "regex", "self",
     "tests", "assert", "points", "criterion", "description", "title", "tags", "checklist", "operator", "type", "vars",
-    "score_rubric", "score1_description", "requirements", "sub_tasks", "threshold", "negate",
+    "score_rubric", "score1_description", "requirements", "sub_tasks", "threshold", "negate", "scenarios",
+    "config", "$ref", "Scoring", "defaultTest", "conversation_input",
 ]  # fmt: skip
 
 

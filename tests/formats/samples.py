@@ -50,6 +50,23 @@ MODELGRADED: dict[str, Any] = {
     },
 }  # fmt: skip
 
+SCENARIOS: dict[str, Any] = {
+    "assertionTemplates": {"kind": {"type": "llm-rubric", "value": "Is kind"}},
+    "defaultTest": {"assert": [{"$ref": "#/assertionTemplates/kind"}]},
+    "scenarios": [{
+        "config": [{"vars": {"language": "French"}}],
+        "tests": [{"description": "hello", "assert": [{"type": "llm-rubric", "value": "Is in {{language}}"}]}],
+    }],
+}  # fmt: skip
+FLASK: list[dict[str, Any]] = [
+    {"Skill": "Factuality", "Criteria": "Is it true?", "Scoring": {str(s): f"Level {s}." for s in range(1, 6)}},
+    {"Skill": "Readability", "Criteria": "Is it clear?", "Scoring": {str(s): f"Degree {s}." for s in range(1, 6)}},
+]
+WILDBENCH: dict[str, Any] = {
+    "session_id": "s1", "conversation_input": [{"role": "user", "content": "Write a poem."}], "intent": "poetry",
+    "checklist": ["Is it a poem?", "Does it rhyme?"], "references": {"gpt-4": "Rain ..."},
+}  # fmt: skip
+
 SAMPLES: list[tuple[str, Any]] = [
     ("agentv", AGENTV), ("promptfoo", PROMPTFOO), ("healthbench", GRADED), ("rar", RAR), ("rar", RESEARCH),
     ("checklist", [BANDED]), ("checklist", {"checklist": ["Greets"]}), ("checklist", {"nl_assertions": ["Greets"]}),
@@ -57,6 +74,7 @@ SAMPLES: list[tuple[str, Any]] = [
     ("checklist", TASK), ("checklist", [TASK, TASK]), ("checklist", INFOBENCH), ("checklist", [INFOBENCH]),
     ("modelgraded", MODELGRADED), ("modelgraded", {**MODELGRADED, "other": MODELGRADED["sql"]}),
     ("native", {**MODELGRADED, "criteria": [{"requirement": "Greets"}]}),
+    ("promptfoo", SCENARIOS), ("flask", FLASK), ("checklist", WILDBENCH), ("checklist", [WILDBENCH, WILDBENCH]),
     ("paperbench", TREE), ("native", [{"requirement": "Greets"}]),
     ("native", {"criteria": [{"requirement": "Greets"}]}),
     ("native", {"criteria": "Greets", "requirements": "x"}), ("native", {"score_rubric": {"criteria": "Greets"}}),

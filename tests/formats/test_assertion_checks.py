@@ -17,7 +17,7 @@ from rubric_integrations import PerCriterionGrader, Rubric, RubricError
 from rubric_integrations.checks.registry import run_check
 from rubric_integrations.cli import app
 from rubric_integrations.formats import load_eval_cases
-from rubric_integrations.formats.assertions import check_of, python_pattern
+from rubric_integrations.formats.assertion_checks import check_of, python_pattern
 
 CASES: list[tuple[str, Any, bool, list[str], list[str]]] = [
     ("contains", "1.5", False, ["is 1.5 now"], ["is 1x5", "1 .5"]),
@@ -43,6 +43,7 @@ CASES: list[tuple[str, Any, bool, list[str], list[str]]] = [
     ("is-json", None, False, ['{"a": [1]}', " 1 "], ["{a: 1}", "```json\n{}\n```", "NaN"]),
     ("is-json", {"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}, False,
      ['{"a": 1}', '{"a": 1.0, "b": null}'], ["{}", '{"a": "1"}', "[]"]),
+    ("is-json", "type: object\nrequired: [a]", False, ['{"a": 1}'], ["{}", "[]"]),
 ]  # fmt: skip
 
 
@@ -85,7 +86,7 @@ def test_usual_pattern_is_translated() -> None:
         ("contains", ""), ("contains", ["a"]), ("contains", True), ("contains", 1.5), ("contains", None),
         ("equals", {"a": 1}), ("icontains", "Größe"),
         ("contains-any", "a, b"), ("contains-any", '"a"'), ("contains-any", []),
-        ("contains-any", ["a", ""]), ("contains-all", [1]), ("equals", 7), ("is-json", "type: object"),
+        ("contains-any", ["a", ""]), ("contains-all", [1]), ("equals", 7), ("is-json", "{type: object"),
         ("is-json", {"type": "string", "format": "email"}), ("is-json", {"properties": {"a": {"$ref": "#"}}}),
         ("is-json", {"type": "nothing"}),
     ],

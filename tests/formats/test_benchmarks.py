@@ -13,7 +13,7 @@ from rubric_integrations.formats import load_eval_cases, reading_losses, write_d
 from rubric_integrations.formats.registry import detect
 from rubric_integrations.rubric import node_values
 from tests.conftest import SHARED
-from tests.formats.samples import INFOBENCH, MODELGRADED, ROW, SCORES, TASK, TREE
+from tests.formats.samples import FLASK, INFOBENCH, MODELGRADED, ROW, SCORES, TASK, TREE, WILDBENCH
 
 CORPUS = SHARED / "data/rubric_corpus"
 needs_corpus = pytest.mark.skipif(not CORPUS.exists(), reason="../shared/data/rubric_corpus does not exist")
@@ -81,6 +81,10 @@ def task_of(*basis: str, **criteria: Any) -> dict[str, Any]:
     return {**TASK, "evaluation_criteria": {**TASK["evaluation_criteria"], "reward_basis": list(basis), **criteria}}
 
 
+WITHOUT_BASIS = task_of()
+del WITHOUT_BASIS["evaluation_criteria"]["reward_basis"]
+
+
 @pytest.mark.parametrize(
     ("task", "is_required", "parts"),
     [
@@ -88,6 +92,7 @@ def task_of(*basis: str, **criteria: Any) -> dict[str, Any]:
         (task_of("DB", "NL_ASSERTION"), True, ["DB"]),
         (task_of("DB", "COMMUNICATE"), False, ["DB", "COMMUNICATE"]),
         (task_of("NL_ASSERTION", "COMMUNICATE", communicate_info=[]), True, []),
+        (WITHOUT_BASIS, False, ["DB", "COMMUNICATE"]),
         (task_of("NL_ASSERTION", "ACTION", "ENV_ASSERTION"), True, ["ACTION"]),
     ],
 )
@@ -134,6 +139,32 @@ def test_questions_of_infobench_become_criteria_of_equal_weight(tmp_path: Path) 
 
 def eval_of(**fields: Any) -> dict[str, Any]:
     return {"sql": {key: value for key, value in (MODELGRADED["sql"] | fields).items() if value is not None}}
+
+
+def test_rows_of_wildbench_are_cases_of_their_checklists(tmp_path: Path) -> None:
+    [loss] = [loss for loss in reading_losses(WILDBENCH) if "WildBench" in loss]
+    assert loss == "`checklist` of WildBench are hints for one score from 1 to 10: here each is a criterion"
+    path = tmp_path / "wildbench.json"
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    path.write_text(json.dumps([WILDBENCH, {**WILDBENCH, "session_id": "s2", "conversation_input": turns}]))
+    first, second = load_eval_cases(path)
+    assert (first.id, first.input, first.rubric.keys) == ("s1", "Write a poem.", ("c1", "c2"))
+    assert (second.id, second.input) == ("s2", "user: Hi\nassistant: Hello")
+
+
+def test_skills_of_flask_become_scales() -> None:
+    factuality, readability = Rubric.from_dict(FLASK).criteria
+    assert factuality.scale is not None
+    assert (factuality.name, factuality.requirement, factuality.weight) == ("Factuality", "Is it true?", 1)
+    assert (factuality.scale.min, factuality.scale.max, factuality.scale.integer) == (1, 5, True)
+    assert list(factuality.scale.levels.items()) == [(score, f"Level {score}.") for score in range(1, 6)]
+    assert readability.name == "Readability"
+    with pytest.raises(RubricError, match=r"\[1\] `Scoring`: must have a text for each score from 1 to 5"):
+        Rubric.from_dict([FLASK[0], {**FLASK[1], "Scoring": {"1": "Bad"}}])
+    with pytest.raises(RubricError, match=r"\[0\] `Criteria`"):
+        Rubric.from_dict([{**FLASK[0], "Criteria": 7}])
+    with pytest.raises(RubricError, match=r"\[0\] `weight`: is not a known key"):
+        Rubric.from_dict([{**FLASK[0], "weight": 7}])
 
 
 def test_model_graded_eval_becomes_a_criterion_with_its_choices() -> None:

@@ -90,12 +90,18 @@ def test_file_without_a_response_column_is_one_error_with_its_columns(write: Wri
 
 def test_named_columns_replace_the_usual_ones(write: Write) -> None:
     path = write("r.csv", "key,response,final,task,gold\na,draft,42,6 x 7?,forty-two\n")
-    named = {"response_column": "final", "query_column": "task", "reference_column": "gold", "id_column": "key"}
+    named: dict[str, Any] = {
+        "response_column": "final",
+        "query_column": "task",
+        "reference_column": "gold",
+        "id_column": "key",
+    }
     expected = Row("a", Submission(response="42", query="6 x 7?", reference="forty-two"))
     assert list(read_responses(path, **named)) == [expected]
     for name in named:
+        wrong: dict[str, Any] = {**named, name: "wrong"}
         with pytest.raises(ResponsesError, match=r"has no column 'wrong' \(its columns are \['key', 'response'"):
-            list(read_responses(path, **{**named, name: "wrong"}))
+            list(read_responses(path, **wrong))
     with pytest.raises(ResponsesError, match="has no columns"):
         list(read_responses(write("r.txt", "text"), response_column="final"))
 
@@ -336,7 +342,7 @@ def test_spreadsheet_that_unpacks_to_too_much_is_refused(
     sheets: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = sheets(A=ANSWERS)
-    monkeypatch.setattr("rubric_integrations.submission.tables.MAX_UNPACKED", 1_000)
+    monkeypatch.setattr("rubric_integrations.submission.tables.MAX_PARSED", 1_000)
     with pytest.raises(ResponsesError, match=r"bytes unpacked, more than 1,000"):
         list(read_responses(path))
 

@@ -16,6 +16,7 @@ from rubric_integrations.submission.containers import DOCUMENTS
 from rubric_integrations.submission.inputs import as_row
 from rubric_integrations.submission.tool_rows import ROW_FORMATS, find_row_format
 from tests.submission.conversations import CHAT
+from tests.submission.traces import TRACES
 
 Write = Callable[..., Path]
 
@@ -99,6 +100,12 @@ def test_object_that_is_one_row_or_one_response_is_read(
     assert read(write("f.json", data)) == [("f", response or json.dumps(data), query)]
 
 
+@pytest.mark.parametrize("more", [{"id": "a"}, {"query": "6 x 7?"}, {"reference": "42"}])
+def test_number_beside_a_task_an_id_or_a_reference_is_no_response(write: Write, more: dict[str, str]) -> None:
+    ((_, error, _),) = read(write("f.json", {"response": 42, **more}))
+    assert "is the number 42, not a text: write '42'" in str(error)
+
+
 def test_mapping_in_python_is_read_as_before() -> None:
     for value in ({"data": TWO}, {"results": {"results": TWO}, "evalId": "e"}):
         assert as_row(value, 1) == Row("1", Submission(response=json.dumps(value)))
@@ -143,10 +150,11 @@ def test_json_of_pandas_with_another_name_of_the_response_asks_for_it(write: Wri
     ("name", "data", "words"),
     [
         ("f.traj", {"trajectory": [], "history": [], "info": {}}, "SWE-agent.*--response-column history"),
-        ("f.json", {"testCases": [], "metricsScores": []}, "deepeval.*--rows testCases"),
-        ("f.json", {"simulations": TWO, "tasks": [], "info": {}}, "tau2.*--rows simulations"),
+        ("f.json", {"testCases": [], "metricsScores": []}, "deepeval without test cases"),
         ("f.json", {"version": 2, "eval": {}, "plan": {}, "status": "error"}, "Inspect log without samples"),
         ("f.jsonl", {"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}, "input of an OpenAI batch"),
+        ("f.jsonl", {"question": "q", "example_a": 1, "pred_a": 2, "example_b": 1, "pred_b": 2},
+         "several outputs.*--response-column pred_a --reference-column example_a"),
         ("f.jsonl", {"dataset_id": "d", "inputs": {}, "outputs": {"a": "b"}}, "LangSmith dataset"),
         ("f.jsonl", {"doc_id": 0, "doc": {}, "resps": [[["-1.2", "False"]]] * 2,
                      "arguments": {"gen_args_0": {}, "gen_args_1": {}}}, "multiple choice"),
@@ -241,12 +249,12 @@ INSPECT_ROWS = [
 
 def run(run_id: str, **fields: Any) -> dict[str, Any]:
     return {"id": run_id, "name": "chain", "run_type": "chain", "inputs": {"question": "6 x 7?"},
-            "start_time": "2026-01-01", "parent_run_id": None, "error": None, **fields}  # fmt: skip
+            "start_time": "2026-01-01", "trace_id": run_id, "parent_run_id": None, "error": None, **fields}  # fmt: skip
 
 
 LANGSMITH = [
     run("a", outputs={"result": "It is 42."}),
-    run("a1", outputs={"text": "a step"}, parent_run_id="a"),
+    run("a1", outputs={"text": "a step"}, parent_run_id="a", trace_id="a"),
     run("b", outputs={"answer": "It is 41.", "tokens": 3}),
     run("c", outputs=None, error="KeyError('x')"),
     run("d", outputs={"first": "1", "second": "2"}),
@@ -256,9 +264,9 @@ LANGSMITH_ROWS = [
     ("a", "It is 42.", "6 x 7?"),
     ("b", "It is 41.", "6 x 7?"),
     ("c", "row c: has no answer: KeyError('x')", None),
-    ("d", "row d: has several outputs (outputs.first, outputs.second): name the one to grade by `response_column` "
-     "(`--response-column outputs.first`)", None),
-    ("e", "It is 42.", USER_TASK),
+    ("d", "row d: has no answer: it has several outputs (outputs.first, outputs.second): name the one to grade by "
+     "`response_column` (`--response-column outputs.first`)", None),
+    ("e", "It is 42.", "6 x 7?"),
 ]  # fmt: skip
 RAGAS = [
     {"user_input": "6 x 7?", "response": "It is 42.", "retrieved_contexts": ["a table"], "faithfulness": 1.0},
@@ -284,6 +292,96 @@ SHAREGPT = [{"id": "s", "conversations": [{"from": "human", "value": "6 x 7?"}, 
 ALPACA_EVAL = [{"instruction": "6 x 7?", "output": "42.", "generator": "m"}]
 DSPY = [{"question": "6 x 7?", "example_answer": "42", "reasoning": "sum", "pred_answer": "It is 42.", "metric": 1.0}]
 FRAME = [{"inputs.question": "6 x 7?", "outputs.text": "42.", "error": None, "reference.a": "42", "id": "r"}]
+LOOKED = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": {"name": "look"}}]}
+TRAJECTORY = [USER, LOOKED, {"role": "tool", "tool_call_id": "c", "content": "Error: no table"}]
+
+
+def tau_bench(task: int, trial: int, **fields: Any) -> dict[str, Any]:
+    return {"task_id": task, "reward": 0.0, "info": {"task": {"user_id": "u"}}, "traj": TRAJECTORY, "trial": trial,
+            **fields}  # fmt: skip
+
+
+def tau2(task: str, trial: int | None, **fields: Any) -> dict[str, Any]:
+    return {"id": "u", "task_id": task, "trial": trial, "start_time": "9:00", "termination_reason": "max_steps",
+            "messages": [USER, MESSAGE], "reward_info": {"reward": 1.0}, **fields}  # fmt: skip
+
+
+TAU_BENCH = [tau_bench(0, 0), tau_bench(0, 1), tau_bench(1, 0, traj=[], info={"error": "RateLimitError"})]
+TAU_STEPS = """{"step": 1, "role": "user", "content": "6 x 7?"}
+{"step": 2, "role": "assistant", "content": "", "tool_calls": [{"name": "look", "result": "Error: no table", \
+"is_error": true}]}"""
+TAU_BENCH_ROWS = [
+    ("0-trial0", TAU_STEPS, None),
+    ("0-trial1", TAU_STEPS, None),
+    ("1-trial0", "row 1-trial0: has no answer: RateLimitError", None),
+]
+TAU2 = [
+    tau2("a", 0),
+    tau2("a", 1, messages=[], termination_reason="infrastructure_error"),
+    tau2("b", None, messages=[], ticks=[{"tick_id": 0}]),
+]
+TAU2_STEPS = """{"step": 1, "role": "user", "content": "6 x 7?"}
+{"step": 2, "role": "assistant", "content": "It is 42."}"""
+TAU2_ROWS = [
+    ("a-trial0", TAU2_STEPS, None),
+    ("a-trial1", "row a-trial1: has no answer: it ended by 'infrastructure_error'", None),
+    ("b", "row b: has no answer: it is a voice simulation (`ticks`), which no reader reads", None),
+]
+
+ALPACA_ANNOTATIONS = [
+    {
+        "instruction": "6 x 7?",
+        "output_1": "It is 41.",
+        "generator_1": "baseline",
+        "preference": 2.0,
+        "output_2": "It is 42.",
+        "generator_2": "model",
+        "annotator": "a",
+        "dataset": "d",
+    }
+]
+SCORED = {"success": True, "metricsData": [{"name": "M", "score": 1.0}]}
+TIMES = {"name": "times", "type": "FUNCTION", "inputParameters": {"a": 6}, "output": 42}
+DEEPEVAL = [
+    {"name": "test_case_0", "input": "6 x 7?", "actualOutput": "It is 42.", "expectedOutput": "42", "order": 0,
+     "retrievalContext": ["a table"], "toolsCalled": [TIMES], **SCORED},
+    {"name": "test_case_1", "input": "7 x 6?", "order": 1, **SCORED},
+    {"name": "conversational_test_case_0", **SCORED, "turns": [
+        {"role": "user", "content": "6 x 7?", "order": 0},
+        {"role": "assistant", "content": "It is 42.", "order": 1, "toolsCalled": [TIMES]}]},
+]  # fmt: skip
+CALLED = (
+    '{"role": "assistant", "content": "", "tool_calls": [{"name": "times", "arguments": {"a": 6}, "result": "42"}]}'
+)
+DEEPEVAL_ROWS = [
+    ("test_case_0", "It is 42.", "6 x 7?"),
+    ("test_case_1", "row test_case_1: has no answer: it has no actual output", None),
+    ("conversational_test_case_0", "It is 42.", f"{USER_TASK}\n{CALLED}"),
+]
+
+
+def event(number: int, sample_id: str, kind: str, **data: Any) -> dict[str, Any]:
+    return {"run_id": "r", "event_id": number, "sample_id": sample_id, "type": kind, "data": data, "created_by": "",
+            "created_at": "2026-01-01"}  # fmt: skip
+
+
+def evals_spec(cls: str) -> dict[str, Any]:
+    return {"spec": {"run_id": "r", "eval_name": "e.dev.v0", "run_config": {"eval_spec": {"cls": cls}}}}
+
+
+EVALS = [
+    evals_spec("evals.elsuite.basic.match:Match"),
+    {"final_report": {"accuracy": 1.0}, "run_id": "r"},
+    event(0, "e.dev.0", "sampling", prompt=[USER], sampled=["It is 42."], model="m"),
+    event(1, "e.dev.0", "match", correct=True, expected="42"),
+    event(2, "e.dev.1", "sampling", prompt="6 x 7?", sampled="It is 41."),
+    event(3, "e.dev.2", "error", type="ValueError", message="timed out"),
+]
+EVALS_ROWS = [
+    ("e.dev.0", "It is 42.", USER_TASK),
+    ("e.dev.1", "It is 41.", "6 x 7?"),
+    ("e.dev.2", "row e.dev.2: has no answer: timed out", None),
+]
 
 FORMATS: dict[str, tuple[list[Any], list[Any]]] = {
     "promptfoo results": (PROMPTFOO, PROMPTFOO_ROWS),
@@ -297,6 +395,12 @@ FORMATS: dict[str, tuple[list[Any], list[Any]]] = {
     "MT-bench answers": (MT_BENCH, MT_BENCH_ROWS),
     "ShareGPT": (SHAREGPT, [("s", "42.", '{"role": "user", "content": "6 x 7?"}')]),
     "DSPy evaluation": (DSPY, [("1", "It is 42.", "6 x 7?")]),
+    "AlpacaEval annotations": (ALPACA_ANNOTATIONS, [("1", "It is 42.", "6 x 7?")]),
+    "deepeval test run": (DEEPEVAL, DEEPEVAL_ROWS),
+    "openai/evals log": (EVALS, EVALS_ROWS),
+    **TRACES,
+    "tau-bench results": (TAU_BENCH, TAU_BENCH_ROWS),
+    "tau2 results": (TAU2, TAU2_ROWS),
 }
 
 
@@ -312,7 +416,8 @@ def test_every_row_is_of_one_format_only() -> None:
     for name, (rows, _) in FORMATS.items():
         for row in rows:
             assert [known.name for known in ROW_FORMATS if known.matches(row)] == [name]
-            assert not [document.name for document in DOCUMENTS if document.matches(row)]
+            # A trace may be a file of its own.
+            assert {document.name for document in DOCUMENTS if document.matches(row)} <= {name}
 
 
 @pytest.mark.parametrize(
@@ -329,6 +434,15 @@ def test_every_row_is_of_one_format_only() -> None:
         *({**row, "response": "It is 42."} for row in (SHAREGPT[0], MT_BENCH[0], LM_EVAL[0], FRAME[0])),
         {"run_type": "nightly", "inputs": "6 x 7?", "start_time": "9:00", "response": "It is 42."},
         *ALPACA_EVAL,
+        {"instruction": "6 x 7?", "output_1": "It is 41.", "output_2": "It is 42.", "preference": 2},
+        {"name": "a", "input": "6 x 7?", "metricsData": [], "answer": "It is 42."},
+        {"spec": "a sum", "answer": "It is 42."},
+        {"run_id": "r", "event_id": 1, "sample_id": "a", "type": "sampling", "answer": "It is 42."},
+        {"[1] text": "It is 42.", "Status": "PASS", "Score": "1", "Comment": ""},
+        tau_bench(0, 0, response="It is 42."),
+        tau_bench(0, 0, traj="a file"),
+        tau2("a", 0, response="It is 42."),
+        {"task_id": "a", "messages": [USER, MESSAGE], "termination_reason": "done"},
     ],
 )
 def test_row_of_a_users_own_with_similar_columns_is_not_claimed(row: dict[str, Any]) -> None:
@@ -373,25 +487,6 @@ def zstandard_archive(members: dict[str, bytes]) -> bytes:
     return bytes(data)
 
 
-def test_evaluation_that_dspy_saved_is_read(tmp_path: Path) -> None:
-    dspy = pytest.importorskip("dspy")
-
-    class Program(dspy.Module):
-        def forward(self, question: str) -> Any:
-            return dspy.Prediction(reasoning="a sum", answer=f"{question} It is 42.")
-
-    def one(example: Any, prediction: Any, trace: Any = None) -> float:
-        return 1.0
-
-    devset = [dspy.Example(question=text, answer="42").with_inputs("question") for text in ("6 x 7?", "7 x 6?")]
-    path = tmp_path / "saved.json"
-    dspy.Evaluate(devset=devset, metric=one, num_threads=1, save_as_json=str(path))(Program())
-    rows = list(read_responses(path))
-    assert [
-        (row.submission.response, row.submission.query, row.submission.reference) for row in rows if row.submission
-    ] == [(f"{text} It is 42.", text, "42") for text in ("6 x 7?", "7 x 6?")]
-
-
 def test_ragas_row_has_its_documents_and_its_calls(write: Write) -> None:
     single, chat = (next(iter(read_responses(write("f.jsonl", row)))) for row in RAGAS)
     assert single.submission
@@ -405,7 +500,7 @@ def test_ragas_row_has_its_documents_and_its_calls(write: Write) -> None:
 
 
 def test_references_of_tools_are_read(write: Write) -> None:
-    for rows, reference in ((INSPECT, "42"), (LM_EVAL, "42"), (DSPY, "42"), (FRAME, "42")):
+    for rows, reference in ((INSPECT, "42"), (LM_EVAL, "42"), (DSPY, "42"), (FRAME, "42"), (DEEPEVAL, "42")):
         first = next(iter(read_responses(write("f.jsonl", rows[0]))))
         assert first.submission
         assert first.submission.reference == reference
@@ -427,9 +522,36 @@ def test_row_in_another_form_than_the_first_is_an_error(write: Write) -> None:
     rows = read(write("f.jsonl", OPENAI[0], TWO[0], broken))
     assert [row[0] for row in rows] == ["a", "2", "3"]
     assert all("is no row of OpenAI batch" in str(row[1]) for row in rows[1:])
-    # The first row decides: a later one is not read in another way.
-    [_, later] = read_responses(write("g.jsonl", {"response": "It is 42."}, PROMPTFOO[0]))
-    assert later.id == "u00"
+    # The first row decides: a later one is neither read in another way, nor graded with all that a tool wrote.
+    [_, later] = read(write("g.jsonl", {"response": "It is 42."}, PROMPTFOO[0]))
+    assert "line 2 is a row of promptfoo results, and the first row is not" in str(later[1])
+    own = {"user_input": "6 x 7?", "response": "It is 41."}
+    assert read(write("h.jsonl", {"response": "It is 42."}, own))[1] == ("2", "It is 41.", None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {**PANDAS["split"], "data": [["a", "It is 42.", "6 x 7?"], ["b"]]},
+        {**PANDAS["split"], "columns": None},
+        {**PANDAS["columns"], "response": 5},
+        {**PANDAS["columns"], "query": None},
+        {"evalId": "e", "results": {"version": 3}},
+    ],
+)
+def test_damaged_table_or_document_is_refused(write: Write, data: Any) -> None:
+    with pytest.raises(ResponsesError):
+        read(write("f.json", data))
+
+
+def test_sample_or_run_without_its_conversation_has_no_answer(write: Write) -> None:
+    errors = [
+        row[1] for row in read(write("f.jsonl", {**INSPECT[0], "messages": 5}, {**INSPECT[1], "attachments": {}}))
+    ]
+    assert errors[0] == "row 1: has no answer: its `messages` cannot be read"
+    assert "'attachment://h', which is not in the `attachments`" in str(errors[1])
+    [(_, error, _)] = read(write("g.jsonl", run("a", outputs={"messages": [USER, {"role": 5}]})))
+    assert error == "row a: has no answer: its `outputs.messages` cannot be read"
 
 
 def test_file_without_tasks_warns_unless_a_task_is_named(write: Write, recwarn: pytest.WarningsRecorder) -> None:
@@ -480,3 +602,115 @@ def test_path_into_a_column_of_parquet_is_read(tmp_path: Path) -> None:
     runs = pyarrow.Table.from_pylist([{**row, "outputs": json.dumps(row["outputs"])} for row in LANGSMITH[:2]])
     parquet.write_table(runs, tmp_path / "r.parquet")
     assert read(tmp_path / "r.parquet") == LANGSMITH_ROWS[:1]
+
+
+# What is graded of conversations.
+
+
+def test_whole_result_file_of_tau2_is_read_as_its_simulations(write: Write) -> None:
+    path = write("f.json", {"timestamp": "x", "info": {}, "tasks": [{"id": "a"}, {"id": "b"}], "simulations": TAU2})
+    assert read(path) == TAU2_ROWS
+
+
+def test_raw_data_of_tau2_is_not_read_twice(write: Write) -> None:
+    call = {"id": "c", "name": "look", "arguments": {}, "requestor": "assistant"}
+    raw = {"message": {"tool_calls": [{"id": "c", "function": {"name": "look"}}]}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call], "raw_data": raw}
+    (row,) = read_responses(write("f.jsonl", tau2("a", 0, messages=[USER, message])))
+    assert row.submission is not None
+    assert row.submission.trajectory is not None
+    assert [call.name for call in row.submission.trajectory.calls] == ["look"]
+    assert row.metadata == {"task_id": "a", "trial": 0, "termination_reason": "max_steps", "reward": 1.0}
+
+
+def test_results_of_tau_bench_are_graded_as_a_whole_unless_respond_is_named(
+    write: Write, recwarn: pytest.WarningsRecorder
+) -> None:
+    path = write("f.json", [tau_bench(0, 0), tau_bench(0, 1, traj=[*TRAJECTORY, MESSAGE])])
+    whole = read(path)
+    assert whole[1][1] == TAU_STEPS + '\n{"step": 3, "role": "assistant", "content": "It is 42."}'
+    (warning,) = recwarn
+    assert "by respond='trajectory'; name another by `respond` (`--respond`)" in str(warning.message)
+    recwarn.clear()
+    assert "is of the role 'tool'" in str(read(path, respond="last")[0][1])
+    assert read(path, respond="last")[1][1] == "It is 42."
+    assert read(path, respond="trajectory") == whole
+    assert read(path, respond="transcript")[0][1] == TAU_STEPS.replace('"step": 1, ', "").replace('"step": 2, ', "")
+    assert not recwarn
+    # The status of a result, which tau-bench does not write.
+    (row, _) = read_responses(path, respond="trajectory")
+    assert row.submission is not None
+    assert row.submission.trajectory is not None
+    assert row.submission.trajectory.calls[0].is_error
+
+
+def test_run_of_an_agent_without_an_answer_is_graded_as_a_whole_with_a_warning(
+    write: Write, recwarn: pytest.WarningsRecorder
+) -> None:
+    stopped = {"id": "a", "messages": TRAJECTORY}
+    path = write("f.jsonl", stopped, {"id": "b", "messages": [*TRAJECTORY, MESSAGE]})
+    (first, second) = read(path)
+    assert str(first[1]).startswith('{"step": 1, ')
+    assert second[1] == "It is 42."
+    (warning,) = recwarn
+    assert "ends without an answer: it is graded as a whole" in str(warning.message)
+    recwarn.clear()
+    assert "is of the role 'tool'" in str(read(path, respond="last")[0][1])
+    assert "is of the role 'tool'" in str(read(write("g.jsonl", {**stopped, "respond": "last"}))[0][1])
+    # Without a call it is a chat, of which nothing is an answer.
+    chat = write("h.jsonl", {"id": "a", "messages": [USER, MESSAGE, USER]})
+    assert "is of the role 'user'" in str(read(chat)[0][1])
+    assert str(read(chat, respond="transcript")[0][1]).startswith('{"role": ')
+    assert not recwarn
+    with pytest.raises(ValueError, match="`respond` must be 'last', 'transcript' or 'trajectory', got 'all'"):
+        read(path, respond="all")
+
+
+def test_respond_of_a_file_holds_for_a_trajectory_beside_a_response_and_not_for_a_text(write: Write) -> None:
+    row = {"id": "a", "response": "It is 42.", "trajectory": TRAJECTORY}
+    (beside, text) = read(write("f.jsonl", row, {"id": "b", "response": "It is 41."}), respond="trajectory")
+    assert str(beside[1]).endswith('{"step": 3, "role": "assistant", "content": "It is 42."}')
+    assert text[1] == "It is 41."
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"output": "x", "state": "success", "steps": [
+            {"task": "q"}, {"step_number": 1, "model_output": "I do.", "tool_calls": [], "error": None},
+            {"step_number": 2, "model_output": "", "error": None, "tool_calls": [
+                {"id": "c", "function": {"name": "look", "arguments": {}}}], "observations": "x",
+             "action_output": "It is 42.", "is_final_answer": True}]},
+        {"trajectory_format": "mini-swe-agent-1", "messages": [
+            USER, {"role": "assistant", "content": "```bash\nls\n```"}, {"role": "user", "content": "a.txt"},
+            {"role": "exit", "content": "It is 42.", "extra": {"exit_status": "Submitted"}}]},
+    ],
+)  # fmt: skip
+def test_file_of_an_agents_run_is_graded_with_its_calls(write: Write, document: dict[str, Any]) -> None:
+    (row,) = read_responses(write("run.json", document))
+    assert row.submission is not None
+    assert row.submission.trajectory is not None
+    assert (row.id, row.submission.response, len(row.submission.trajectory.calls)) == ("run", "It is 42.", 1)
+
+
+def test_sample_of_inspect_without_an_output_has_no_answer(write: Write) -> None:
+    failed = {"id": 1, "epoch": 4, "input": "6 x 7?", "target": "42", "files": [], "setup": "x", "messages": [USER]}
+    log = {"version": 2, "status": "success", "eval": {}, "plan": {}, "samples": [failed]}
+    error = "row 1-epoch4: has no answer: its `output` has no choices"
+    assert read(write("f.json", log)) == read(write("f.jsonl", failed)) == [("1-epoch4", error, None)]
+    own = {name: failed[name] for name in ("id", "epoch", "input", "target")} | {"messages": CHAT}
+    assert read(write("g.jsonl", own))[0][1] == Submission.from_messages(CHAT).response
+
+
+def test_output_that_is_nan_is_no_answer(write: Write) -> None:
+    rows = [promptfoo(0, 0, response={"output": float("nan")}), promptfoo(0, 1, response={"output": 42.5})]
+    assert [answer for _, answer, _ in read(write("f.jsonl", *rows))] == [
+        "row test0-prompt0: has no answer: no reason is recorded", "42.5"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_list_of_objects_without_responses_can_be_graded_as_a_text(write: Write, suffix: str) -> None:
+    manifest = [{"apiVersion": "v1", "kind": "Service"}, {"apiVersion": "v1", "kind": "Pod"}]
+    with pytest.raises(ResponsesError, match=r"has no `response` column .*save it as a `\.txt` file"):
+        list(read_responses(write(f"f{suffix}", manifest)))

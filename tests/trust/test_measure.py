@@ -266,3 +266,48 @@ def test_options_that_are_no_answer_count_as_abstentions_of_both_sides() -> None
     row = agreement(run_of(rubric, judge), labels_of(rubric, people)).criteria["quality"]
     assert (row.judge_abstained, row.people_abstained, row.both_abstained) == (3, 3, 2)
     assert row.abstention_kappa == pytest.approx(1 / 6)
+
+
+def test_kappa_over_all_has_the_interval_of_one_criterion_and_one_for_dependent_judgments() -> None:
+    rng = random.Random(8)
+    people = [[rng.choice(["MET", "UNMET"])] * 4 for _ in range(60)]
+    judge = [answers if rng.random() < 0.8 else ["UNMET" if answers[0] == "MET" else "MET"] * 4 for answers in people]
+    one = agreement(
+        run_of(binary_rubric(), [row[:1] for row in judge]), labels_of(binary_rubric(), [row[:1] for row in people])
+    )
+    assert one.kappa == pytest.approx(one.criteria["c0"].kappa)
+    # Four criteria that always have the same answers tell nothing more than one of them.
+    rubric = binary_rubric(4)
+    four = agreement(run_of(rubric, judge), labels_of(rubric, people))
+    assert (four.kappa.value, four.kappa.n) == (pytest.approx(four.micro_kappa), 240)
+    assert four.kappa.low is not None
+    assert one.kappa.low is not None
+    assert four.kappa.low == pytest.approx(one.kappa.low, abs=0.05)
+    assert f"kappa {four.kappa}" in four.summary()
+    by_verdict = agreement(run_of(rubric, judge), labels_of(rubric, people, "by_verdict"))
+    assert (by_verdict.kappa.value, by_verdict.kappa.low) == (by_verdict.micro_kappa, None)
+
+
+@pytest.mark.parametrize(
+    ("copies", "warning"),
+    [
+        (0.0, "not shown to agree with each other more than by chance on `c0` ("),
+        (0.65, "people agree little with each other on `c0` (0.4"),
+        (0.97, None),
+    ],
+)
+def test_people_who_agree_by_chance_alone_cannot_measure_a_judge(copies: float, warning: str | None) -> None:
+    rng = random.Random(3)
+    rubric = binary_rubric()
+    truth = [rng.choice(["MET", "UNMET"]) for _ in range(100)]
+    labels = [
+        label.model_copy(update={"rater": rater})
+        for rater in ("ana", "ben", "eva")
+        for label in labels_of(rubric, [[a if rng.random() < copies else rng.choice(["MET", "UNMET"])] for a in truth])
+    ]
+    agreed = agreement(run_of(rubric, [[answer] for answer in truth]), labels)
+    about_people = [text for text in agreed.warnings if "with each other" in text]
+    assert len(about_people) == (warning is not None)
+    assert warning is None or warning in agreed.summary()
+    alone = agreement(run_of(rubric, [[a] for a in truth]), [label for label in labels if label.rater == "ana"])
+    assert not any("with each other" in text for text in alone.warnings)

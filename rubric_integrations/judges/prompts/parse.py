@@ -7,10 +7,6 @@ only from judges without a reply format, and only if it cannot be a quotation.
 
 A quotation that the judge forgot to escape can also close its string and continue as JSON. In an object it then repeats
 a field. In a list it can forge whole entries. Therefore a list must be exactly what was requested.
-
-`read_recorded_reply` is for replies that were recorded elsewhere, for another prompt, such as a single word. Nobody can
-request them again, and more forms are accepted. Never use it for a live judge: a reply that quotes a label and is then
-cut off would be read as that label.
 """
 
 from __future__ import annotations
@@ -24,11 +20,8 @@ from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from rubric_integrations.judges.prompts.sanitize import incomplete_reply_problem, prose_problem
-from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import (
-    Judgment,
     fold_answer,
-    interpret_answer,
     parse_number,
     parse_verdict,
     strip_decoration,
@@ -539,55 +532,3 @@ def _type(annotation: Any) -> TypeAdapter[Any]:
 def _differ(fields: Mapping[str, Any], names: Sequence[str]) -> bool:
     """Whether fields that mean the same have different values."""
     return len({str(fields[name]) for name in names if name in fields}) > 1
-
-
-_ANSWERS = ("verdict", "choice", "score", "answer", "label", "overall_score")
-_REASONS = ("explanation", "reason", "reasoning")
-_BINARY = {"1": "MET", "0": "UNMET", "true": "MET", "false": "UNMET"}
-
-
-def read_recorded_reply(criterion: Criterion, reply: str | Mapping[str, Any]) -> Judgment:
-    """Make a judgment of a recorded reply.
-
-    Args:
-        criterion: The criterion that the reply answers.
-        reply: The reply: a verdict, the label of an option or a number alone; or one JSON object, as text or parsed,
-            with the answer under `verdict`, `criterion_status`, `criteria_met`, `choice`, `score`, `answer`, `label` or
-            `overall_score`. For a binary criterion, 1 and true are MET, 0 and false are UNMET. The reason is taken from
-            `explanation`, `reason` or `reasoning`, or from `strengths` and `weaknesses`.
-
-    Raises:
-        ValueError: The reply names no answer to the criterion, or two different ones.
-
-    Example:
-        >>> read_recorded_reply(Criterion(requirement="Names the dose"), '{"criteria_met": true}').verdict
-        'MET'
-        >>> read_recorded_reply(Criterion(requirement="Names the dose"), "**Unmet**").value
-        0.0
-    """
-    text = reply if isinstance(reply, str) else json.dumps(reply, default=str)
-    if "{" not in text:
-        return _judgment(criterion, text.strip(), "")
-    fields = parse_object(text, is_strict=lambda: False).fields
-    answers = {str(fields[name]): fields[name] for name in _ANSWERS if fields.get(name) is not None}
-    if len(answers) != 1:
-        names = ", ".join(f"`{name}`" for name in _ANSWERS)
-        raise ValueError(f"the reply has {len(answers)} answers: exactly one of {names} must name it: {text[:80]!r}")
-    reason = next((fields[name] for name in _REASONS if isinstance(fields.get(name), str)), "")
-    return _judgment(criterion, next(iter(answers.values())), reason or strengths_and_weaknesses(fields))
-
-
-def _judgment(criterion: Criterion, answer: Any, reason: str) -> Judgment:
-    """Interpret an answer, first as it stands and then without the punctuation that models put around a word."""
-    if isinstance(answer, list | dict) or (isinstance(answer, bool) and criterion.kind != "binary"):
-        raise ValueError(f"{cast('Any', answer)!r} is no answer")
-    text = str(answer)
-    # A list is no answer, even of one number.
-    forms = [text, text if text.startswith("[") else strip_decoration(text)]
-    if criterion.kind == "binary":
-        forms = [_BINARY.get(form.casefold(), form) for form in forms]
-    try:
-        verdict, value = interpret_answer(criterion, forms[0])
-    except ValueError:
-        verdict, value = interpret_answer(criterion, forms[1])
-    return Judgment(verdict=verdict, value=value, reason=reason)

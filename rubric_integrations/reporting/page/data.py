@@ -10,10 +10,11 @@ import binascii
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rubric_integrations.reporting.page.figures import ColumnKey, TableColumns, column_key, desirability
+from rubric_integrations.reporting.page.overview_figures import short_values
 from rubric_integrations.reporting.page.shares import Shares, answer_values, overruling
 from rubric_integrations.reporting.score_sum import ScoreSum, score_settings, sum_score, why_not_passed
 from rubric_integrations.rubric.answers import counting_scale
@@ -106,8 +107,8 @@ def _cut(text: str | None, limit: int) -> str | None:
 
 # Characters of JSON. A larger block takes longer to open, and compresses no better.
 _BLOCK = 500_000
-# Level 6 saves 4 % of the size of ordinary text, and takes up to three times as long.
-_LEVEL = 4
+# A higher level takes up to three times as long, and saves a few percent.
+_LEVEL = 5
 _KINDS = ("good", "part", "bad", "abstained", "failed", "open", "inapplicable")
 
 
@@ -116,10 +117,15 @@ class PageData:
 
     Attributes:
         blocks: The packed blocks so far.
+
+    Args:
+        names: The names of the runs.
+        is_redacted: Whether the rows are without their texts, which the page then says.
     """
 
-    def __init__(self, names: Sequence[str]):
+    def __init__(self, names: Sequence[str], *, is_redacted: bool = False):
         self.blocks: list[str] = []
+        self._is_redacted = is_redacted
         self._names = list(names)
         self._shares = Shares(names[-1])
         self._thumbnails = Thumbnails()
@@ -157,7 +163,7 @@ class PageData:
         if shown.submission is not None:
             entry["query"] = _excerpt(shown.submission.query)
             entry["response"] = _excerpt(shown.submission.response)
-        if metadata := _short_values(shown.metadata):
+        if metadata := short_values(shown.metadata):
             entry["metadata"] = metadata
         if number > 1:
             entry["copy"] = number
@@ -192,8 +198,10 @@ class PageData:
                         grade["cells"] = [tags.get(tag) for tag, _ in columns.keys]
         index: dict[str, Any] = {
             "runs": self._names, "kind": columns.kind,
-            "columns": [[*key, *self._weights.get(key, (None, False))] for key in columns.keys], "answers": list(self._answers),
+            "columns": [[*key, *self._weights.get(key, (None, False))] for key in columns.keys],
+            "answers": list(self._answers),
             "rows": self._rows,
+            **({"redacted": True} if self._is_redacted else {}),
         }  # fmt: skip
         self._digest.update(_json({**index, "rows": [row["id"] for row in self._rows]}).encode("utf-8", "replace"))
         index["key"] = self._digest.hexdigest()[:16]
@@ -300,19 +308,11 @@ class PageData:
 
 # Characters of a text in the table, which shows one line of it.
 _MAX_EXCERPT = 160
-# Of the metadata of a row: more or longer values are no filter.
-_MAX_KEYS, _MAX_VALUE = 12, 60
 
 
 def _excerpt(text: str | None) -> str:
-    """Return the beginning of a text as one line."""
-    return " ".join((text or "")[: 2 * _MAX_EXCERPT].split())[:_MAX_EXCERPT]
-
-
-def _short_values(metadata: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the metadata that rows can be filtered by, as texts."""
-    values = [(str(name), value) for name, value in (metadata or {}).items() if isinstance(value, str | int | float)]
-    return {name: str(value) for name, value in values[:_MAX_KEYS] if len(str(value)) <= _MAX_VALUE}
+    """Return the beginning of a text as one line, without the mark of a Markdown heading or quotation."""
+    return " ".join((text or "")[: 2 * _MAX_EXCERPT].split()).lstrip("#> ")[:_MAX_EXCERPT]
 
 
 def _possible_answers(row: CriterionReport) -> list[Any]:

@@ -33,7 +33,7 @@ const inline = (text, depth = 0) => {
   return [...nodes, ...visible(text.slice(from))];
 };
 const lines = (texts) => texts.flatMap((text, place) => (place ? [make("br"), ...inline(text)] : inline(text)));
-const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*(.*)$/, HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/, RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
+const FENCE = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*(.*)$/, HEADING = /^ {0,3}(#{1,6})\s+(\S.*)$/, RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const ITEM = /^(\s{0,40})([-*+]|\d{1,9}[.)])\s+(?=\S)/, DIVIDER = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
 const cellsOf = (text) => text.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
 /* A browser takes seconds to lay out tables of more rows or columns: what follows is text. */
@@ -51,7 +51,7 @@ const blocks = (source, depth = 0) => {
       const code = take((next) => !(next.trim().startsWith(fence[1]) && /^[`~]+$/.test(next.trim())));
       at++;
       nodes.push(make("pre", { tabindex: "0" }, fence[2] ? make("small", {}, ...visible(fence[2]), "\n") : null, make("code", {}, ...visible(code.join("\n")))));
-    } else if (heading) { nodes.push(make("p", { class: "h" + heading[1].length }, ...inline(heading[2]))); at++; }
+    } else if (heading) { nodes.push(make("p", { class: "h" + heading[1].length }, ...inline(heading[2].trimEnd().replace(/\s#+$/, "").trimEnd()))); at++; }
     else if (RULE.test(text)) { nodes.push(make("hr")); at++; }
     else if (/^ {0,3}>/.test(text) && depth < 8) nodes.push(make("blockquote", {}, ...blocks(take((next) => /^ {0,3}>/.test(next)).map((next) => next.replace(/^ {0,3}> ?/, "")), depth + 1)));
     else if (item) {

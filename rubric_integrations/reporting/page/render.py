@@ -20,9 +20,11 @@ from rubric_integrations.reporting.page.figures import (
     ComparisonFigures,
     SharedColumns,
     SummaryFigures,
-    trust_figures,
 )
-from rubric_integrations.runs.files import RunFile, matched_rows
+from rubric_integrations.reporting.page.overview_figures import FactFigures, GroupFigures
+from rubric_integrations.reporting.page.redaction import redact_comparability, redact_row
+from rubric_integrations.reporting.page.trust_figures import trust_figures
+from rubric_integrations.runs.files import RunFile, import_notes, matched_rows
 from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.trust.comparable_runs import Comparability, comparability
 from rubric_integrations.trust.planning import JudgmentToLabel
@@ -30,9 +32,18 @@ from rubric_integrations.trust.planning import JudgmentToLabel
 # One function, whose hash the content security policy names. `start.js` runs what the others define.
 _SCRIPTS = (
     "data.js", "sums.js", "labels.js", "labelling.js", "words.js", "list.js", "markdown.js", "submission.js",
-    "overrule.js", "whatif.js", "keys.js", "start.js",
+    "overrule.js", "whatif.js", "overview.js", "print.js", "keys.js", "start.js",
 )  # fmt: skip
-_STYLES = ("base.css", "overview.css", "list.css", "submission.css", "labels.css", "whatif.css", "small.css")
+_STYLES = (
+    "base.css",
+    "overview.css",
+    "list.css",
+    "submission.css",
+    "labels.css",
+    "whatif.css",
+    "small.css",
+    "print.css",
+)
 
 
 def report_page(
@@ -41,6 +52,7 @@ def report_page(
     *,
     to_label: Sequence[JudgmentToLabel] = (),
     labels: Sequence[LabelledJudgment] | None = None,
+    redact: bool = False,
 ) -> str:
     """Render one run, or two to compare, as an HTML page.
 
@@ -51,16 +63,18 @@ def report_page(
             as a tool that shows one after another, without what the judge answered.
         labels: People's labels of the last run: the page gets a section that says how far the judge can be trusted.
             None leaves it out.
+        redact: Whether to leave out all texts of submissions, judges and raters, attachments and metadata, for readers
+            who may not see them. Ids, the rubric, answers, scores and spend stay.
 
     Raises:
-        ValueError: There is no run, or there are more than two; or two with `to_label`.
+        ValueError: There is no run, or there are more than two; or two with `to_label`, or `redact` with it.
         ImportError: The extra `report` is not installed.
 
     Example:
         >>> report_page([RunFile.of("tonight", [])], "Nothing yet")[:15]
         '<!doctype html>'
     """
-    return "".join(page_parts(runs, title, to_label=to_label, labels=labels))
+    return "".join(page_parts(runs, title, to_label=to_label, labels=labels, redact=redact))
 
 
 def page_parts(
@@ -70,6 +84,7 @@ def page_parts(
     to_label: Sequence[JudgmentToLabel] = (),
     labels: Sequence[LabelledJudgment] | None = None,
     comparable: Comparability | None = None,
+    redact: bool = False,
 ) -> Iterator[str]:
     """Render a page as parts to write one after the other, so that memory never holds the whole page.
 
@@ -80,18 +95,26 @@ def page_parts(
         raise ValueError(f"`runs` must be one run, or two to compare, got {len(runs)}")
     if to_label and len(runs) != 1:
         raise ValueError("`to_label` needs one run, got 2: the judgments to label are those of one judge")
+    if to_label and redact:
+        raise ValueError("`redact` leaves out the texts that are to be labelled: make a page without it for raters")
     template = _template()
-    summaries = [SummaryFigures() for _ in runs]
+    summaries, facts = [SummaryFigures(run.pass_mark) for run in runs], [FactFigures(run) for run in runs]
     if comparable is None:
         comparable = comparability(*runs) if len(runs) == 2 else Comparability()
+    if redact:
+        comparable = redact_comparability(comparable)
     shared, criteria, comparison = SharedColumns(), ColumnFigures(), ComparisonFigures(comparable)
-    data = PageData([run.name for run in runs])
-    for key, rows in matched_rows(runs):
-        for row, summary in zip(rows, summaries, strict=True):
+    groups = GroupFigures()
+    data = PageData([run.name for run in runs], is_redacted=redact)
+    for key, all_rows in matched_rows(runs):
+        rows = [row and redact_row(row) for row in all_rows] if redact else all_rows
+        for row, summary, fact in zip(rows, summaries, facts, strict=True):
             if row:
                 summary.add(row)
+                fact.add(row)
         if rows[-1]:
             criteria.add(rows[-1])
+            groups.add(rows[-1])
         shared.add(rows)
         changed = comparison.add(key, *rows) if len(rows) == 2 else ()
         data.add(key, rows, shared.shared, changed)
@@ -99,14 +122,18 @@ def page_parts(
     script = _script(labels=bool(to_label))
     return template.generate(
         title=title or runs[0].rubric or "Rubric report",
-        runs=[(run, summary.summary) for run, summary in zip(runs, summaries, strict=True)],
+        runs=[(run, summary.summary, fact.facts) for run, summary, fact in zip(runs, summaries, facts, strict=True)],
         comparison=comparison.comparison if len(runs) > 1 else None,
         kind=columns.kind,
-        criteria=criteria.of(columns),
+        criteria=sorted(criteria.of(columns), key=lambda criterion: -criterion.loss),
+        forgiven=criteria.forgiven,
+        groups=groups.tables,
+        redacted=redact,
         has_criteria=shared.has_criteria,
         bins=BINS,
         to_label=len(to_label),
-        trust=None if labels is None else trust_figures(runs, labels),
+        notes=[note for run in runs for note in import_notes(run.rows)],
+        trust=None if labels is None else trust_figures(runs, labels, redact=redact),
         index=data.index(columns, to_label),
         blocks=data.blocks,
         can_try=not to_label and data.shares is not None,

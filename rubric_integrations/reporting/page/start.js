@@ -31,8 +31,10 @@ function go(changes, replaces = false) {
   show();
 }
 const labelling = data.queue && labellingView({ data, load, make, $, store, textsOf, titleOf, linkOf, changed: () => showLabels(), save });
-let shownFor = null;
+let shownFor = null, viewShown = null;
 function show() {
+  if (viewShown !== null && viewShown !== state.view) scrollTo(0, 0);
+  viewShown = state.view;
   const focused = document.activeElement;
   for (const element of document.querySelectorAll("[data-view]")) {
     element.hidden = element.dataset.view !== state.view;

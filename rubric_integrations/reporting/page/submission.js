@@ -112,13 +112,13 @@ const textsOf = (texts) => [...gradedOf(texts), ...furtherOf(texts)];
 
 const verdictCell = (answer, weight, steps) => {
   if (!answer) return make("td", {}, "");
-  const votes = (answer.more.votes || []).map(([who, verdict, why]) => make("li", {}, who + ": " + (verdict || "failed") + (why ? ", " + why : "")));
+  const votes = (answer.more.votes || []).map(([who, verdict, why]) => make("li", {}, who + ": " + (verdict ? inWords({ state: "answered", verdict }, weight) : "failed") + (why ? ", " + why : "")));
   const notes = [];
   if (answer.more.agreement !== undefined && answer.more.agreement !== null) notes.push(Math.round(answer.more.agreement * 100) + " % of the panel agree");
   if (answer.more.confidence !== undefined) notes.push("confidence " + answer.more.confidence.toFixed(2));
   if (answer.more.escalated) notes.push("escalated to the expensive judge");
   if (answer.more.neutralized) notes.push("text that imitates prompt structure was sanitized");
-  return make("td", { class: "why" }, markOf(answer), " ", make("b", {}, answer.words || inWords(answer, weight)), " ", answer.reason || "",
+  return make("td", { class: "why" }, markOf(answer), " ", make("b", {}, answer.words || inWords(answer, weight)), " ", answer.reason ? make("span", { class: "reason" }, answer.reason) : null,
     ...(answer.more.evidence || []).flatMap((number) => [" ", cite(number, Boolean(steps?.[number - 1]))]), notes.length ? make("small", {}, " (" + notes.join("; ") + ")") : null, votes.length ? make("ul", { class: "votes" }, ...votes) : null);
 };
 const pointsCell = (answer) => make("td", { class: "n points" }, answer?.points === undefined || answer.points === null ? "" : String(Math.round(answer.points * 1000) / 1000));
@@ -145,6 +145,7 @@ const gradeTexts = (texts) => texts.grades.map((grade, run) => make("p", { class
   (grade?.penalty ? " " + grade.penalty.toFixed(3) + " deducted for length." : "") + (grade?.metrics ? " " + figures(grade.metrics) + "." : "") + (grade?.tags ? " " + figures(grade.tags) + "." : "") + (grade?.omitted ? " " + grade.omitted.toLocaleString("en") + " characters of the steps were not shown to the judge." : "") + (grade?.error && !grade.why ? " " + grade.error : "") + (grade?.note ? " " + grade.note : "") + (grade?.reason ? " " + grade.reason : "")));
 /* The parts of the panel, each made of the row and its texts. */
 const SECTIONS = [
+  () => (data.redacted ? [make("p", { class: "hint" }, "The texts and the reasons are left out of this page.")] : []),
   (row, texts) => gradeTexts(texts),
   () => [byYou],
   (row, texts) => [make("div", { class: "parts" }, make("div", { class: "graded" }, ...gradedOf(texts)), make("div", { class: "answers-part" }, ...verdictTable(row, texts)), make("div", { class: "further" }, ...furtherOf(texts)))],
@@ -159,7 +160,7 @@ async function showOne(place, focuses = true) {
   const at = shown.indexOf(row);
   const link = (step, name) => { const other = shown[at + step]; return at >= 0 && other ? make("a", { href: linkOf(other), rel: step > 0 ? "next" : "prev" }, name) : null; };
   $("one").replaceChildren(
-    make("nav", { class: "turn", "aria-label": "Other submissions" }, link(-1, "Previous"), link(1, "Next"), make("button", { type: "button", onclick: () => widen() }, document.body.classList.contains("wide") ? "Beside the table" : "Whole width"), make("button", { type: "button", class: "overrule", "aria-pressed": String(document.body.classList.contains("overruling")), onclick: () => toggleOverruling() }, "Overrule"), make("button", { type: "button", class: "close", onclick: () => go({ row: null }) }, "Close")),
+    make("nav", { class: "turn", "aria-label": "Other submissions" }, link(-1, "Previous"), link(1, "Next"), make("button", { type: "button", class: "widen", onclick: () => widen() }, document.body.classList.contains("wide") ? "Beside the table" : "Whole width"), make("button", { type: "button", class: "overrule", "aria-pressed": String(document.body.classList.contains("overruling")), onclick: () => toggleOverruling() }, "Overrule"), make("button", { type: "button", class: "close", onclick: () => go({ row: null }) }, "Close")),
     make("h2", {}, titleOf(row)), ...SECTIONS.flatMap((section) => section(row, texts)));
   quoted = quotesOf(texts);
   const missing = unfound(quoted, findQuotes(quoted), texts);

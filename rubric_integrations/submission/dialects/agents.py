@@ -72,6 +72,8 @@ def _read_line(line: Mapping[str, Any], place: str, attachments: AttachmentList)
     if role == "tool":
         text = result_text(content, f"{place}.content", attachments)
         return Message(role, [Result(text, None, name)], place, milliseconds=milliseconds)
+    if "content" not in line and "tool_calls" not in line:
+        raise UnknownBlockError(place, "has neither `content` nor `tool_calls`")
     parts: list[Part] = []
     for index, block in enumerate(content if isinstance(content, list) else []):
         block_place = f"{place}.content[{index}]"
@@ -316,8 +318,8 @@ def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Mess
         messages = list(cast("list[Any]", conversation))
     else:
         values = get_field(conversation, "attachments")
-        messages = list(get_field(conversation, "messages"))
-        messages = [_resolve(message, values) for message in messages] if isinstance(values, Mapping) else messages
+        values = cast("Mapping[str, str]", values) if isinstance(values, Mapping) else {}
+        messages = [_resolve(message, values) for message in get_field(conversation, "messages")]
     return [_read_message(message, f"messages[{index}]", attachments) for index, message in enumerate(messages)]
 
 
@@ -345,8 +347,13 @@ def _read_message(message: Any, place: str, attachments: AttachmentList) -> Mess
 
 def _resolve(value: Any, attachments: Mapping[str, str]) -> Any:
     """Return a value with the texts that its references stand for."""
-    if isinstance(value, str):
-        return attachments.get(value.removeprefix(_REFERENCE), value) if value.startswith(_REFERENCE) else value
+    if isinstance(value, str) and value.startswith(_REFERENCE):
+        if (name := value.removeprefix(_REFERENCE)) not in attachments:
+            raise ValueError(
+                f"`messages` has {value[:100]!r}, which is not in the `attachments` of the sample: put the text there, "
+                "or the reference would be graded"
+            )
+        return attachments[name]
     if isinstance(value, list):
         return [_resolve(item, attachments) for item in cast("list[Any]", value)]
     if isinstance(value, Mapping):

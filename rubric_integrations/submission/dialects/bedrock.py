@@ -27,7 +27,7 @@ from rubric_integrations.submission.dialects.blocks import (
     read_arguments,
     text_field,
 )
-from rubric_integrations.submission.dialects.chat import read_role
+from rubric_integrations.submission.dialects.chat import read_role, refuse_unread_calls
 
 _FILES = ("image", "document", "video", "audio")
 _KEYS = (*_FILES, "text", "toolUse", "toolResult", "reasoningContent", "citationsContent", "cachePoint",
@@ -53,6 +53,7 @@ def read_bedrock(conversation: Any, attachments: AttachmentList) -> list[Message
     messages: list[Message] = []
     for index, message in enumerate(conversation):
         place = f"messages[{index}]"
+        refuse_unread_calls(message, place, ())
         blocks = enumerate(message["content"])
         parts = [
             part for number, block in blocks for part in _read_block(block, f"{place}.content[{number}]", attachments)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from reprlib import repr as short_repr
 from typing import Any, Literal, cast
 
@@ -77,7 +77,7 @@ def read_message(message: Any, place: str, attachments: AttachmentList) -> Messa
     role = read_role(record, place)
     content, name = get_field(record, "content"), text_field(record, "name")
     if role != "user":
-        _refuse_unread_calls(record, place)
+        refuse_unread_calls(record, place)
     calls = _tool_calls(record, place)
     spoken = _spoken_texts(record) if role == "assistant" else []
     if content is None and not calls and not spoken:
@@ -132,14 +132,22 @@ _NO_CALLS = frozenset({
 })  # fmt: skip
 
 
-def _refuse_unread_calls(message: Any, place: str) -> None:
+def refuse_unread_calls(message: Any, place: str, known: Container[str] = _NO_CALLS) -> None:
     """Refuse a message whose calls or results are in a field that no reader reads, such as `toolInvocations`.
 
     Otherwise, `tool_forbidden` would be met by an agent whose calls are there.
+
+    Args:
+        message: The message.
+        place: Where it is, for the error.
+        known: The fields that the reader reads, or that have no calls.
+
+    Raises:
+        UnknownBlockError: It has such a field.
     """
     for key, value in cast("Mapping[Any, Any]", message).items() if isinstance(message, Mapping) else ():
         is_content = isinstance(value, list | dict) or key in ("action", "observation")
-        if value and is_content and isinstance(key, str) and key not in _NO_CALLS:
+        if value and is_content and isinstance(key, str) and key not in known:
             words = {word.lower() for word in _WORDS.findall(key)}
             if words & _CALL_WORDS:
                 raise UnknownBlockError(f"{place}.{key}", "may have calls or results, and no reader knows this field")
@@ -195,7 +203,10 @@ def _tool_calls(message: Any, place: str) -> list[Call]:
         if not isinstance(entries, list | tuple):
             raise ValueError(f"`{place}.{key}` must be a list of calls, got {short_repr(entries)}")
         calls += [read_call(call, f"{place}.{key}[{index}]") for index, call in enumerate(cast("list[Any]", entries))]
-    function_call = get_field(message, "function_call")
+    # Early versions of LangChain have the calls only there, as OpenAI wrote them.
+    extra = None if calls else get_field(message, "additional_kwargs")
+    calls += [read_call(call, f"{place}.additional_kwargs") for call in list_field(extra, "tool_calls", place)]
+    function_call = first_field(message, "function_call") or (None if calls else get_field(extra, "function_call"))
     return calls if function_call is None else [*calls, read_call(function_call, f"{place}.function_call")]
 
 
@@ -249,9 +260,9 @@ _PART_KEYS = ("text", "functionCall", "function_call", "functionResponse", "func
 
 
 def matches_gemini(conversation: Any) -> bool:
-    """Return whether a conversation is a request with `contents`, or a list of contents whose parts have no type."""
+    """Return whether a conversation is a request with `contents`, a response, or a list of contents without types."""
     if isinstance(conversation, Mapping):
-        return isinstance(conversation.get("contents"), list)
+        return isinstance(conversation.get("contents"), list) or _is_gemini_response(conversation)
     if not isinstance(conversation, list | tuple):
         return False
     parts = [get_field(content, "parts") for content in conversation]
@@ -260,10 +271,33 @@ def matches_gemini(conversation: Any) -> bool:
     return is_untyped and any(first_field(part, *_PART_KEYS) is not None for part in entries)
 
 
+def _is_gemini_response(document: Mapping[str, Any]) -> bool:
+    candidates = document.get("candidates")
+    if not isinstance(candidates, list) or not candidates:
+        return False
+    return all(
+        isinstance(candidate, Mapping)
+        and (
+            get_field(get_field(candidate, "content"), "parts") is not None
+            or first_field(candidate, "finishReason", "finish_reason") is not None
+        )
+        for candidate in cast("list[Any]", candidates)
+    )
+
+
 def read_gemini(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read contents, and the system instruction of a request."""
+    """Read contents, the system instruction of a request, and the calls that the client made before a response."""
     if not isinstance(conversation, Mapping):
         return _read_contents(conversation, "contents", attachments)
+    if "contents" not in conversation:
+        history = first_field(conversation, "automaticFunctionCallingHistory", "automatic_function_calling_history")
+        candidate, *others = conversation["candidates"]
+        if others or get_field(candidate, "content") is None:
+            raise ValueError(
+                f"`candidates` has {len(others) + 1} candidates, the first of which ended by "
+                f"{first_field(candidate, 'finishReason', 'finish_reason')!r}: pass one candidate with its content"
+            )
+        return _read_contents([*(history or []), candidate["content"]], "contents", attachments)
     system = first_field(conversation, "systemInstruction", "system_instruction")
     instruction = [] if system is None else [{"parts": get_field(system, "parts"), "role": "system"}]
     if isinstance(system, str):
@@ -278,6 +312,7 @@ def _read_contents(contents: Any, name: str, attachments: AttachmentList) -> lis
     messages: list[Message] = []
     for index, content in enumerate(contents):
         place, role = f"{name}[{index}]", get_field(content, "role")
+        refuse_unread_calls(content, place, ())
         if get_field(content, "parts") is None:
             raise ValueError(f"`{place}` has no `parts`: write all messages as Gemini's contents, or none")
         if role is not None and (not isinstance(role, str) or role not in _ROLES):

@@ -18,6 +18,7 @@ from rubric_integrations.submission.dialects.agents import (
     read_dspy_react,
     read_inspect_ai,
 )
+from rubric_integrations.submission.dialects.autogen import matches_autogen, read_autogen
 from rubric_integrations.submission.dialects.bedrock import matches_bedrock, read_bedrock
 from rubric_integrations.submission.dialects.blocks import AttachmentList, Call, Message, get_field
 from rubric_integrations.submission.dialects.chat import (
@@ -34,9 +35,12 @@ from rubric_integrations.submission.dialects.chat import (
     read_openai_responses,
     read_opentelemetry,
 )
+from rubric_integrations.submission.dialects.mini_swe_agent import matches_mini_swe_agent, read_mini_swe_agent
 from rubric_integrations.submission.dialects.openhands import matches_openhands, read_openhands
+from rubric_integrations.submission.dialects.openhands_sdk import matches_openhands_sdk, read_openhands_sdk
 from rubric_integrations.submission.dialects.pydantic_ai import matches_pydantic_ai, read_pydantic_ai
 from rubric_integrations.submission.dialects.refused import matches_refused, read_refused
+from rubric_integrations.submission.dialects.smolagents import matches_smolagents, read_smolagents
 from rubric_integrations.submission.dialects.swe_agent import matches_swe_agent, read_swe_agent
 from rubric_integrations.submission.dialects.tau2 import matches_tau2, read_tau2
 from rubric_integrations.submission.dialects.vercel import matches_vercel, read_vercel
@@ -61,6 +65,10 @@ DIALECTS: dict[str, Dialect] = {
     "dspy_history": Dialect(matches_dspy_history, read_dspy_history),
     "refused": Dialect(matches_refused, read_refused),
     "openhands": Dialect(matches_openhands, read_openhands),
+    "openhands_sdk": Dialect(matches_openhands_sdk, read_openhands_sdk),
+    "mini_swe_agent": Dialect(matches_mini_swe_agent, read_mini_swe_agent),
+    "autogen": Dialect(matches_autogen, read_autogen),
+    "smolagents": Dialect(matches_smolagents, read_smolagents),
     "swe_agent": Dialect(matches_swe_agent, read_swe_agent),
     "tau2": Dialect(matches_tau2, read_tau2),
     "bedrock": Dialect(matches_bedrock, read_bedrock),
@@ -78,7 +86,7 @@ DIALECTS: dict[str, Dialect] = {
 }
 """All dialects. At most one of them matches, apart from the last, which reads every list that no other matches."""
 
-_WITH_CALLS_OF_USERS = ("tau2", "openhands")
+_WITH_CALLS_OF_USERS = ("tau2", "openhands", "mini_swe_agent")
 
 
 class Conversation(NamedTuple):

@@ -28,6 +28,8 @@ from rubric_integrations.submission.dialects.blocks import (
 from rubric_integrations.submission.dialects.chat import Role
 
 _ROLES: dict[str, Role] = {"agent": "assistant", "user": "user", "environment": "system"}
+_OWN_KEYS = ("source", "tool_call_metadata", "extras")
+"""Keys of which a list of events has one: some exports leave out the `source`."""
 _TEXTS = {
     "message": ("content",),
     "system": ("content",),
@@ -42,7 +44,7 @@ _INTERNAL = ("recall", "change_agent_state", "condensation", "condensation_reque
 def matches_openhands(conversation: Any) -> bool:
     """Return whether a conversation is a list of events or of pairs of events, also in a `history`."""
     events = _events(conversation)
-    return bool(events) and all(map(_is_event, events))
+    return all(map(_is_event, events)) and any(key in event for event in events for key in _OWN_KEYS)
 
 
 def read_openhands(conversation: Any, attachments: AttachmentList) -> list[Message]:
@@ -74,7 +76,7 @@ def read_openhands(conversation: Any, attachments: AttachmentList) -> list[Messa
                 continue
             if reply is not None:
                 by_reply[reply] = len(messages)
-            messages.append(Message(_ROLES[event["source"]], parts, place))
+            messages.append(Message(_ROLES[event.get("source") or "agent"], parts, place))
     return messages
 
 
@@ -87,7 +89,7 @@ def _events(conversation: Any) -> list[Any]:
 
 
 def _is_event(event: Any) -> bool:
-    if not isinstance(event, Mapping) or event.get("source") not in tuple(_ROLES):
+    if not isinstance(event, Mapping) or event.get("source") not in (*_ROLES, None):
         return False
     action, observation = event.get("action"), event.get("observation")
     if isinstance(action, str):
@@ -101,7 +103,12 @@ def _id(value: Any, default: int | None) -> str:
 
 def _read_text(event: Mapping[str, Any], place: str, attachments: AttachmentList) -> Message:
     fields = event["args"]
-    role = "system" if event["action"] == "system" else _ROLES[event["source"]]
+    source = event.get("source")
+    if source is None and event["action"] == "message":
+        raise ValueError(
+            f"`{place}` is a message without a `source`: write 'user' or 'agent', or its author is not known"
+        )
+    role = "system" if event["action"] == "system" else _ROLES[source or "agent"]
     text = text_field(fields, *_TEXTS[event["action"]]) or text_field(event, "message") or ""
     parts: list[Part] = [Text(text)]
     for number, url in enumerate(list_field(fields, "image_urls", f"{place}.args")):

@@ -25,14 +25,14 @@ from rubric_integrations.submission.dialects.blocks import (
     result_text,
     text_field,
 )
-from rubric_integrations.submission.dialects.chat import Role
+from rubric_integrations.submission.dialects.chat import Role, refuse_unread_calls
 
 _SYSTEM = ("system-prompt", "instruction")
 _CALLS = ("tool-call", "builtin-tool-call")
 _RETURNS = ("tool-return", "builtin-tool-return")
 _NOTES = ("thinking", "compaction")
 _FILES = {"image-url": "image_url", "audio-url": "audio_url", "video-url": "video_url", "document-url": "document"}
-_FAILED = ("failed", "retried")
+_FAILED = ("failed", "retried", "denied", "interrupted")
 
 
 def matches_pydantic_ai(conversation: Any) -> bool:
@@ -53,6 +53,7 @@ def read_pydantic_ai(conversation: Any, attachments: AttachmentList) -> list[Mes
     instructions: str | None = None
     for index, message in enumerate(conversation):
         place = f"messages[{index}]"
+        refuse_unread_calls(message, place, ())
         parts = [
             part
             for number, entry in enumerate(get_field(message, "parts"))

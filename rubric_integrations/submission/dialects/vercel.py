@@ -28,8 +28,9 @@ from rubric_integrations.submission.dialects.blocks import (
     result_text,
     text_field,
 )
-from rubric_integrations.submission.dialects.chat import is_vercel_part, read_role
+from rubric_integrations.submission.dialects.chat import is_vercel_part, read_role, refuse_unread_calls
 
+_INVOCATION = "tool-invocation"
 _FAILED = ("output-error", "output-denied")
 _FAILED_OUTPUTS = ("error-text", "error-json", "execution-denied")
 
@@ -52,6 +53,9 @@ def read_vercel(conversation: Any, attachments: AttachmentList) -> list[Message]
     messages: list[Message] = []
     for index, message in enumerate(conversation):
         place = f"messages[{index}]"
+        # Version 4 repeats the calls of the parts there.
+        has_parts = any(get_field(part, "type") == _INVOCATION for part in list_field(message, "parts", place))
+        refuse_unread_calls(message, place, ("toolInvocations",) if has_parts else ())
         if "parts" in message:
             messages += _read_ui_message(message, place, attachments)
             continue
@@ -89,8 +93,12 @@ def _read_ui_part(part: Any, kind: Any, place: str, attachments: AttachmentList)
         return [Text("[reasoning]", "note")]
     if kind in ("source-url", "source-document"):
         return [Text(citation_text(part).lstrip())]
+    if kind == "source":  # Version 4.
+        return [Text(citation_text(get_field(part, "source")).lstrip())]
     if kind in ("text", "file"):
         return read_block(part, place, attachments)
+    if kind == _INVOCATION:
+        return _read_invocation(get_field(part, "toolInvocation"), place, attachments)
     if not isinstance(kind, str) or not kind.startswith(("tool-", "dynamic-tool")):
         raise UnknownBlockError(place, f"is a part of the type {kind!r}, which no reader knows")
     name = text_field(part, "toolName") or kind.removeprefix("tool-")
@@ -101,6 +109,17 @@ def _read_ui_part(part: Any, kind: Any, place: str, attachments: AttachmentList)
     output = first_field(part, "errorText", "output")
     text = "[denied]" if output is None and state == "output-denied" else result_text(output, place, attachments)
     return [call, Result(text, call_id, name, state in _FAILED)]
+
+
+def _read_invocation(invocation: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    """Read a call of version 4, which does not record whether a tool failed."""
+    name, call_id = text_field(invocation, "toolName"), text_field(invocation, "toolCallId")
+    if name is None:
+        raise UnknownBlockError(place, "is a call without a `toolInvocation.toolName`")
+    call = Call(name, read_arguments(get_field(invocation, "args")), call_id)
+    if get_field(invocation, "state") != "result":
+        return [call]
+    return [call, Result(result_text(get_field(invocation, "result"), place, attachments), call_id, name)]
 
 
 def _read_model_block(block: Any, place: str, attachments: AttachmentList) -> list[Part]:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from rubric_integrations.judges.prompts.render import criterion_inputs
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.scoring.judgment import Judgment, to_judgment
-from rubric_integrations.scoring.labels import Estimate, LabelledJudgment, judgment_digest
+from rubric_integrations.scoring.labels import NO_TEXT, Estimate, LabelledJudgment, judgment_digest
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.matching import answers_of, canonical_answer, consensus_of, labels_by_rater
 from rubric_integrations.trust.statistics import ROUNDING, normal_quantile, special, student_quantile
@@ -330,6 +330,11 @@ def _questions(labels: Iterable[LabelledJudgment]) -> tuple[list[LabelledQuestio
     groups: dict[str, list[LabelledJudgment]] = {}
     computed = 0
     for label in labels:
+        if label.submission == NO_TEXT:
+            raise ValueError(
+                f"`labels`: the run has no text of the row {label.id!r}: pass `responses` to `read_judgments` (in the "
+                "shell `import --responses`), or the judge would be aligned without texts"
+            )
         if label.criterion.check is not None:
             computed += 1
         else:

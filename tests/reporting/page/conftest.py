@@ -31,10 +31,11 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         *runs: RunFile,
         to_label: Sequence[JudgmentToLabel] = (),
         labels: Sequence[LabelledJudgment] | None = None,
+        redact: bool = False,
         **options: Any,
     ) -> Any:
         path = tmp_path / "report.html"
-        path.write_text(report_page(runs, to_label=to_label, labels=labels), encoding="utf-8")
+        path.write_text(report_page(runs, to_label=to_label, labels=labels, redact=redact), encoding="utf-8")
         context = browser.new_context(accept_downloads=True, **options)
         contexts.append(context)
         page = context.new_page()

@@ -11,6 +11,7 @@ import pytest
 from rubric_integrations.runs import RunFile
 from rubric_integrations.trust import choose_for_labels
 from tests.reporting.page.runs import FIRST, SECOND, SHOWN_RUN, Line, own_line
+from tests.reporting.page.test_overview import run_with
 from tests.trust.runs import binary_rubric, labels_of, run_of
 
 RUBRIC = binary_rubric(2)
@@ -69,7 +70,8 @@ def test_table_and_panel_with_markdown_steps_and_metadata_have_no_violation(
     line = own_line(1, "MET", "UNMET")
     line["submission"] |= {
         "query": "Line\n" * 30,
-        "response": "# Title\n\n- a **b** `c`\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n```\ncode\n```\n> [l](http://a) \u202e",
+        "response": "# Title\n\n- a **b** `c`\n\n"
+        "| x | y |\n|---|---|\n| 1 | 2 |\n\n```\ncode\n```\n> [l](http://a) \u202e",
         "trajectory": {"steps": [{"role": "user", "text": "Why?"}]},
     }
     line |= {"metadata": {"model": "a"}}
@@ -81,6 +83,18 @@ def test_table_and_panel_with_markdown_steps_and_metadata_have_no_violation(
     page.keyboard.press("Enter")
     page.wait_for_selector("#one .read table")
     assert violations(page) == []
+
+
+def test_overview_with_groups_and_settings_has_no_violation(
+    show: Callable[..., Any], violations: Callable[[Any], list[str]]
+) -> None:
+    page = show(run_with(*[{"model": "ab"[n % 2], "topic": n % 5} for n in range(20)]))
+    page.click(".facts summary")
+    assert page.is_visible("#group-name")
+    assert page.is_visible(".facts dl")
+    assert violations(page) == []
+    redacted = show(SECOND, redact=True)
+    assert violations(redacted) == []
 
 
 def test_views_of_two_runs_have_no_violation(show: Callable[..., Any], violations: Callable[[Any], list[str]]) -> None:

@@ -55,7 +55,8 @@ def test_each_kind_of_answer_has_its_own_look(show: Callable[..., Any]) -> None:
     page = show(FIRST)
     page.keyboard.press("t")
     rows = page.eval_on_selector_all(
-        "#rows .marks", "rows => rows.map(row => [...row.children].map(mark => mark.textContent + mark.className))"
+        "#rows .marks",
+        "rows => rows.map(row => [...row.children].map(mark => mark.textContent + mark.className))",
     )
     assert rows == [
         ["✓mark good", "✓mark good", "✓mark good"],  # a penalty that did not apply is good
@@ -82,7 +83,10 @@ def test_mark_says_its_answer_in_words_and_the_reason_once_the_pointer_is_on_its
     page.set_viewport_size({"width": 390, "height": 800})
     page.hover("#rows li:nth-child(3) .id")
     page.wait_for_selector("#rows li:nth-child(3) .missed[title]")
-    assert page.eval_on_selector_all("#rows li:nth-child(3) .missed", "marks => marks.map(mark => mark.textContent + mark.title)") == [
+    chips = page.eval_on_selector_all(
+        "#rows li:nth-child(3) .missed", "marks => marks.map(mark => mark.textContent + mark.title)"
+    )
+    assert chips == [
         "! error -2error: the judge failed: left out. transport: no reply", "✕ tone +1tone: x. because x"
     ]  # fmt: skip
     assert page.inner_text("#rows li:nth-child(2) .missed >> nth=0") == "✕ right +3 ●"
@@ -181,18 +185,19 @@ def test_hostile_text_in_every_field_stays_text(show: Callable[..., Any]) -> Non
             return Judgment(verdict="MET", value=1.0, reason=everything)
 
     rows = [
-        {"id": f"{number}{evil}", "response": evil + everything, "query": everything, "reference": everything}
+        {
+            "id": f"{number}{evil}", "response": evil + everything, "query": everything, "reference": everything,
+            "metadata": {EVIL[0]: EVIL[number % 2]},
+        }
         for number, evil in enumerate([*EVIL, "fail"])
-    ]
-    for number, row in enumerate(rows):
-        row["metadata"] = {f"{EVIL[0]}": EVIL[number % 2]}
+    ]  # fmt: skip
     panel = PerCriterionGrader(judges=[Evil(), Evil()], on_failure="abstain", max_retries=0)
     run = RunFile.of(everything, grade_many(rows, rubric, panel), rubric=rubric.name, judge=everything)
     page = show(run, run._replace(name=everything + "2"))
     plain = (
         "HTML HEAD META TITLE STYLE BODY A HEADER H1 MAIN DIV SECTION H2 P B DL DT DD SMALL svg rect title line text "
         "TABLE THEAD TBODY TR TH TD SPAN FORM LABEL INPUT SELECT OPTION UL LI I CAPTION ARTICLE NOSCRIPT FOOTER SCRIPT "
-        "NAV H3 PRE BUTTON BDI KBD DIALOG CODE BR TFOOT"
+        "NAV H3 PRE BUTTON BDI KBD DIALOG CODE BR TFOOT DETAILS SUMMARY"
     )
     page.keyboard.press("?")
     for place in ["", "#table", *(f"#s{number}" for number in range(len(rows)))]:
@@ -204,7 +209,7 @@ def test_hostile_text_in_every_field_stays_text(show: Callable[..., Any]) -> Non
             assert everything in page.get_attribute("#rows .mark", "title")
             assert page.input_value("#f-meta") == ""
         elif place:
-            page.wait_for_selector(f"#one h2:has-text('{rows[int(place[2:])]['id'][:1]}')")
+            page.wait_for_selector(f"#one h2:has-text('{place[2:]}')")
         elements = page.evaluate("[...document.querySelectorAll('*')].map(e => [e.tagName, ...e.getAttributeNames()])")
         assert {names[0] for names in elements} <= set(plain.split(" "))
         assert not [names for names in elements if any(name.startswith("on") for name in names[1:])]

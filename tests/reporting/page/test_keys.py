@@ -36,6 +36,7 @@ def test_three_examples_of_the_criterion_that_broke_are_shown_by_six_keys(show: 
         assert "not met because UNMET" in " ".join(words.split())
         shown.add(page.inner_text("#one h2"))
     assert len(shown) == 3
+    assert page.evaluate("scrollY") == 0  # the overview was scrolled to its criteria
     assert page.inner_text("#count") == "71 of 500 submissions"
 
 

@@ -22,7 +22,10 @@ def unpack(packed: str) -> dict[str, Any]:
 
 def data_of(*runs: RunFile) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the index of a page and its blocks."""
-    page = report_page(runs)
+    return data_of_page(report_page(runs))
+
+
+def data_of_page(page: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     (index,) = re.findall(r'<script type="text/plain" id="data">(.*)</script>', page)
     return unpack(index), [
         unpack(block) for block in re.findall(r'<script type="text/plain" class="block">(.*)</script>', page)

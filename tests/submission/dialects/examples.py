@@ -472,6 +472,152 @@ VERCEL_MODEL = [
     {"role": "assistant", "content": [{"type": "text", "text": ANSWER}]},
 ]
 
+
+def mini_action(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"command": json.dumps(arguments), "tool_call_id": call_id}
+
+
+def mini_message(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of OpenAI as mini-swe-agent writes it: with the commands, and with the code of a result."""
+    if message["role"] == "tool":
+        code = int(message["content"] == FAILURE)
+        return {**message, "extra": {"raw_output": message["content"], "returncode": code, "exception_info": None}}
+    calls = message.get("tool_calls") or []
+    actions = [mini_action(call["id"], json.loads(call["function"]["arguments"])) for call in calls]
+    return {**message, "extra": {"actions": actions, "cost": 0.25}} if actions else message
+
+
+MINI_SWE_AGENT = {
+    "trajectory_format": "mini-swe-agent-1.1",
+    "info": {"exit_status": "Submitted", "submission": ANSWER, "config": {}},
+    "messages": [
+        *(mini_message(message) for message in OPENAI[:-1]),
+        {"role": "exit", "content": ANSWER, "extra": {"exit_status": "Submitted", "submission": ANSWER}},
+    ],
+}
+
+
+def command_step(command: str, text: str = "", fence: str = "bash") -> dict[str, Any]:
+    """Return a message of version 1 of mini-swe-agent: the command is only in the text."""
+    return {"role": "assistant", "content": f"{text}\n\n```{fence}\n{command}\n```"}
+
+
+def command_result(output: str, code: int = 0) -> dict[str, Any]:
+    return {"role": "user", "content": f"<returncode>{code}</returncode>\n<output>\n{output}\n</output>"}
+
+
+def sdk_event(kind: str, source: str, **fields: Any) -> dict[str, Any]:
+    return {"id": f"{kind}-1", "timestamp": "2026-01-01T10:00:00", "source": source, "kind": kind, **fields}
+
+
+def sdk_text(text: str) -> dict[str, Any]:
+    return {"cache_prompt": False, "type": "text", "text": text}
+
+
+def sdk_message(role: str, text: str, source: str) -> dict[str, Any]:
+    return sdk_event(
+        "MessageEvent", source, llm_message={"role": role, "content": [sdk_text(text)], "tool_calls": None}
+    )
+
+
+def sdk_action(call_id: str, arguments: dict[str, Any], reply: str, thought: str = "") -> dict[str, Any]:
+    call = {"id": call_id, "name": "look", "arguments": json.dumps(arguments), "origin": "completion"}
+    fields = {"tool_name": "look", "tool_call_id": call_id, "tool_call": call, "llm_response_id": reply}
+    thoughts = [sdk_text(thought)] if thought else []
+    return sdk_event("ActionEvent", "agent", thought=thoughts, action={**arguments, "kind": "LookAction"}, **fields)
+
+
+def sdk_observation(call_id: str, text: str, *, is_error: bool = False) -> dict[str, Any]:
+    observation = {"content": [sdk_text(text)], "is_error": is_error, "kind": "LookObservation"}
+    return sdk_event(
+        "ObservationEvent",
+        "environment",
+        tool_name="look",
+        tool_call_id=call_id,
+        observation=observation,
+        action_id="a",
+    )
+
+
+OPENHANDS_SDK = [
+    sdk_event("ConversationStateUpdateEvent", "environment", key="agent_status", value="running"),
+    sdk_message("user", QUESTION, "user"),
+    sdk_action("c1", LOOK, "reply-1", PLAN),
+    sdk_action("c2", FAIL, "reply-1"),
+    sdk_observation("c2", FAILURE, is_error=True),
+    sdk_observation("c1", "17.2%"),
+    sdk_action("c3", RETRY, "reply-2"),
+    sdk_observation("c3", "8.4%"),
+    {
+        **sdk_action("c4", {}, "reply-3"),
+        "tool_name": "finish",
+        "action": {"message": ANSWER, "kind": "FinishAction"},
+    },
+    {**sdk_observation("c4", ANSWER), "tool_name": "finish"},
+]
+
+
+def autogen_call(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"id": call_id, "name": "look", "arguments": json.dumps(arguments)}
+
+
+def autogen_result(call_id: str, content: str, *, is_error: bool = False) -> dict[str, Any]:
+    return {"call_id": call_id, "name": "look", "content": content, "is_error": is_error}
+
+
+def autogen_message(kind: str, content: Any, source: str = "weather", **fields: Any) -> dict[str, Any]:
+    return {
+        "id": "m",
+        "source": source,
+        "models_usage": None,
+        "metadata": {},
+        "content": content,
+        "type": kind,
+        **fields,
+    }
+
+
+AUTOGEN = [
+    autogen_message("TextMessage", QUESTION, "user"),
+    autogen_message("ThoughtEvent", PLAN),
+    autogen_message("ToolCallRequestEvent", [autogen_call("c1", LOOK), autogen_call("c2", FAIL)]),
+    autogen_message(
+        "ToolCallExecutionEvent", [autogen_result("c1", "17.2%"), autogen_result("c2", FAILURE, is_error=True)]
+    ),
+    autogen_message("ToolCallRequestEvent", [autogen_call("c3", RETRY)]),
+    autogen_message("ToolCallExecutionEvent", [autogen_result("c3", "8.4%")]),
+    autogen_message("TextMessage", ANSWER),
+]
+
+
+def smol_call(call_id: str, arguments: Any, name: str = "look") -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def smol_step(number: int, calls: list[Any], text: str | None = None, **fields: Any) -> dict[str, Any]:
+    step = {"step_number": number, "tool_calls": calls, "error": None, "model_output": text, "observations": None}
+    message = {"role": "assistant", "content": text, "tool_calls": calls}
+    return {**step, "model_output_message": message, "action_output": None, "is_final_answer": False, **fields}
+
+
+SMOLAGENTS = [
+    {"task": QUESTION, "task_images": None},
+    smol_step(1, [smol_call("c1", LOOK)], PLAN, observations="17.2%"),
+    {
+        **smol_step(2, [smol_call("c2", FAIL)], error={"type": "AgentToolExecutionError", "message": FAILURE}),
+        "tool_calls": [],
+    },
+    smol_step(3, [smol_call("c3", RETRY)], observations="8.4%"),
+    smol_step(4, [smol_call("c4", {"answer": ANSWER}, "final_answer")], observations=ANSWER, is_final_answer=True),
+]
+# The results of calls that a model makes at once are one text: here it makes one at a time.
+SMOLAGENTS_STEPS = (
+    STEPS[0],
+    STEPS[1].model_copy(update={"calls": (_FIRST,)}),
+    Step(role="assistant", calls=(_SECOND,)),
+    *STEPS[2:],
+)
+
 EXAMPLES = {
     "openai_chat": Example(OPENAI, STEPS_WITHOUT_ERRORS),
     "openai_responses": Example(RESPONSES, STEPS_WITHOUT_ERRORS),
@@ -490,26 +636,15 @@ EXAMPLES = {
     "bedrock": Example(BEDROCK, STEPS),
     "vercel": Example(VERCEL, STEPS),
     "pydantic_ai": Example(PYDANTIC_AI, STEPS),
+    "openhands_sdk": Example(OPENHANDS_SDK, STEPS),
+    "mini_swe_agent": Example(MINI_SWE_AGENT, STEPS),
+    "autogen": Example(AUTOGEN, STEPS),
+    "smolagents": Example(SMOLAGENTS, SMOLAGENTS_STEPS),
 }
 
-_STEP = {"step_number": 1, "model_output": "x", "tool_calls": [], "observations": "y"}
 REFUSED = {
-    "AutoGen's messages": [
-        {"type": "TextMessage", "source": "user", "content": QUESTION},
-        {"type": "ToolCallRequestEvent", "source": "weather", "content": [{"id": "c1", "name": "look"}]},
-    ],
-    "smolagents' steps": [{"task": QUESTION}, _STEP],
-    "events of the OpenHands SDK (version 1)": [
-        {"kind": "MessageEvent", "source": "user", "llm_message": {"role": "user", "content": []}},
-        {"kind": "ActionEvent", "source": "agent", "tool_name": "look", "tool_call_id": "c1", "action": None},
-    ],
-    "mini-swe-agent's messages": [
-        {"role": "user", "content": QUESTION},
-        {"role": "assistant", "content": PLAN, "extra": {"actions": [{"command": "rm -rf /"}]}},
-    ],
     "SWE-agent's `trajectory`, without its `history`": SWE_AGENT["trajectory"],
     "tau2's voice simulation (`ticks`)": {"task_id": "1", "ticks": [{"tick_id": 0}], "messages": []},
-    "mini-swe-agent's trajectory file": {"trajectory_format": "mini-swe-agent-1.1", "messages": OPENAI},
     "OpenTelemetry spans": {"resourceSpans": []},
 }
 """A conversation in each form that is refused by its name."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import Agent, ModelRetry
@@ -16,14 +17,28 @@ from rubric_integrations.submission.steps import render_steps
 from tests.checks.trajectories import reason, verdict
 from tests.submission.dialects.examples import (
     ATIF,
+    AUTOGEN,
+    FAIL,
+    FAILURE,
+    GEMINI,
     LOOK,
     OPENAI,
+    QUESTION,
     STEPS,
     TAU2,
     VERCEL,
     VERCEL_MODEL,
+    autogen_call,
+    autogen_message,
+    autogen_result,
+    command_result,
+    command_step,
     openhands_action,
     openhands_observation,
+    sdk_action,
+    sdk_event,
+    smol_call,
+    smol_step,
     swe_message,
     tau2_call,
     tau2_result,
@@ -242,3 +257,284 @@ def test_part_of_vercel_without_an_output_is_a_call_without_a_result() -> None:
     assert second.text == '[reasoning]\n[citation {"title": "R", "url": "https://example.com"}]'
     with pytest.raises(ValueError, match=r"parts\[0\]` is a part of the type 'data-chart'"):
         Trajectory.from_messages([{"role": "assistant", "parts": [{"type": "data-chart", "data": {}}]}])
+
+
+def run_version_1(*commands: str, fence: str = "bash") -> list[dict[str, Any]]:
+    """Return a run of mini-swe-agent 1 as a bare list: the commands are only in the texts."""
+    steps = [(command_step(command, "I try.", fence), command_result("done", number)) for number, command in
+             enumerate(commands)]  # fmt: skip
+    return [{"role": "system", "content": "Write one bash block."}, {"role": "user", "content": "Clean up."},
+            *(message for step in steps for message in step)]  # fmt: skip
+
+
+@pytest.mark.parametrize("fence", ["bash", "mswea_bash_command"])
+def test_commands_in_the_texts_of_mini_swe_agent_are_calls(fence: str) -> None:
+    messages = run_version_1("ls", "rm -rf /", fence=fence)
+    for form in (messages, {"trajectory_format": "mini-swe-agent-1", "info": {}, "messages": messages}):
+        submission = submission_of(form)
+        assert submission.trajectory is not None
+        first, second = submission.trajectory.calls
+        assert (first.name, first.arguments, first.is_error) == ("bash", {"command": "ls"}, False)
+        assert (second.arguments, second.is_error) == ({"command": "rm -rf /"}, True)
+        assert second.result == "<returncode>1</returncode>\n<output>\ndone\n</output>"
+        assert verdict(submission, tool_forbidden="*") == "UNMET"
+
+
+def test_last_command_of_mini_swe_agent_alone_is_a_call() -> None:
+    for command in ("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "echo MINI_SWE_AGENT_FINAL_OUTPUT && git diff"):
+        (call,) = Trajectory.from_messages([{"role": "user", "content": "x"}, command_step(command)]).calls
+        assert call.arguments == {"command": command}
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [
+            {"role": "user", "content": "How do I list files?"},
+            command_step("ls"),
+            {"role": "user", "content": "Thanks."},
+        ],
+        [command_step("ls"), {"role": "user", "content": "What is <returncode>0</returncode>?"}],
+        [{"role": "user", "content": "<returncode>0</returncode>"}, {"role": "assistant", "content": "A success."}],
+    ],
+)
+def test_answer_with_a_bash_block_is_no_call(messages: list[Any]) -> None:
+    assert dialect_of(messages) == "openai_chat"
+    assert Trajectory.from_messages(messages).calls == ()
+
+
+def test_run_of_mini_swe_agent_whose_commands_are_elsewhere_is_refused() -> None:
+    step = {"role": "assistant", "content": "I try.\n<run>rm -rf /</run>"}
+    file = {"trajectory_format": "mini-swe-agent-1", "messages": [{"role": "user", "content": "x"}, step]}
+    with pytest.raises(ValueError, match=r"`messages\[1\]` has no command in a form that a reader knows"):
+        Trajectory.from_messages(file)
+    for result in (command_result("x"), {"role": "user", "content": "x", "extra": {"returncode": 0}}):
+        with pytest.raises(ValueError, match=r"`messages\[2\]` is the result of a command"):
+            Trajectory.from_messages({**file, "messages": [*file["messages"], result]})
+    with pytest.raises(ValueError, match=r"`messages\[0\].extra.actions` has an action without a `command`"):
+        Trajectory.from_messages([{"role": "assistant", "content": "x", "extra": {"actions": [{"code": "rm"}]}}])
+
+
+def test_run_of_mini_swe_agent_that_ended_early_has_no_answer() -> None:
+    action = {"role": "assistant", "content": "", "extra": {"actions": [{"command": "ls"}], "cost": 0.5}}
+    human = {"role": "user", "content": "User command", "extra": {"actions": [{"command": "rm -rf /"}]}}
+    result = {"role": "user", "content": "x", "extra": {"returncode": -1}}
+    wrong = {"role": "user", "content": "Write one block.", "extra": {"interrupt_type": "FormatError"}}
+    end = {"role": "exit", "content": "LimitsExceeded", "extra": {"exit_status": "LimitsExceeded", "submission": ""}}
+    steps = Trajectory.from_messages([action, result, wrong, human, result, end]).steps
+    assert [step.role for step in steps] == ["assistant", "user", "user", "system"]
+    assert (steps[0].cost, steps[0].calls[0].is_error, steps[3].text) == (0.5, True, "[exit: LimitsExceeded]")
+    # What a person types is not the agent's.
+    assert verdict(submission_of([action, result, human, result]), tool_used={"name": "bash", "max": 1}) == "MET"
+
+
+def test_responses_as_messages_of_mini_swe_agent_are_read() -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "bash", "arguments": '{"command": "ls"}'}
+    text = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]}
+    response = {"object": "response", "output": [{"type": "reasoning", "summary": []}, text, call]}
+    actions = {"actions": [{"command": "ls", "tool_call_id": "c1"}]}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "a.txt", "extra": {"returncode": 2}}
+    (step,) = Trajectory.from_messages([{**response, "extra": actions}, result]).steps
+    assert (step.text, step.calls[0].arguments) == ("[reasoning]\nI look.", {"command": "ls"})
+    assert (step.calls[0].result, step.calls[0].is_error) == ("a.txt", True)
+
+
+def test_events_of_openhands_without_a_source_are_the_agents() -> None:
+    run = {"id": 1, "message": "Running", "action": "run", "args": {"command": "rm -rf /"}}
+    observed = {"id": 2, "cause": 1, "observation": "run", "content": "denied", "extras": {}}
+    assert verdict(submission_of([run, observed]), tool_forbidden="*") == "UNMET"
+    unsigned = {"id": 0, "message": "x", "action": "message", "args": {"content": "x"}}
+    with pytest.raises(ValueError, match=r"`history\[0\]` is a message without a `source`"):
+        Trajectory.from_messages([unsigned, run, observed])
+    assert dialect_of([{"action": "create", "args": {"name": "x"}}]) == "openai_chat"
+
+
+def test_calls_of_the_openhands_sdk_that_fail_are_calls() -> None:
+    invalid = {**sdk_action("c1", LOOK, "r1"), "action": None}
+    reason = {"tool_name": "look", "tool_call_id": "c1"}
+    for failed in (
+        sdk_event("AgentErrorEvent", "agent", error="invalid arguments", **reason),
+        sdk_event("UserRejectObservation", "environment", rejection_reason="invalid arguments", **reason),
+    ):
+        for form in ([invalid, failed], {"instance_id": "i", "history": [invalid, failed]}):
+            (call,) = Trajectory.from_messages(form).calls
+            assert (call.arguments, call.result, call.is_error) == (LOOK, "invalid arguments", True)
+    # Without the call of the model, and without a source, as other writers leave them out.
+    bare = {"kind": "ActionEvent", "tool_name": "terminal", "action": {"command": "rm -rf /"}}
+    assert verdict(submission_of([bare]), tool_forbidden="*") == "UNMET"
+    with pytest.raises(ValueError, match=r"`events\[1\]` is an event of the kind 'TeleportEvent'"):
+        Trajectory.from_messages([bare, {"kind": "TeleportEvent", "source": "agent"}])
+
+
+def test_reports_of_one_call_of_an_acp_server_are_one_call() -> None:
+    report = sdk_event("ACPToolCallEvent", "agent", tool_call_id="c1", title="rm -rf /", status="pending")
+    done = {
+        **report,
+        "status": "failed",
+        "raw_input": {"command": "rm -rf /"},
+        "raw_output": "denied",
+        "is_error": True,
+    }
+    (call,) = Trajectory.from_messages([report, done]).calls
+    assert (call.name, call.arguments, call.result) == ("rm -rf /", {"command": "rm -rf /"}, "denied")
+    assert call.is_error
+
+
+def test_messages_of_autogen_are_read_from_its_states() -> None:
+    result = {"content": [autogen_result("c1", "17.2%")], "type": "FunctionExecutionResultMessage"}
+    context = [
+        {"content": "q", "source": "user", "type": "UserMessage"},
+        {"content": [autogen_call("c1", LOOK)], "thought": "I look.", "source": "a", "type": "AssistantMessage"},
+        result,
+        {"content": "17.2%", "source": "a", "type": "AssistantMessage", "thought": None},
+    ]
+    agent = {"type": "AssistantAgentState", "version": "1.0.0", "llm_context": {"messages": context}}
+    manager = {"type": "RoundRobinManagerState", "message_thread": AUTOGEN, "current_turn": 1}
+    team = {"type": "TeamState", "agent_states": {"a": {"agent_state": agent, "message_buffer": []}, "m": manager}}
+    steps = Trajectory.from_messages(agent).steps
+    assert [(step.role, step.text) for step in steps] == [
+        ("user", "q"),
+        ("assistant", "I look."),
+        ("assistant", "17.2%"),
+    ]
+    assert (steps[1].calls[0].result, steps[1].calls[0].is_error) == ("17.2%", False)
+    for form in (manager, team, {"messages": AUTOGEN, "stop_reason": None}):
+        assert Trajectory.from_messages(form).text() == render_steps(STEPS, numbered=True)
+
+
+def test_summary_of_autogen_is_the_answer_and_makes_no_call_twice() -> None:
+    calls, results = [autogen_call("c1", LOOK)], [autogen_result("c1", "17.2%")]
+    summary = autogen_message("ToolCallSummaryMessage", "17.2%", tool_calls=calls, results=results)
+    made = [autogen_message("ToolCallRequestEvent", calls), autogen_message("ToolCallExecutionEvent", results)]
+    for messages in ([*made, summary], [summary]):
+        submission = Submission.from_messages(messages)
+        assert submission.response == "17.2%"
+        assert submission.trajectory is not None
+        (call,) = submission.trajectory.calls
+        assert (call.arguments, call.result) == (LOOK, "17.2%")
+
+
+def test_code_and_several_agents_of_autogen_are_read() -> None:
+    code = [{"code": "rm()", "language": "python"}]
+    messages = [
+        autogen_message("UserInputRequestedEvent", "", "boss", request_id="1"),
+        autogen_message("TextMessage", "Clean up.", "boss"),
+        autogen_message("CodeGenerationEvent", "I do.", "coder", code_blocks=code, retry_attempt=0),
+        autogen_message("CodeExecutionEvent", None, "coder", result={"exit_code": 1, "output": "no"}, retry_attempt=0),
+        autogen_message("ThoughtEvent", "hm", "critic"),
+        autogen_message("TextMessage", "Bad.", "critic"),
+    ]
+    steps = Trajectory.from_messages(messages).steps
+    assert [(step.role, step.name) for step in steps] == [
+        ("user", "boss"),
+        ("assistant", "coder"),
+        ("assistant", "critic"),
+    ]
+    (call,) = steps[1].calls
+    assert (call.name, call.arguments, call.result, call.is_error) == (
+        "execute_code",
+        {"code_blocks": code},
+        "no",
+        True,
+    )
+    assert steps[2].text == "[thought]\nBad."
+    with pytest.raises(ValueError, match=r"`messages\[1\]` is a message of the type 'SecretMessage'"):
+        Trajectory.from_messages([AUTOGEN[0], autogen_message("SecretMessage", "x")])
+
+
+def test_steps_of_a_code_agent_of_smolagents_are_read() -> None:
+    code = [smol_call("call_1", "print(look(2024))", "python_interpreter")]
+    error = {"type": "AgentParsingError", "message": "no code"}
+    steps = [
+        {"task": QUESTION},
+        smol_step(1, code, "I look.", observations="17.2%", code_action="print(look(2024))"),
+        smol_step(2, [], "hm", error=error),
+        smol_step(3, [smol_call("call_3", "final_answer('x')", "python_interpreter")], observations="x",
+                  action_output={"margin": 17.2}, is_final_answer=True),
+    ]  # fmt: skip
+    for form in (steps, {"output": {"margin": 17.2}, "state": "success", "steps": steps}):
+        submission = Submission.from_messages(form)
+        assert submission.response == '{"margin": 17.2}'
+        assert submission.trajectory is not None
+        assert [call.arguments for call in submission.trajectory.calls] == ["print(look(2024))", "final_answer('x')"]
+        assert [step.role for step in submission.trajectory.steps] == ["user", *["assistant"] * 2, "system",
+                                                                       *["assistant"] * 2]  # fmt: skip
+        assert verdict(submission, no_errors=True) == "MET"
+
+
+def test_calls_of_one_step_of_smolagents_share_its_result_or_its_error() -> None:
+    two = [smol_call("c1", LOOK), smol_call("c2", FAIL)]
+    first, second = Trajectory.from_messages([smol_step(1, two, observations="a\nb")]).calls
+    assert (first.result, second.result) == ("[in the result of the last call of this step]", "a\nb")
+    error = {"type": "AgentToolExecutionError", "message": FAILURE}
+    failed = {**smol_step(1, two, error=error), "tool_calls": []}
+    assert [call.is_error for call in Trajectory.from_messages([failed]).calls] == [True, True]
+    with pytest.raises(ValueError, match=r"`steps\[0\]` failed \(AgentToolExecutionError\), and the call that failed"):
+        Trajectory.from_messages([{**failed, "model_output_message": None}])
+    last = smol_step(2, [], action_output="About 17%.", error={"type": "AgentMaxStepsError", "message": "Reached."})
+    assert Submission.from_messages([{"task": QUESTION}, last]).response == "About 17%."
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": [{"text": "x"}], "toolCalls": [{"name": "rm"}]},
+        {"role": "model", "parts": [{"text": "x"}], "toolCalls": [{"name": "rm"}]},
+        {"kind": "response", "parts": [{"part_kind": "text", "content": "x"}], "tool_calls": [{"name": "rm"}]},
+        {"role": "assistant", "parts": [{"type": "text", "text": "x"}], "toolInvocations": [{"toolName": "rm"}]},
+    ],
+)
+def test_message_of_any_dialect_with_calls_in_an_unknown_field_is_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"`\w+\[0\].\w+` may have calls or results, and no reader knows this field"):
+        Trajectory.from_messages([message])
+    harmless = {"usage": {"tokens": 1}, "metadata": {"tools": ["rm"]}, "tools": [], "toolChoice": None}
+    message = {key: value for key, value in message.items() if not key.lower().startswith("tool")}
+    assert Trajectory.from_messages([{**message, **harmless}]).steps[0].text == "x"
+
+
+def test_calls_that_langchain_has_only_as_openai_wrote_them_are_calls() -> None:
+    call = {"id": "c1", "function": {"name": "look", "arguments": json.dumps(LOOK)}}
+    for extra in ({"tool_calls": [call]}, {"function_call": call["function"]}):
+        data = {"content": "", "additional_kwargs": extra}
+        (read,) = Trajectory.from_messages([{"type": "ai", "data": data}]).calls
+        assert (read.name, read.arguments) == ("look", LOOK)
+    parsed = [{"name": "look", "args": LOOK, "id": "c1"}]
+    both = {"type": "ai", "content": "", "tool_calls": parsed, "additional_kwargs": {"tool_calls": [call]}}
+    assert len(Trajectory.from_messages([both]).calls) == 1
+
+
+def test_invocations_of_version_4_of_vercel_are_calls() -> None:
+    made = {"state": "result", "toolCallId": "c1", "toolName": "look", "args": LOOK, "result": "17.2%"}
+    parts = [{"type": "step-start"}, {"type": "tool-invocation", "toolInvocation": made},
+             {"type": "tool-invocation", "toolInvocation": {**made, "toolCallId": "c2", "state": "call"}},
+             {"type": "source", "source": {"url": "https://example.com"}}]  # fmt: skip
+    message = {"id": "m", "role": "assistant", "content": "", "parts": parts, "toolInvocations": [made]}
+    first, second = Trajectory.from_messages([message]).calls
+    assert (first.name, first.arguments, first.result) == ("look", LOOK, "17.2%")
+    assert (second.arguments, second.result) == (LOOK, None)
+    with pytest.raises(ValueError, match=r"parts\[0\]` is a call without a `toolInvocation.toolName`"):
+        Trajectory.from_messages([{"role": "assistant", "parts": [{"type": "tool-invocation"}]}])
+
+
+@pytest.mark.parametrize("outcome", ["failed", "retried", "denied", "interrupted"])
+def test_call_of_pydantic_ai_that_did_not_succeed_failed(outcome: str) -> None:
+    call = {"part_kind": "tool-call", "tool_name": "look", "args": "{}", "tool_call_id": "c"}
+    result = {"part_kind": "tool-return", "tool_name": "look", "content": "", "tool_call_id": "c", "outcome": outcome}
+    (read,) = Trajectory.from_messages(
+        [{"kind": "response", "parts": [call]}, {"kind": "request", "parts": [result]}]
+    ).calls
+    assert read.is_error
+
+
+def test_response_of_gemini_has_the_calls_that_its_client_made() -> None:
+    contents = cast("list[Any]", GEMINI["contents"])
+    end = {"content": contents[-1], "finishReason": "STOP"}
+    response = {"candidates": [end], "automaticFunctionCallingHistory": contents[:-1], "modelVersion": "m"}
+    assert Trajectory.from_messages(response).text() == render_steps(STEPS, numbered=True)
+    part = {"text": None, "function_call": {"name": "rm", "args": {}, "id": None}, "thought": None}
+    dumped = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finish_reason": "STOP"}]}
+    assert verdict(submission_of(dumped), tool_forbidden="*") == "UNMET"
+    for candidates in ([end, end], [{"content": None, "finishReason": "SAFETY"}]):
+        with pytest.raises(ValueError, match=r"`candidates` has \d candidates, the first of which ended by"):
+            Trajectory.from_messages({"candidates": candidates})
+    assert dialect_of({"candidates": [{"name": "Ada", "content": "A CV."}]}) is None

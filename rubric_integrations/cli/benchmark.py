@@ -1,0 +1,166 @@
+"""The command `benchmark`: grades public data with a judge, and compares it with people and with recorded judges."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rubric_integrations._util.terminal import plain
+from rubric_integrations.cli.console import (
+    UNDEFINED,
+    Exit,
+    figures_table,
+    out,
+    print_lines,
+    refuse,
+    sigterm_interrupts,
+    with_limits,
+)
+from rubric_integrations.cli.grade import OutputOptions, RunFiles, print_how_to_resume, warn_of_batches
+from rubric_integrations.cli.options import (
+    GraderOptions,
+    JudgeOptions,
+    LedgerOptions,
+    ModulesOption,
+    Only,
+    import_modules,
+    open_ledger_of_run,
+)
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from rubric_integrations.trust import Estimate
+    from rubric_integrations.trust.benchmarks.figures import Benchmark
+    from rubric_integrations.trust.benchmarks.sets import BenchmarkSet, RecordedJudge
+
+
+def benchmark(
+    sets: Annotated[
+        str, typer.Option(metavar="NAMES", help="The sets, with commas: summhay, llmbar, llm_rubric, conala and ttcw.")
+    ],
+    judges: JudgeOptions,
+    output: Annotated[
+        OutputOptions,
+        Only(
+            ("overwrite", "quiet"),
+            {"out": "Write one full report per line to this file (JSONL). Its ledger is beside it."},
+        ),
+    ],
+    grader_options: Annotated[
+        GraderOptions, Only(("strategy", "max_concurrency", "max_retries", "timeout", "max_outage", "chunk_size"))
+    ],
+    ledger_options: LedgerOptions,
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="The folder with the data, which are not part of the library: a subfolder for each set, or clones of "
+            "salesforce/summary-of-a-haystack and princeton-nlp/LLMBar."
+        ),
+    ] = Path("../shared/data"),
+    modules: ModulesOption = None,
+) -> None:
+    """Measure how far a judge agrees with people on public data, beside the recorded judges.
+
+    Exit codes: 0 done; 2 bad usage or bad input; 3 a judge failed; 4 stopped by --max-cost or --max-calls; 130 stopped
+    by Ctrl-C or SIGTERM.
+    """
+    from rubric_integrations.cli.gates import Gates, RunResults, end_run
+    from rubric_integrations.judges.store import StoreError
+    from rubric_integrations.runs.files import read_run
+    from rubric_integrations.runs.run import grade_many
+    from rubric_integrations.trust.benchmarks.figures import Benchmark
+    from rubric_integrations.trust.benchmarks.sets import commit_of, folder_of, judge_of_run, rows_to_grade
+
+    if not judges.judge or not judges.uses_model:
+        refuse("`--judge`: name a model or the file of an aligned judge: this command measures how it judges")
+    if grader_options.strategy == "holistic":
+        refuse("`--strategy` 'holistic' answers no criterion, and there would be nothing to compare: leave it out")
+    if output.out is None or not output.out.endswith(".jsonl"):
+        refuse(f"`--out` {output.out!r}: name a file that ends with .jsonl: the run and its ledger are kept there")
+    chosen = _load_sets(sets, data)
+    files = RunFiles.of_options(
+        str(data), None, output.out, ledger_options.ledger, uses_model=True, library=None, junit=None, others=()
+    )
+    outputs = files.open_outputs(overwrite=output.overwrite, resume=ledger_options.resume)
+    rows = rows_to_grade(chosen)
+    places = {row.id: place for place, row in enumerate(rows)}
+    gates = Gates()
+    results = RunResults(outputs, gates, suite="benchmark", judge=judges.display_name)
+    try:
+        import_modules(modules or ())
+        grader = grader_options.make_grader(judges.make_judges())
+        store = open_ledger_of_run(None if ledger_options.resume is False else files.ledger, ledger_options.run_name)
+        run = grade_many(
+            rows, None, grader, ledger=store, max_concurrency=grader_options.max_concurrency,
+            progress=not output.quiet, ordered=results.must_be_ordered, max_cost=ledger_options.max_cost,
+            max_calls=ledger_options.max_calls, prices=ledger_options.prices, run=ledger_options.run_name,
+        )  # fmt: skip
+    except (ValueError, TypeError) as error:
+        refuse(str(error))
+    warn_of_batches(store)
+    try:
+        with store or nullcontext(), results.open(), sigterm_interrupts():
+            results.collect(run, lambda row: places.pop(row.id))
+    except StoreError as error:
+        refuse(f"{error}; the reports so far are in {results.partial}" if results.partial else str(error))
+    except KeyboardInterrupt:
+        print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    code = end_run(run.summary, results, gates, files, "the criteria of the sets", quiet=True)
+    written = results.partial or files.out
+    if run.summary.graded and written:
+        graded = read_run(written, in_memory=True).rows
+        for each in chosen:
+            folder = folder_of(each.name, data)
+            commit = commit_of(folder)
+            print_lines([f"{each.source.title} is read from {folder}{f', commit {commit}' if commit else ''}"])
+            _print_figures(Benchmark(each), judge_of_run(each, graded, judges.display_name))
+    raise typer.Exit(code)
+
+
+def _load_sets(names: str, data: Path) -> list[BenchmarkSet]:
+    """Load the sets of `--sets`, and refuse one without texts."""
+    from rubric_integrations.trust.benchmarks.sets import BenchmarkDataError, load_set
+
+    chosen: list[BenchmarkSet] = []
+    for name in dict.fromkeys(part.strip() for part in names.split(",") if part.strip()):
+        if name == "devai":
+            refuse(
+                "`--sets` 'devai': its public files have no responses, so that no judge can grade them: leave it out. "
+                "The page docs/judges.md has its recorded judge"
+            )
+        try:
+            chosen.append(load_set(name, data))
+        except BenchmarkDataError as error:
+            refuse(f"`--sets`: {error}")
+    if not chosen:
+        refuse(f"`--sets` {names!r} names no set: name some, such as summhay,llmbar")
+    return chosen
+
+
+def _print_figures(benchmark: Benchmark, own: RecordedJudge) -> None:
+    source = benchmark.data.source
+    for kind in benchmark.data.kinds:
+        if kind not in benchmark.kinds_of(own):
+            continue
+        title = f"{source.title}, {kind} [{benchmark.level:.0%} intervals by {source.cluster}]. People: {source.raters}"
+        counts = figures_table(title, ("judge", "n", "unread", "abstained", "accuracy", "kappa"), text=["judge"])
+        others = figures_table("", ("judge", "AC1", "bias", "accuracy of this run minus it"), text=["judge"])
+        for judge in (own, *benchmark.data.judges):
+            row = benchmark.measure(judge, kind)
+            minus = None if judge is own else benchmark.compare(own, judge, kind)
+            counts.add_row(
+                plain(judge.label), f"{row.n:,}", f"{row.unread:,}", f"{row.abstained:,}", _cell(row.accuracy),
+                _cell(row.kappa),
+            )  # fmt: skip
+            others.add_row(plain(judge.label), _cell(row.ac1), _cell(row.bias, signed=True), _cell(minus, signed=True))
+        out.print(counts)
+        out.print(others)
+
+
+def _cell(estimate: Estimate | None, *, signed: bool = False) -> Text:
+    return plain(UNDEFINED if estimate is None else with_limits(estimate, 2, signed=signed))

@@ -1,0 +1,278 @@
+r"""Makes a `Check` of an assertion that promptfoo or AgentV decides in code, if the check decides every text alike.
+
+Both run in JavaScript. Its white space, lower case and regular expressions differ from Python's. Therefore most types
+become a pattern that matches as JavaScript does. An assertion without such a pattern is refused, and the caller lists
+it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from rubric_integrations.formats.parsing import load_text, short
+from rubric_integrations.rubric.check import Check
+from rubric_integrations.rubric.rubric import RubricError
+
+CODED_TYPES = frozenset(
+    {
+        "contains", "icontains", "contains-any", "contains-all", "icontains-any", "icontains-all", "starts-with",
+        "ends-with", "equals", "regex", "is-json",
+    }
+)  # fmt: skip
+"""The types of assertions that may become a check, with hyphens and without `not-`."""
+
+# White space in JavaScript: the body of a class in a pattern, and the same characters.
+_SPACE = r"\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_SPACES = (
+    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
+    "\u205f\u3000\ufeff"
+)
+_ANY = r"[\s\S]*"
+
+
+def check_of(kind: str, value: Any, *, is_negated: bool, trims: bool, reads_numbers: bool) -> Check:
+    r"""Return the check that decides as an assertion does.
+
+    Args:
+        kind: One of `CODED_TYPES`.
+        value: Its value, in which no variable is left to fill in.
+        is_negated: Whether the assertion passes if the condition does not hold.
+        trims: Whether `equals`, `starts-with` and `ends-with` ignore the white space around both texts, as in AgentV.
+        reads_numbers: Whether `contains` takes a number as text, and `is-json` a schema, as in promptfoo.
+
+    Raises:
+        ValueError: No check decides every text alike. The message says why, as a predicate of the assertion.
+
+    Example:
+        >>> check_of("starts-with", "a.b", is_negated=False, trims=False, reads_numbers=True).regex
+        '\\Aa\\.b'
+    """
+    if kind == "is-json":
+        if is_negated:
+            raise ValueError("is negated")
+        return _check({"json_schema": _schema(value) if reads_numbers else _no_schema(value)})
+    if kind in ("contains", "icontains") and reads_numbers and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if kind.endswith(("-any", "-all")):
+        texts = _texts(value, may_be_text=reads_numbers)
+    elif isinstance(value, str) and value:
+        texts = [value]
+    else:
+        raise ValueError(f"has the value {short(value)}, and not a text")
+    if kind in ("contains", "contains-all") and not is_negated:
+        return _check({"contains": texts[0] if len(texts) == 1 else tuple(texts)})
+    pattern = _pattern(kind, texts, trims=trims)
+    # Alone first: a bracket too many would close the group around the pattern.
+    check = _check({"regex": pattern})
+    return _check({"regex": rf"\A(?!{_ANY}(?:{pattern}))"}) if is_negated else check
+
+
+def _check(fields: dict[str, Any]) -> Check:
+    try:
+        return Check.model_validate(fields)
+    except ValidationError as error:
+        raise ValueError(f"has a value that no check takes ({error.errors()[0]['msg'][:100]})") from None
+
+
+def _texts(value: Any, *, may_be_text: bool) -> list[str]:
+    """Return the texts of a list; a text is a list of one unless promptfoo would split it."""
+    if isinstance(value, str) and may_be_text and value and not set(value) & {",", '"', "'"} and value.strip() == value:
+        return [value]
+    texts = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        raise ValueError(f"has the value {short(value)}, and not a list of texts")
+    return list(texts)
+
+
+def _pattern(kind: str, texts: list[str], *, trims: bool) -> str:
+    """Return the pattern that matches somewhere in the texts for which the condition holds."""
+    if kind == "regex":
+        return python_pattern(texts[0])
+    if trims and kind in ("equals", "starts-with", "ends-with"):
+        start, end, texts = rf"\A[{_SPACE}]*", rf"[{_SPACE}]*\Z", [text.strip(_SPACES) for text in texts]
+        if not texts[0]:
+            raise ValueError("has a value of white space alone")
+    else:
+        start, end = r"\A", r"\Z"
+    literals = [_any_case(text) if kind.startswith("icontains") else re.escape(text) for text in texts]
+    if kind.endswith("-all"):
+        return r"\A" + "".join(f"(?={_ANY}{literal})" for literal in literals)
+    before = start if kind in ("equals", "starts-with") else ""
+    after = end if kind in ("equals", "ends-with") else ""
+    return f"{before}{'|'.join(literals)}{after}"
+
+
+def _any_case(text: str) -> str:
+    """Return the pattern of the texts that equal this one in lower case.
+
+    Raises:
+        ValueError: It has other characters than ASCII, whose lower case depends on the characters around them.
+    """
+    if not text.isascii():
+        raise ValueError("ignores the case of characters beyond ASCII")
+    parts = [f"[{char.lower()}{char.upper()}]" if char.isalpha() else re.escape(char) for char in text]
+    # The Kelvin sign is a k in lower case. A dotted capital I is an i and a dot above, which follows the i then.
+    parts = [r"[kK\u212a]" if part == "[kK]" else part for part in parts]
+    if parts[-1] == "[iI]":
+        parts[-1] = r"[iI\u0130]"
+    return "".join(parts)
+
+
+_SETS = {"d": "0-9", "w": "A-Za-z0-9_", "s": _SPACE}
+_WORD = "[A-Za-z0-9_]"
+_BOUNDARY = f"(?:(?<={_WORD})(?!{_WORD})|(?<!{_WORD})(?={_WORD}))"
+_CONTROL = "nrtfv"
+_TOKEN = re.compile(
+    r"(?P<set>\[\^?(?:[^\]\\\[]|\\.)+\])|(?P<escape>\\.)|(?P<open>\((?:\?[:=!]|(?!\?)))|(?P<close>\))"
+    r"|(?P<quantifier>(?:[*+?]|\{\d+(?:,\d*)?\})\??)|(?P<special>[|^$.])|(?P<literal>[^\\\[\](){}*+?|^$.])",
+    re.DOTALL,
+)
+_ANYTHING = frozenset({rf"[\{one}\{other}]" for one, other in ("sS", "Ss", "dD", "Dd", "wW", "Ww")})
+
+
+def python_pattern(pattern: str) -> str:
+    r"""Translate a JavaScript pattern without flags.
+
+    Raises:
+        ValueError: It uses syntax whose meaning differs, or could match a part of a character that is two in JavaScript
+            (`.` without `*` or `+`).
+
+    Example:
+        >>> python_pattern(r"^v\d+")
+        '\\Av[0-9]+'
+    """
+    parts: list[str] = []
+    groups: list[str] = []
+    place, is_atom, must_repeat = 0, False, False
+    while place < len(pattern):
+        token = _TOKEN.match(pattern, place)
+        if token is None:
+            raise ValueError(f"has a pattern whose syntax is not read at character {place + 1}")
+        kind, text, place = str(token.lastgroup), token[0], token.end()
+        if must_repeat and not (kind == "quantifier" and text[0] in "*+"):
+            break
+        must_repeat = False
+        if kind == "quantifier":
+            if not is_atom:
+                raise ValueError(f"has a pattern in which {text!r} repeats nothing, or twice")
+            parts.append(text)
+            is_atom = False
+            continue
+        is_atom = kind in ("set", "escape", "literal") or text == "."
+        if kind == "open":
+            groups.append(text)
+            part = text
+        elif kind == "close":
+            # A bracket too many does not compile.
+            is_atom = bool(groups) and groups.pop() not in ("(?=", "(?!")
+            part = text
+        elif kind == "set":
+            must_repeat = text.startswith("[^") or text in _ANYTHING
+            part = text if text in _ANYTHING else _set(text)
+        elif kind == "escape":
+            is_atom, must_repeat = text != r"\b", text[1] in "DWS"
+            part = _escape(text[1])
+        else:
+            must_repeat = text == "."
+            part = {"^": r"\A", "$": r"\Z", "|": "|", ".": r"[^\n\r\u2028\u2029]"}.get(text) or _literal(text)
+        parts.append(part)
+    if must_repeat:
+        raise ValueError("has a pattern with `.` or an excluding class once, which may be half a character there")
+    return "".join(parts)
+
+
+def _literal(char: str) -> str:
+    if ord(char) > 0xFFFF or 0xD800 <= ord(char) <= 0xDFFF:
+        raise ValueError(f"has {char!r} in a pattern, which is two characters there")
+    return re.escape(char)
+
+
+def _escape(char: str) -> str:
+    if char == "b":
+        return _BOUNDARY
+    if char.lower() in _SETS:
+        return f"[{'^' if char.isupper() else ''}{_SETS[char.lower()]}]"
+    if char in _CONTROL:
+        return f"\\{char}"
+    if char.isalnum() or char == "_" or not char.isascii():
+        raise ValueError(f"has `\\{char}` in a pattern, which is not read")
+    return re.escape(char)
+
+
+def _set(text: str) -> str:
+    r"""Translate a class such as `[a-z\d.]`."""
+    is_excluding = text.startswith("[^")
+    members = re.findall(r"\\.|.", text[2 if is_excluding else 1 : -1], re.DOTALL)
+    parts: list[str] = []
+    for index, member in enumerate(members):
+        is_range = member == "-" and 0 < index < len(members) - 1
+        if is_range and any(len(end) > 1 and end[1].isalnum() for end in (members[index - 1], members[index + 1])):
+            raise ValueError(f"has the class {text!r} in a pattern, whose range is not read")
+        if is_range:
+            parts.append("-")
+        elif len(member) == 1:
+            parts.append(rf"\{member}" if member in "-^&|~[" else _literal(member))
+        elif member[1] in _SETS:
+            parts.append(_SETS[member[1]])
+        elif member[1] == "b" or member[1].isupper():
+            raise ValueError(f"has `{member}` in a class of a pattern, which is not read")
+        else:
+            parts.append(_escape(member[1]))
+    return f"[{'^' if is_excluding else ''}{''.join(parts)}]"
+
+
+def _no_schema(value: Any) -> dict[str, Any]:
+    if value is not None:
+        raise ValueError("has a `value`, which is not read")
+    return {}
+
+
+_ANNOTATIONS = frozenset({"title", "description", "$schema"})
+_LIMITS = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength"})
+_VALUES = frozenset({"type", "enum", "const", "required"})
+_SCHEMA, _SCHEMA_LIST, _SCHEMA_MAP = (
+    frozenset({"items", "additionalProperties", "not"}), frozenset({"anyOf", "allOf", "oneOf"}),
+    frozenset({"properties"}),
+)  # fmt: skip
+
+
+def _schema(value: Any) -> dict[str, Any]:
+    """Return a schema in which every keyword means the same to promptfoo's validator and to ours.
+
+    Raises:
+        ValueError: It is not an object, or has another keyword.
+    """
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        # promptfoo parses a text as YAML.
+        try:
+            value = load_text(value, "yaml", "the schema")
+        except RubricError:
+            raise ValueError(f"has the schema {short(value)}, which is not YAML") from None
+    if not isinstance(value, Mapping):
+        raise ValueError(f"has the schema {short(value)}, and not an object")
+    _check_schema(cast("object", value))
+    return dict(cast("Mapping[str, Any]", value))
+
+
+def _check_schema(schema: object) -> None:
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, Mapping):
+        raise ValueError(f"has {short(schema)} in its schema, and not an object")
+    for keyword, value in cast("Mapping[Any, Any]", schema).items():
+        if keyword in _SCHEMA:
+            _check_schema(value)
+        elif keyword in _SCHEMA_LIST and isinstance(value, list | tuple):
+            for part in cast("Sequence[Any]", value):
+                _check_schema(part)
+        elif keyword in _SCHEMA_MAP and isinstance(value, Mapping):
+            for part in cast("Mapping[Any, Any]", value).values():
+                _check_schema(part)
+        elif keyword not in _ANNOTATIONS | _LIMITS | _VALUES:
+            raise ValueError(f"has {short(keyword)} in its schema, which may mean something else here")

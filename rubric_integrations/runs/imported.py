@@ -1,0 +1,418 @@
+"""`read_judgments`: makes a run of judgments that another program recorded, such as the replies of a published judge.
+
+The run is like one of `grade_many`: it is scored, written, shown and compared with the same code. A reply that cannot
+be read is a failure of the judge. It never ends the run and is always counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, cast, overload
+
+from rubric_integrations._util.json import read_json_lines, refuse_endless
+from rubric_integrations.formats.registry import RubricLike, as_rubric
+from rubric_integrations.graders.per_criterion import PerCriterionGrader
+from rubric_integrations.judges.recorded import read_recorded_replies
+from rubric_integrations.rubric.criterion import condition_indices
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import IMPORTED, MISSING_REPLY
+from rubric_integrations.runs.summary import Graded
+from rubric_integrations.scoring.aggregate import aggregate_answers
+from rubric_integrations.scoring.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome
+from rubric_integrations.submission.columns import fold
+from rubric_integrations.submission.files import read_responses
+from rubric_integrations.submission.inputs import Row
+from rubric_integrations.submission.tables import UNSUPPORTED, CsvError, how_to_encode, read_csv
+
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "id": ("id",),
+    "criterion": ("criterion",),
+    "reply": ("reply", "raw", "output", "completion", "raw_completion"),
+    "verdict": ("verdict", "label", "score", "rating"),
+    "judge": ("judge", "model", "annotator"),
+    "reason": ("reason", "explanation", "feedback"),
+}
+# Names that an error lists.
+_MOST_LISTED = 20
+# Characters of a column that becomes metadata.
+_LONGEST_METADATA = 200
+
+
+class JudgmentsError(ValueError):
+    """A file cannot be read as recorded judgments."""
+
+
+class UnreadReply(NamedTuple):
+    """A recorded reply that could not be read.
+
+    Attributes:
+        id: The id of its row.
+        criterion: The name of the criterion.
+        judge: The name of the judge.
+        problem: Why it could not be read, with its beginning.
+    """
+
+    id: str
+    criterion: str
+    judge: str
+    problem: str
+
+
+class ImportedRun(Sequence[Graded]):
+    """The results of an imported run, one for each row.
+
+    Args:
+        graded: The results.
+
+    Attributes:
+        judges: The names of the judges; several vote as a panel.
+        replies: The number of recorded replies and verdicts.
+        unread_replies: Those that could not be read; each is a failure of its judge.
+        missing: How many judgments of these rows and judges the file does not have.
+        without_text: How many rows have no text, because the responses were not passed or lack it.
+        without_judgment: How many responses were left out because the file has no judgment of them.
+    """
+
+    def __init__(
+        self,
+        graded: Sequence[Graded],
+        judges: tuple[str, ...],
+        replies: int,
+        unread_replies: Sequence[UnreadReply],
+        missing: int,
+        without_judgment: int,
+    ):
+        self._graded = tuple(graded)
+        self.judges, self.replies, self.unread_replies, self.missing = judges, replies, tuple(unread_replies), missing
+        self.without_text = sum(result.row.submission is None for result in self._graded)
+        self.without_judgment = without_judgment
+
+    @property
+    def unread(self) -> int:
+        """How many replies could not be read. State it next to every figure of the run."""
+        return len(self.unread_replies)
+
+    def __len__(self) -> int:
+        return len(self._graded)
+
+    @overload
+    def __getitem__(self, index: int) -> Graded: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Graded]: ...
+
+    def __getitem__(self, index: int | slice) -> Graded | Sequence[Graded]:
+        return self._graded[index]
+
+    def __repr__(self) -> str:
+        return f"ImportedRun({len(self):,} rows, judges={list(self.judges)!r}, {self.summary()})"
+
+    def summary(self) -> str:
+        """Return the counts in one line."""
+        parts = [f"{self.unread:,} of {self.replies:,} replies could not be read"]
+        parts += [f"{self.missing:,} judgments are not in the file"] if self.missing else []
+        parts += [f"{self.without_judgment:,} responses have no judgment"] if self.without_judgment else []
+        if self.without_text:
+            parts.append(f"{self.without_text:,} of {len(self):,} rows have no text" if self else "no rows")
+        return ", ".join(parts)
+
+
+def read_judgments(
+    path: str | Path,
+    rubric: RubricLike,
+    *,
+    responses: str | Path | Iterable[Row] | None = None,
+    judge: str | Sequence[str] | None = None,
+) -> ImportedRun:
+    r"""Make a run of recorded judgments.
+
+    The file has one judgment a line, as JSON or as CSV, with these columns: `id` (of the row); `criterion` (its name or
+    its words; needless for a rubric with one); `reply` (also `raw` or `output`: what the judge wrote, see
+    `read_recorded_reply`) or `verdict` (also `label` or `score`), which counts if a line has both; and optionally
+    `judge` (also `model`) and `reason`. Further columns become the metadata of the row, as for `cluster`, if they have
+    one short value on all its lines.
+
+    Several judges of a file become a panel, whose votes are joined as in a run of several judges: `panel_report` then
+    says what each is worth. For a run of one of them, pass its name as `judge`.
+
+    A reply that cannot be read, or that is not in the file, is a failure of the judge. Its row has no score.
+
+    Args:
+        path: The file.
+        rubric: The rubric that the judges applied.
+        responses: The file of the responses, or its rows, which are found by their `id`. Without it the run has no
+            texts: it can be measured and compared, but not graded again.
+        judge: The names of the judges to read; by default all in the file. For a file without names, the name of its
+            judge.
+
+    Raises:
+        JudgmentsError: The file cannot be read, lacks a column, judges something twice, or names a criterion or a row
+            that is unknown; or it has no judge of a name in `judge`.
+        ResponsesError: The file of responses cannot be read.
+        RubricError: The rubric is invalid.
+
+    Example:
+        >>> import tempfile
+        >>> text = 'id,criterion,reply\na,c1,"Yes, it says 42."\nb,c1,Content Blocked\n'
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "judgments.csv")
+        ...     path.write_text(text) and None
+        ...     run = read_judgments(path, [{"requirement": "Says 42"}])
+        >>> run[0].score, run[1].score, run.unread
+        (1.0, None, 1)
+    """
+    shared, file = as_rubric(rubric), Path(path)
+    if shared.hybrid_metrics:
+        raise JudgmentsError(f"{file}: the rubric has metrics, which recorded judgments lack: leave them out")
+    recorded = _Recorded(file, shared, judge)
+    rows = _rows_by_id(responses)
+    if rows is not None and (unknown := [row_id for row_id in recorded.places if row_id not in rows]):
+        raise JudgmentsError(
+            f"{file}: {recorded.places[unknown[0]]}: the responses have no row {unknown[0]!r}"
+            + (f", and {len(unknown) - 1:,} more ids are not in them" if len(unknown) > 1 else "")
+            + ": pass the responses that were judged, or the run would mix up texts"
+        )
+    outcomes, unread = recorded.read()
+    names = tuple(dict.fromkeys(name for _, _, name in outcomes))
+    ids = list(recorded.places) if rows is None else [row_id for row_id in rows if row_id in recorded.places]
+    grader = PerCriterionGrader(judge="offline")
+    record = {
+        "strategy": IMPORTED,
+        "judges": [{"imported": name, "file": file.name} for name in names],
+        "names": list(names),
+        "normalize": grader.policies.normalize,
+        "cannot_assess": grader.policies.cannot_assess,
+        **({"voting": grader.voting.model_dump(mode="json")} if len(names) > 1 else {}),
+    }
+    graded: list[Graded] = []
+    missing = 0
+    for row_id in ids:
+        panel = [JudgeAnswers(_answers(shared, outcomes, row_id, name), name) for name in names]
+        missing += sum(_is_missing(outcome) for answers in panel for outcome in answers.outcomes.values())
+        report = aggregate_answers(shared, panel, JudgeAnswers({}), grader.policies)
+        if shared.scale is not None and report.score is not None:
+            report = report.model_copy(update={"scaled_score": shared.scale.number_at(report.score)})
+        row = Row(row_id, None) if rows is None else rows[row_id]._replace(error=None)
+        row = row._replace(metadata={**recorded.metadata[row_id], **(row.metadata or {})} or None)
+        graded.append(Graded(row, report, report.error if report.failed_count else None, shared, record))
+    left_out = 0 if rows is None else len(rows) - len(ids)
+    return ImportedRun(graded, names, len(outcomes), unread, missing, left_out)
+
+
+class _Recorded:
+    """The judgments of a file.
+
+    Attributes:
+        places: The id of each row, with the place of its first judgment.
+        metadata: The further columns of each row that have the same short value on all its lines.
+    """
+
+    def __init__(self, path: Path, rubric: Rubric, judge: str | Sequence[str] | None):
+        self._path = path
+        self._rubric = rubric
+        self._chosen = None if judge is None else dict.fromkeys([judge] if isinstance(judge, str) else judge)
+        self._keys = _keys_by_name(rubric)
+        self.places: dict[str, str] = {}
+        self.metadata: dict[str, dict[str, Any]] = {}
+        self._fields: dict[tuple[str, int, str], Mapping[str, Any]] = {}
+        self._add_all()
+
+    def _add_all(self) -> None:
+        places: dict[tuple[str, int, str], str] = {}
+        known: dict[str, None] = {}
+        is_named = False
+        for place, fields, others in _lines(self._path):
+            row_id, name = _text(fields.get("id")), _text(fields.get("judge"))
+            if not row_id:
+                raise self._error(place, "has no `id`: give each judgment the id of its row")
+            if "reply" not in fields and "verdict" not in fields:
+                raise self._error(place, "has neither a `reply` nor a `verdict`")
+            is_named = is_named or name is not None
+            known.setdefault(name or _default_name(self._chosen))
+            judge = name or _default_name(self._chosen)
+            index = self._find_criterion(place, fields.get("criterion"))
+            if self._chosen is not None and judge not in self._chosen:
+                continue
+            key = (row_id, index, judge)
+            if key in places:
+                raise self._error(
+                    place,
+                    f"judges the row {row_id!r} on `{self._rubric.keys[index]}` by {judge!r}, as {places[key]} does: "
+                    "keep one of them, or give each judge its name in `judge`",
+                )
+            places[key] = place
+            self._fields[key] = fields
+            self.places.setdefault(row_id, place)
+            common = self.metadata.setdefault(row_id, others)
+            self.metadata[row_id] = {name: value for name, value in common.items() if others.get(name) == value}
+        if not known:
+            raise JudgmentsError(
+                f"{self._path}: has no judgments: write one a line, with `id`, `criterion` and `reply`"
+            )
+        if self._chosen is not None and (unknown := [name for name in self._chosen if name not in known]):
+            names = f"it has {list(known)[:_MOST_LISTED]!r}" if is_named else "its lines have no `judge`"
+            raise JudgmentsError(f"{self._path}: has no judge {unknown[0]!r}: {names}")
+
+    def _find_criterion(self, place: str, value: object) -> int:
+        name = _text(value)
+        if name is None and len(self._rubric) == 1:
+            return 0
+        index = self._keys.get((name or "").casefold())
+        if index is None:
+            problem = (
+                "has no `criterion`" if name is None else f"names the criterion {name!r}, which is not in the rubric"
+            )
+            raise self._error(place, f"{problem}: use one of {list(self._rubric.keys)[:_MOST_LISTED]!r}")
+        return index
+
+    def _error(self, place: str, problem: str) -> JudgmentsError:
+        return JudgmentsError(f"{self._path}: {place} {problem}")
+
+    def read(self) -> tuple[dict[tuple[str, int, str], Outcome], list[UnreadReply]]:
+        """Read all replies; return the outcome of each, and those that could not be read."""
+        criteria = self._rubric.criteria
+        readings = read_recorded_replies((criteria[key[1]], _reply(fields)) for key, fields in self._fields.items())
+        outcomes: dict[tuple[str, int, str], Outcome] = {}
+        unread: list[UnreadReply] = []
+        for (key, fields), outcome in zip(self._fields.items(), readings.outcomes, strict=True):
+            outcomes[key] = _with_reason(outcome, fields)
+            if isinstance(outcome, JudgeFailure):
+                unread.append(UnreadReply(key[0], self._rubric.keys[key[1]], key[2], outcome.message))
+        return outcomes, unread
+
+
+def _with_reason(outcome: Outcome, fields: Mapping[str, Any]) -> Outcome:
+    """Return a judgment with the reason of its line: the column, or the reply beside the verdict that was read."""
+    reason = _text(fields.get("reason")) or (_text(fields.get("reply")) if "verdict" in fields else None)
+    if isinstance(outcome, JudgeFailure) or reason is None:
+        return outcome
+    return outcome.model_copy(update={"reason": reason})
+
+
+def _default_name(chosen: Mapping[str, None] | None) -> str:
+    return next(iter(chosen)) if chosen is not None and len(chosen) == 1 else "imported judge"
+
+
+def _keys_by_name(rubric: Rubric) -> dict[str, int]:
+    """Return the index of each criterion by its name, and by its words where only one has them; in lower case."""
+    words = [criterion.requirement.casefold() for criterion in rubric.criteria]
+    by_words = {text: index for index, text in enumerate(words) if words.count(text) == 1}
+    return by_words | {key.casefold(): index for index, key in enumerate(rubric.keys)}
+
+
+def _answers(
+    rubric: Rubric, outcomes: Mapping[tuple[str, int, str], Outcome], row_id: str, judge: str
+) -> dict[int, Outcome]:
+    """Return the outcomes of a judge for a row by the index of the question; a recorded criterion applied."""
+    recorded = {index: outcomes.get((row_id, index, judge)) for index in range(len(rubric))}
+    answers: dict[int, Outcome] = {
+        index: JudgeFailure("transport", MISSING_REPLY) if outcome is None else outcome
+        for index, outcome in recorded.items()
+    }
+    for index, condition in enumerate(condition_indices(rubric.criteria)):
+        if condition is not None and recorded[index] is not None:
+            answers[condition] = Judgment(verdict="MET", value=1.0)
+    return answers
+
+
+def _is_missing(outcome: Outcome) -> bool:
+    return isinstance(outcome, JudgeFailure) and outcome.message == MISSING_REPLY
+
+
+def _rows_by_id(responses: str | Path | Iterable[Row] | None) -> dict[str, Row] | None:
+    if responses is None:
+        return None
+    rows = read_responses(responses) if isinstance(responses, str | Path) else responses
+    return {row.id: row for row in rows}
+
+
+def _reply(fields: Mapping[str, Any]) -> str | Mapping[str, Any]:
+    value = fields["verdict"] if "verdict" in fields else fields["reply"]
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _text(value: object) -> str | None:
+    text = None if value is None else str(value).strip()
+    return text or None
+
+
+# --- The lines of the file ---
+
+
+def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Yield the place of each judgment, its fields that are not empty by their names here, and its short other ones."""
+    suffix = path.suffix.lower()
+    if suffix in UNSUPPORTED:
+        raise JudgmentsError(f"{path}: `{suffix}` files are not supported: {UNSUPPORTED[suffix]}")
+    try:
+        refuse_endless(path)
+        for place, fields in _csv_lines(path) if suffix in (".csv", ".tsv") else _json_lines(path):
+            others = {name: value for name, value in fields.items() if _known_name(name) is None and _is_short(value)}
+            yield place, _known_fields(fields), others
+    except OSError as error:
+        raise JudgmentsError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise JudgmentsError(f"{path}: is not text (byte {error.start}): {how_to_encode(suffix)}") from None
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        for number, value in read_json_lines(path):
+            if not isinstance(value, dict):
+                raise JudgmentsError(
+                    f"{path}: line {number} is {type(value).__name__}, not an object: write one a line"
+                )
+            yield f"line {number}", cast("dict[str, Any]", value)
+    except JudgmentsError:
+        raise
+    except ValueError as error:
+        raise JudgmentsError(f"{error}: name a file with one judgment a line, as JSON, or a `.csv` file") from None
+
+
+def _csv_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        for record in read_csv(path, _find_problem):
+            if record.error:
+                raise JudgmentsError(f"{path}: line {record.line} {record.error}")
+            yield f"line {record.line}", record.fields
+    except CsvError as error:
+        raise JudgmentsError(f"{path}: {error}") from None
+
+
+def _find_problem(names: Sequence[str]) -> str | None:
+    known = {_known_name(name) for name in names}
+    if "id" not in known:
+        return f"has no column `id`; its columns are {list(names)[:_MOST_LISTED]!r}"
+    if known.isdisjoint(("reply", "verdict")):
+        return f"has neither a column `reply` nor `verdict`; its columns are {list(names)[:_MOST_LISTED]!r}"
+    return None
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and 0 < len(value) <= _LONGEST_METADATA)
+
+
+@lru_cache(maxsize=256)
+def _known_name(name: str) -> str | None:
+    return next((known for known, names in _COLUMNS.items() if fold(name) in map(fold, names)), None)
+
+
+def _known_fields(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields under their names here; of two columns for one, the one that `_COLUMNS` names first counts.
+
+    An empty reply stays: it was recorded, and cannot be read.
+    """
+    by_name = {fold(name): value for name, value in record.items()}
+    fields: dict[str, Any] = {}
+    for known, names in _COLUMNS.items():
+        values = [by_name[fold(name)] for name in names if fold(name) in by_name]
+        values = [value for value in values if value is not None and value == value]  # noqa: PLR0124 -- NaN is no value
+        if known == "verdict":
+            values = [value for value in values if not isinstance(value, str) or value.strip()]
+        if values:
+            fields[known] = values[0]
+    return fields

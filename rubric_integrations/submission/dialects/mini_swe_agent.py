@@ -1,0 +1,162 @@
+"""Reads the trajectories of mini-swe-agent: its files, and their `messages`.
+
+Calls are OpenAI's `tool_calls`, or the commands in `extra.actions`. Version 1 records neither: there, a call is the
+only fenced block of commands in a text. Results have the role `tool` or, in the text form, `user`. A `returncode` other
+than 0 is a failure. A model of the Responses API has its whole response as a message. A person who takes over makes
+calls as the user. The last message has the role `exit`: the submission, or the reason why there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, cast
+
+from rubric_integrations.submission.dialects.blocks import (
+    AttachmentList,
+    Call,
+    Message,
+    Part,
+    Result,
+    Text,
+    UnknownBlockError,
+    get_field,
+    list_field,
+    number_field,
+    read_block,
+    result_text,
+    text_field,
+)
+from rubric_integrations.submission.dialects.chat import is_item, read_message
+
+_FENCED = r"```(?:bash|mswea_bash_command)[^\S\n]*\n(.*?)\n```"
+_COMMAND = re.compile(rf"{_FENCED}|<mswea_bash_command>(.*?)</mswea_bash_command>", re.DOTALL)
+_OWN_MARKS = ("```mswea_bash_command", "<mswea_bash_command>")
+_SENTINELS = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
+"""What the last command of every run prints, in versions 2 and 1."""
+_RETURN_CODE = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
+
+
+def matches_mini_swe_agent(conversation: Any) -> bool:
+    """Return whether a conversation is a trajectory file, or a list of messages with marks of mini-swe-agent."""
+    if isinstance(conversation, Mapping):
+        is_own = str(conversation.get("trajectory_format")).startswith("mini-swe-agent")
+        return is_own and isinstance(conversation.get("messages"), list)
+    if not isinstance(conversation, list | tuple):
+        return False
+    messages = cast("list[Any]", conversation)
+    if not all(isinstance(message, Mapping) and ("role" in message or "extra" in message) for message in messages):
+        return False
+    return any(map(_has_own_extra, messages)) or _has_own_text(messages)
+
+
+def read_mini_swe_agent(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read messages.
+
+    Raises:
+        UnknownBlockError: There is a result without a command, or no message has one. Where they are is not known.
+    """
+    items = conversation["messages"] if isinstance(conversation, Mapping) else conversation
+    messages: list[Message] = []
+    waiting: list[str] = []
+    for index, item in enumerate(items):
+        place, extra = f"messages[{index}]", get_field(item, "extra")
+        if _is_result(item, has_command=bool(waiting)):
+            call_id = text_field(item, "tool_call_id", "call_id") or (waiting.pop(0) if waiting else None)
+            if call_id is None:
+                raise UnknownBlockError(place, "is the result of a command, and no reader knows where the command is")
+            messages.append(_read_result(item, call_id, place, attachments))
+            continue
+        waiting = []
+        if get_field(item, "role") == "exit":
+            messages.append(_read_exit(item, place))
+            continue
+        message = _read_message(item, place, attachments)
+        if not any(isinstance(part, Call) for part in message.parts) and message.role in ("user", "assistant"):
+            calls = [Call("bash", {"command": command}, f"{place}.{number}")
+                     for number, command in enumerate(_commands(item, message, place))]  # fmt: skip
+            message = message._replace(parts=[*message.parts, *calls])
+        waiting = [part.id or "" for part in message.parts if isinstance(part, Call)]
+        messages.append(message._replace(cost=number_field(extra, "cost")) if message.role == "assistant" else message)
+    replies = [message for message in messages if message.role == "assistant"]
+    if replies and not any(isinstance(part, Call) for message in messages for part in message.parts):
+        raise UnknownBlockError(replies[0].place, "has no command in a form that a reader knows, nor has any other")
+    return messages
+
+
+def _has_own_extra(message: Mapping[str, Any]) -> bool:
+    extra = message.get("extra")
+    if not isinstance(extra, Mapping):
+        return False
+    return isinstance(extra.get("actions"), list) or (message.get("role") == "exit" and "exit_status" in extra)
+
+
+def _has_own_text(messages: list[Mapping[str, Any]]) -> bool:
+    """Return whether a command of version 1 is no example in an answer: by its mark, end or result."""
+    for message, following in pairwise([*messages, cast("Mapping[str, Any]", {})]):
+        text = message.get("content")
+        if message.get("role") == "assistant" and isinstance(text, str) and len(_find_commands(text)) == 1:
+            observed = following.get("role") == "user" and _RETURN_CODE.match(str(following.get("content")))
+            if observed or any(mark in text for mark in (*_OWN_MARKS, *_SENTINELS)):
+                return True
+    return False
+
+
+def _find_commands(text: str) -> list[str]:
+    return [(fenced or tagged).strip() for fenced, tagged in _COMMAND.findall(text)]
+
+
+def _commands(item: Any, message: Message, place: str) -> list[str]:
+    """Return the commands of a message without calls: of `extra.actions` or, in version 1, its text."""
+    extra = get_field(item, "extra")
+    if isinstance(get_field(extra, "actions"), list):
+        actions = list_field(extra, "actions", f"{place}.extra")
+        commands = [text_field(action, "command") for action in actions]
+        if None in commands:
+            raise UnknownBlockError(f"{place}.extra.actions", "has an action without a `command`")
+        return cast("list[str]", commands)
+    # With two blocks, mini-swe-agent executes none of them.
+    commands = _find_commands(message.answer()) if message.role == "assistant" else []
+    return commands if len(commands) == 1 else []
+
+
+def _is_result(item: Any, *, has_command: bool) -> bool:
+    if get_field(item, "role") == "tool" or get_field(item, "type") == "function_call_output":
+        return True
+    if get_field(item, "role") != "user":
+        return False
+    extra, content = get_field(item, "extra"), get_field(item, "content")
+    if isinstance(extra, Mapping) and "interrupt_type" in extra:
+        return False
+    is_recorded = isinstance(extra, Mapping) and "returncode" in extra
+    return has_command or is_recorded or (isinstance(content, str) and _RETURN_CODE.match(content) is not None)
+
+
+def _read_result(item: Any, call_id: str, place: str, attachments: AttachmentList) -> Message:
+    content = get_field(item, "content")
+    text = result_text(get_field(item, "output") if content is None else content, place, attachments)
+    code, shown = get_field(get_field(item, "extra"), "returncode"), _RETURN_CODE.match(text)
+    code = int(shown[1]) if code is None and shown else code
+    return Message("tool", [Result(text, call_id, None, bool(code) if isinstance(code, int) else None)], place)
+
+
+def _read_exit(item: Any, place: str) -> Message:
+    status, submission = get_field(get_field(item, "extra"), "exit_status"), text_field(item, "content")
+    if status == "Submitted" and submission:
+        return Message("assistant", [Text(submission)], place)
+    return Message("system", [Text(f"[exit: {status}]")], place)
+
+
+def _read_message(item: Any, place: str, attachments: AttachmentList) -> Message:
+    if get_field(item, "role") is not None:
+        return read_message(item, place, attachments)
+    parts: list[Part] = []
+    for number, output in enumerate(list_field(item, "output", place)):
+        read, output_place = read_block if is_item(output) else _read_text, f"{place}.output[{number}]"
+        parts += read(output, output_place, attachments)
+    return Message("assistant", parts, place)
+
+
+def _read_text(item: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    return read_message(item, place, attachments).parts

@@ -1,0 +1,116 @@
+"""Reads the memory of smolagents: the steps that `get_full_steps` returns, and a `RunResult` that has them.
+
+A step has its calls in `tool_calls`, or only in the message of the model if it failed: then all of its calls failed.
+The results of several calls are one text, which becomes the result of the last of them. A code agent has one tool, its
+interpreter: which functions its code calls is in the code alone. The answer is the argument of `final_answer`, or the
+`action_output` of code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from rubric_integrations.submission.dialects.blocks import (
+    AttachmentList,
+    Call,
+    Message,
+    Part,
+    Result,
+    Text,
+    UnknownBlockError,
+    count_field,
+    get_field,
+    list_field,
+    number_field,
+    read_call,
+    result_text,
+    text_field,
+)
+
+_FINAL = "final_answer"
+_JOINED = "[in the result of the last call of this step]"
+_WITHOUT_CALLS = ("AgentParsingError", "AgentGenerationError", "AgentMaxStepsError")
+"""Errors of steps that called no tool."""
+
+
+def matches_smolagents(conversation: Any) -> bool:
+    """Return whether a conversation is a list of tasks, plans and numbered steps, also in the `steps` of a result."""
+    steps = _steps(conversation)
+    if not steps or not all(isinstance(step, Mapping) for step in steps):
+        return False
+    is_step = [any(key in step for key in ("step_number", "task", "plan", "system_prompt")) for step in steps]
+    return all(is_step) and any("step_number" in step and "model_output" in step for step in steps)
+
+
+def read_smolagents(conversation: Any, attachments: AttachmentList) -> list[Message]:
+    """Read tasks, plans and steps."""
+    messages: list[Message] = []
+    for index, step in enumerate(_steps(conversation)):
+        place = f"steps[{index}]"
+        if "step_number" not in step:
+            role = "system" if "system_prompt" in step else "user" if "task" in step else "assistant"
+            text = text_field(step, "task", "plan", "system_prompt") or ""
+            messages.append(Message(role, [Text(text)], place))
+            if step.get("task_images"):
+                raise UnknownBlockError(f"{place}.task_images", "has images as raw pixels, which no reader knows")
+            continue
+        messages += _read_step(step, place, attachments)
+    return messages
+
+
+def _steps(conversation: Any) -> list[Any]:
+    steps = conversation.get("steps") if isinstance(conversation, Mapping) else conversation
+    return list(cast("list[Any]", steps)) if isinstance(steps, list | tuple) else []
+
+
+def _read_step(step: Mapping[str, Any], place: str, attachments: AttachmentList) -> list[Message]:
+    error = step.get("error")
+    text = result_text(step.get("model_output"), f"{place}.model_output", attachments)
+    parts: list[Part] = [Text(text)] if text else []
+    entries = list_field(step, "tool_calls", place)
+    if not entries:
+        entries = list_field(step.get("model_output_message"), "tool_calls", place)
+    if error is not None and not entries and get_field(error, "type") not in _WITHOUT_CALLS:
+        raise UnknownBlockError(place, f"failed ({get_field(error, 'type')}), and the call that failed is not in it")
+    calls: list[Call] = []
+    for number, entry in enumerate(entries):
+        call = read_call(entry, f"{place}.tool_calls[{number}]")
+        if call.name == _FINAL and error is None:
+            parts.append(Text(_final_text(call, place, attachments)))
+        else:
+            calls.append(call)
+    timing, usage = step.get("timing"), step.get("token_usage")
+    seconds = number_field(timing, "duration")
+    message = Message("assistant", [*parts, *calls], place,
+                      tokens=count_field(usage, "input_tokens", "output_tokens"),
+                      milliseconds=None if seconds is None else seconds * 1000)  # fmt: skip
+    messages = [message] if message.parts else []
+    results = _read_results(step, calls, place, attachments)
+    messages += [Message("tool", list(results), place)] if results else []
+    if error is not None and not calls:
+        messages.append(Message("system", [Text(f"[error]\n{text_field(error, 'message') or ''}")], place))
+    # A code agent returns its answer from the code, and one that reached its limit of steps is asked for it.
+    output = step.get("action_output")
+    has_answer = step.get("is_final_answer") or get_field(error, "type") == "AgentMaxStepsError"
+    if has_answer and output is not None:
+        messages.append(Message("assistant", [Text(result_text(output, place, attachments))], place))
+    return messages
+
+
+def _read_results(step: Mapping[str, Any], calls: list[Call], place: str, attachments: AttachmentList) -> list[Result]:
+    error, observed = step.get("error"), text_field(step, "observations") or ""
+    if step.get("observations_images"):
+        raise UnknownBlockError(f"{place}.observations_images", "has images as raw pixels, which no reader knows")
+    if error is not None:
+        text = "\n".join(filter(None, (observed, text_field(error, "message"))))
+        return [Result(text, call.id, call.name, is_error=True) for call in calls]
+    texts = [*[_JOINED] * (len(calls) - 1), observed]
+    return [Result(text, call.id, call.name, is_error=False) for text, call in zip(texts, calls, strict=False)]
+
+
+def _final_text(call: Call, place: str, attachments: AttachmentList) -> str:
+    arguments = call.arguments
+    if isinstance(arguments, Mapping) and list(arguments) == ["answer"]:
+        return result_text(arguments["answer"], place, attachments)
+    return result_text(arguments, place, attachments)

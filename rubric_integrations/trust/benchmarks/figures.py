@@ -1,0 +1,250 @@
+"""How far judges agree with people on a set: each judge alone, two judges on the same questions, and panels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from rubric_integrations.rubric.criterion import VOTE_STRATEGIES, Criterion
+from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.scoring.judgment import Vote, to_judgment
+from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
+from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
+from rubric_integrations.scoring.voting import count_votes
+from rubric_integrations.submission.submission import Submission
+from rubric_integrations.trust.benchmarks.sets import BenchmarkSet, Question, RecordedJudge
+from rubric_integrations.trust.certification import Certificate, certify
+from rubric_integrations.trust.matching import Match, answer_levels, group_rows, match_labels
+from rubric_integrations.trust.means import Groups, estimate_ac1, estimate_shift, select_groups
+from rubric_integrations.trust.measure import CriterionAgreement, measure_criterion
+from rubric_integrations.trust.statistics import krippendorff_alpha, level_distances
+
+_CLUSTER = "cluster"
+
+
+class JudgeFigures(NamedTuple):
+    """A judge's agreement with people on the criteria of one kind, all judgments together.
+
+    Attributes:
+        kind: The kind of the criteria.
+        judge: The judge.
+        n: The number of judgments that people and the judge both decided.
+        unread: The number of its replies that could not be read, or of its failures.
+        abstained: The number of judgments in which it could not tell.
+        accuracy: The share of equal answers.
+        kappa: Cohen's kappa, for which all different answers are equally far apart.
+        weighted_kappa: The quadratically weighted kappa of ordered answers; None for others.
+        ac1: Gwet's AC1.
+        bias: The judge's mean value minus people's, as a share of the scale; None if answers have no order.
+    """
+
+    kind: str
+    judge: RecordedJudge
+    n: int
+    unread: int
+    abstained: int
+    accuracy: Estimate
+    kappa: Estimate
+    weighted_kappa: Estimate | None
+    ac1: Estimate
+    bias: Estimate | None
+
+
+class PeopleFigures(NamedTuple):
+    """How far the raters of a set agree with each other on the criteria of one kind.
+
+    Attributes:
+        alpha: Krippendorff's alpha, for which all different answers are equally far apart.
+        weighted_alpha: The same with quadratic distances, for ordered answers; None for others.
+    """
+
+    alpha: float | None
+    weighted_alpha: float | None
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The figures of the judges on one set.
+
+    Attributes:
+        data: The set.
+        level: The level of the intervals, which are those of the set's clusters.
+    """
+
+    data: BenchmarkSet
+    level: float = 0.95
+
+    def rows_of(self, judges: Sequence[RecordedJudge]) -> list[GradedRow]:
+        """Return the answers of a judge, or of a panel, as the rows of a run without texts.
+
+        A panel has the questions that all its judges answered.
+        """
+        rows: list[GradedRow] = []
+        for item in self.data.items:
+            answered = [name for name in item.labels if all((item.id, name) in judge.answers for judge in judges)]
+            entries = tuple(
+                _entry(item.criteria[name], {judge.label: judge.answers[item.id, name] for judge in judges})
+                for name in answered
+            )
+            failed = sum(entry.error is not None for entry in entries)
+            report = EvaluationReport(
+                score=None, raw_score=None, passed=False, complete=not failed, coverage=1.0, failed_count=failed,
+                report=entries,
+            )  # fmt: skip
+            rows.append(GradedRow(item.id, None, report, None, metadata={_CLUSTER: item.cluster}))
+        return rows
+
+    @cached_property
+    def labels(self) -> list[LabelledJudgment]:
+        """The answers that count as right, as labels."""
+        items = {item.id: item for item in self.data.items}
+        return [
+            LabelledJudgment(
+                id=item, submission=_NO_TEXT, criterion=items[item].criteria[name], verdict=answer, rater="people",
+                sampled="random", blind=True,
+            )
+            for (item, name), answer in self.data.references.items()
+        ]  # fmt: skip
+
+    @cached_property
+    def _groups(self) -> Groups | None:
+        return group_rows(self.rows_of([]), _CLUSTER)
+
+    def _matches(self, judge: RecordedJudge, kind: str | None = None) -> list[Match]:
+        matches = match_labels(self.rows_of([judge]), self.labels).matches
+        return [match for match in matches if kind in (None, match.criterion.tags[0])]
+
+    def _agreement(self, matches: Sequence[Match]) -> CriterionAgreement:
+        return measure_criterion(matches, None, self.level, groups=self._groups)
+
+    def _groups_of(self, matches: Sequence[Match]) -> Groups | None:
+        return select_groups(self._groups, [match.row for match in matches])
+
+    def measure(self, judge: RecordedJudge, kind: str) -> JudgeFigures:
+        """Measure a judge on the criteria of one kind.
+
+        Raises:
+            ValueError: The judge has no reply to a question of this kind.
+        """
+        matches = self._matches(judge, kind)
+        if not matches:
+            raise ValueError(f"{judge.label} has no reply about {kind}: there is nothing to measure")
+        equal = self._agreement([_with_equal_distances(match) for match in matches])
+        places = {answer: place for place, answer in enumerate(equal.levels)}
+        decided = [match for match in matches if match.right is not None]
+        cells = [(places[match.answers[0]], places[match.judge_answer or ""]) for match in decided]
+        criterion = matches[0].criterion
+        return JudgeFigures(
+            kind=kind,
+            judge=judge,
+            n=equal.n,
+            unread=equal.failed,
+            abstained=equal.judge_abstained,
+            accuracy=equal.accuracy,
+            kappa=equal.kappa,
+            weighted_kappa=self._agreement(matches).kappa if criterion.kind == "ordinal" else None,
+            ac1=estimate_ac1(equal.confusion, cells, self.level, self._groups_of(decided)),
+            bias=None if criterion.kind == "nominal" else equal.bias,
+        )
+
+    def kinds_of(self, judge: RecordedJudge) -> set[str]:
+        """Return the kinds of the criteria that a judge answered."""
+        return {match.criterion.tags[0] for match in self._matches(judge)}
+
+    def compare(self, judge: RecordedJudge, other: RecordedJudge, kind: str | None = None) -> Estimate:
+        """Estimate how much larger the accuracy of a judge is than that of another, on the questions both answered.
+
+        Args:
+            judge: The judge.
+            other: The other judge.
+            kind: The kind of the criteria; None for all.
+        """
+        others = {(match.row, match.judged.name): match.right for match in self._matches(other, kind)}
+        pairs = [
+            (match, match.right, other_right)
+            for match in self._matches(judge, kind)
+            if (other_right := others.get((match.row, match.judged.name))) is not None and match.right is not None
+        ]
+        rose = [float(right > other_right) for _, right, other_right in pairs]
+        fell = [float(right < other_right) for _, right, other_right in pairs]
+        return estimate_shift(rose, fell, self.level, self._groups_of([match for match, *_ in pairs]))
+
+    def people(self, kind: str) -> PeopleFigures:
+        """Measure the agreement among the raters on the criteria of one kind."""
+        units: list[list[int]] = []
+        levels: list[str] = []
+        criterion: Criterion | None = None
+        for item in self.data.items:
+            for name, labels in item.labels.items():
+                if item.criteria[name].tags[0] == kind:
+                    criterion = item.criteria[name]
+                    levels = answer_levels(criterion)
+                    units.append([levels.index(label) for label in labels.values() if label in levels])
+        if criterion is None or all(len(unit) < 2 for unit in units):
+            return PeopleFigures(None, None)
+        values = [to_judgment(criterion, level).value or 0.0 for level in levels]
+        alpha, weighted = (
+            krippendorff_alpha(units, level_distances(values, weighting)) for weighting in ("nominal", "quadratic")
+        )
+        return PeopleFigures(alpha, weighted if criterion.kind == "ordinal" else None)
+
+    def panel(self, judges: Sequence[RecordedJudge]) -> RecordedJudge:
+        """Return a panel as one judge, with the default voting of graders, on the questions that all were asked."""
+        answers = {
+            (row.id, entry.name): entry.verdict
+            for row in self.rows_of(judges)
+            for entry in (row.report.criteria if row.report else ())
+        }
+        return RecordedJudge(f"panel of {len(judges)}", "votes", max(judge.date for judge in judges), answers)
+
+    def unanimous(self, judges: Sequence[RecordedJudge], kind: str) -> tuple[float, JudgeFigures]:
+        """Return the share of the questions on which all judges agree, and the figures of their answers there."""
+        everywhere, agreed = 0, dict[Question, str | None]()
+        for row in self.rows_of(judges):
+            for entry in row.report.criteria if row.report else ():
+                everywhere += 1
+                if entry.error is None and entry.agreement == 1 and all(vote.error is None for vote in entry.votes):
+                    agreed[row.id, entry.name] = entry.verdict
+        judge = RecordedJudge("where all agree", "", "", agreed)
+        return len(agreed) / everywhere, self.measure(judge, kind)
+
+    def certify(self, judges: Sequence[RecordedJudge], alpha: float) -> Certificate:
+        """Certify the answers on which all judges agree; one judgment of each cluster counts."""
+        return certify(self.rows_of(judges), self.labels, alpha=alpha, cluster=_CLUSTER)
+
+
+_NO_TEXT = Submission(response="not in the data")
+_UNREAD = "the reply could not be read"
+
+
+def _with_equal_distances(match: Match) -> Match:
+    return replace(match, criterion=match.criterion.model_copy(update={"scale_type": "nominal"}))
+
+
+def _entry(criterion: Criterion, answers: Mapping[str, str | None]) -> CriterionReport:
+    """Return the entry of a report with the answer of one judge, or with the votes of several."""
+    votes = tuple(_vote(criterion, name, answer) for name, answer in answers.items())
+    unread = CriterionReport(
+        name=criterion.name or "",
+        requirement=criterion.full_requirement,
+        weight=criterion.weight,
+        options=criterion.choices,
+        scale_type=criterion.scale_type,
+        votes=votes if len(votes) > 1 else (),
+        verdict=None,
+        value=None,
+        error=_UNREAD,
+    )
+    if all(vote.error is not None for vote in votes):
+        return unread
+    verdict, value, agreement = count_votes(criterion, votes, VOTE_STRATEGIES[criterion.kind][0])
+    return unread.model_copy(update={"verdict": verdict, "value": value, "agreement": agreement, "error": None})
+
+
+def _vote(criterion: Criterion, judge: str, answer: str | None) -> Vote:
+    if answer is None:
+        return Vote(judge=judge, verdict=None, value=None, error=_UNREAD)
+    judgment = to_judgment(criterion, answer)
+    return Vote(judge=judge, verdict=judgment.verdict, value=judgment.value)

@@ -1,0 +1,625 @@
+"""Public data sets with human labels for each criterion and with recorded judges, in one common form.
+
+The data are not part of the library: `load_set` reads them from a folder with one subfolder for each set.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rubric_integrations.judges import read_recorded_reply
+from rubric_integrations.rubric.answers import Option, Scale
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.scoring.judgment import to_judgment
+from rubric_integrations.submission.inputs import Row, read_row
+from rubric_integrations.trust.benchmarks.clones import (
+    is_clone_of_llmbar,
+    is_clone_of_summhay,
+    pairs_of_clone,
+    summaries_of_clone,
+)
+from rubric_integrations.trust.matching import consensus_of
+
+CRITERION_KINDS = (
+    "fact in a text",
+    "requirement of a task",
+    "relevance",
+    "instruction followed",
+    "quality",
+    "creativity",
+)
+"""The kinds of criteria, in the order of the tables. Each criterion of a set has one of them as its tag."""
+
+Question = tuple[str, str]
+"""The id of an item, and the name of the criterion that was judged."""
+
+
+class RecordedJudge(NamedTuple):
+    """One judge's answers to the questions of a set.
+
+    Attributes:
+        name: The judge's name.
+        prompt: The kind of its prompt.
+        date: When its replies were published.
+        answers: Its answer to each question that it replied to; None for a reply that could not be read, or a failure.
+    """
+
+    name: str
+    prompt: str
+    date: str
+    answers: Mapping[Question, str | None]
+
+    @property
+    def label(self) -> str:
+        """The name with the kind of prompt, which a set has only once."""
+        return f"{self.name}, {self.prompt}"
+
+
+class BenchmarkItem(NamedTuple):
+    """What was judged by people and by recorded judges.
+
+    Attributes:
+        id: Its id.
+        cluster: What it has in common with items that depend on it, such as their task.
+        criteria: The criteria, by name.
+        labels: The answer of each rater to each criterion.
+    """
+
+    id: str
+    cluster: str
+    criteria: Mapping[str, Criterion]
+    labels: Mapping[str, Mapping[str, str]]
+
+
+class Source(NamedTuple):
+    """Where a set comes from.
+
+    Attributes:
+        title: Its name in texts.
+        repository: Its repository on GitHub.
+        commit: The commit that the data were taken from.
+        licence: Its licence.
+        cluster: What the items of a cluster have in common.
+        raters: Who labelled it.
+    """
+
+    title: str
+    repository: str
+    commit: str
+    licence: str
+    cluster: str
+    raters: str
+
+
+SOURCES = {
+    "summhay": Source(
+        "SummHay", "salesforce/summary-of-a-haystack", "43531729bc39fdc301bcc9ff7b26c5e6ce3fbf57", "Apache-2.0",
+        "subtopic", "one label each",
+    ),
+    "devai": Source(
+        "DevAI", "metauto-ai/agent-as-a-judge", "43c2fa7b84ef0c1522e8250576e6798bace29dd0", "MIT", "task",
+        "the consensus of three people",
+    ),
+    "llmbar": Source(
+        "LLMBar", "princeton-nlp/LLMBar", "900616bff90b6c6c8e1681f7d079250637c55992", "MIT", "pair",
+        "a gold preference",
+    ),
+    "llm_rubric": Source(
+        "LLM-Rubric", "microsoft/LLM-Rubric", "70d56fc4e9a26e60642bc14b62b96d2d0a500edd", "MIT", "dialogue",
+        "one person",
+    ),
+    "conala": Source(
+        "CoNaLa", "terryyz/ice-score", "4e45c6dcd0a31cf62488619ce23cecc032263d8b", "MIT", "task",
+        "the rounded mean of 2 to 8 people",
+    ),
+    "ttcw": Source(
+        "TTCW", "salesforce/creativity_eval", "fced0ab2d3068244152d1302a8bd8e9f538440f5", "BSD-3-Clause", "story",
+        "the majority of three experts",
+    ),
+}  # fmt: skip
+"""The sets, by the names that `load_set` and `--sets` take."""
+
+
+@dataclass(frozen=True)
+class BenchmarkSet:
+    """A data set in the common form.
+
+    Attributes:
+        name: Its name in `SOURCES`.
+        items: What people labelled.
+        judges: The recorded judges.
+        rows: What a judge grades: the items whose texts and sources are public; empty if there are none.
+        answers_of: Converts the graded `rows` to answers to the questions of the items.
+    """
+
+    name: str
+    items: Sequence[BenchmarkItem]
+    judges: Sequence[RecordedJudge]
+    rows: Sequence[Row] = ()
+    answers_of: Callable[[Iterable[GradedRow]], dict[Question, str | None]] = field(
+        default=lambda rows: {(row.id, name): verdict for row in rows for name, verdict in _verdicts(row)}
+    )
+
+    @property
+    def source(self) -> Source:
+        """Where the set comes from."""
+        return SOURCES[self.name]
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its criteria, in the order of `CRITERION_KINDS`."""
+        present = {criterion.tags[0] for item in self.items for criterion in item.criteria.values()}
+        return tuple(kind for kind in CRITERION_KINDS if kind in present)
+
+    @cached_property
+    def references(self) -> dict[Question, str]:
+        """The answer that counts as right for each question; questions on which raters are divided have none.
+
+        It is the majority of the answers to a binary criterion, and for an ordered one the level next to the mean of
+        the values, rounded half up.
+        """
+        answers = (
+            ((item.id, name), _reference(item.criteria[name], [*labels.values()]))
+            for item in self.items
+            for name, labels in item.labels.items()
+        )
+        return {question: answer for question, answer in answers if answer is not None}
+
+
+def _reference(criterion: Criterion, labels: Sequence[str]) -> str | None:
+    if len(labels) == 1 or criterion.kind != "ordinal":
+        return consensus_of(labels)
+    levels = [option.label for option in criterion.choices if not option.na]
+    places = [levels.index(label) for label in labels if label in levels]
+    return levels[math.floor(sum(places) / len(places) + 0.5)] if places else None
+
+
+def _verdicts(row: GradedRow) -> Iterator[tuple[str, str | None]]:
+    for entry in row.report.criteria if row.report else ():
+        yield entry.name, None if entry.error is not None else entry.verdict
+
+
+class BenchmarkDataError(ValueError):
+    """The data of a set are not there, or do not have its form."""
+
+
+def load_set(name: str, data: Path) -> BenchmarkSet:
+    """Read a set.
+
+    Args:
+        name: Its name in `SOURCES`.
+        data: The folder that has the data of the set; see `folder_of`.
+
+    Raises:
+        BenchmarkDataError: The name is unknown, or the data cannot be read.
+    """
+    folder, source = folder_of(name, data), SOURCES[name]
+    try:
+        return _LOADERS[name](folder)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BenchmarkDataError(
+            f"{folder}: does not have the form of the set {source.title}: {type(error).__name__}: {reason}"
+        ) from error
+
+
+def folder_of(name: str, data: Path) -> Path:
+    """Return the folder of a set: the subfolder with its name, or a clone of the repository of SummHay or LLMBar.
+
+    Args:
+        name: Its name in `SOURCES`.
+        data: The folder with the subfolder or the clone, or the clone itself.
+
+    Raises:
+        BenchmarkDataError: The name is unknown, or there is no such folder.
+    """
+    if name not in SOURCES:
+        raise BenchmarkDataError(f"{name!r} is not a set: name some of {', '.join(SOURCES)}")
+    address = f"https://github.com/{SOURCES[name].repository}"
+    if (data / name).is_dir():
+        return data / name
+    for folder in (data, data / address.rpartition("/")[2]):
+        if (name == "summhay" and is_clone_of_summhay(folder)) or (name == "llmbar" and is_clone_of_llmbar(folder)):
+            return folder
+    clone = " or a clone of the repository" if name in ("summhay", "llmbar") else ""
+    raise BenchmarkDataError(
+        f"{data / name}: there is no such folder: name the folder that has the subfolder {name!r}{clone} with --data. "
+        f"The data are not part of the library; they come from {address}"
+    )
+
+
+def commit_of(data: Path) -> str | None:
+    """Return the commit of a git clone, or None for a folder that is not in one."""
+    try:
+        process = subprocess.run(  # noqa: S603
+            ["git", "-C", str(data), "rev-parse", "HEAD"],  # noqa: S607
+            capture_output=True, text=True, check=False, timeout=10,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return process.stdout.strip() or None
+
+
+def rows_to_grade(sets: Sequence[BenchmarkSet]) -> list[Row]:
+    """Return the rows of several sets, whose `metadata` name the set and the cluster.
+
+    Clusters are in the order of a hash, so that a run that a limit ends has a random part of each set.
+    """
+    rows = [
+        row._replace(id=f"{data.name}/{row.id}", metadata={"set": data.name, **(row.metadata or {})})
+        for data in sets
+        for row in data.rows
+    ]
+    return sorted(rows, key=lambda row: sha256(repr(row.metadata).encode()).digest())
+
+
+def judge_of_run(data: BenchmarkSet, rows: Iterable[GradedRow], name: str) -> RecordedJudge:
+    """Return the answers of a run of `rows_to_grade` to the questions of one set.
+
+    Args:
+        data: The set.
+        rows: The rows of the run.
+        name: The judge's name.
+    """
+    prefix = f"{data.name}/"
+    own = [row._replace(id=row.id.removeprefix(prefix)) for row in rows if row.id.startswith(prefix)]
+    return RecordedJudge(name, "this run", "", data.answers_of(own))
+
+
+def _read_lines(path: Path) -> list[Any]:
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    return [json.loads(line) for line in text.split("\n") if line.strip()]
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _read_reply(criterion: Criterion, reply: str) -> str | None:
+    try:
+        return read_recorded_reply(criterion, reply).verdict
+    except ValueError:
+        return None
+
+
+def _binary(value: bool) -> str:
+    return "MET" if value else "UNMET"
+
+
+def _row(item: Mapping[str, Any], criteria: Iterable[Criterion], cluster: str) -> Row:
+    fields = {name: item[name] for name in ("id", "query", "reference", "response") if item.get(name) is not None}
+    return read_row(fields, item["id"])._replace(rubric=Rubric(list(criteria)), metadata={"cluster": cluster})
+
+
+def _by_judge(
+    replies: Iterable[tuple[str, Question, str | None]], about: Callable[[str], tuple[str, str, str]]
+) -> list[RecordedJudge]:
+    """Group answers by judge.
+
+    Args:
+        replies: The judge's key, the question and the answer of each reply.
+        about: Returns the name, the kind of prompt and the date of a judge, by its key.
+    """
+    answers: dict[str, dict[Question, str | None]] = {}
+    for key, question, answer in replies:
+        answers.setdefault(key, {})[question] = answer
+    return [RecordedJudge(*about(key), own) for key, own in answers.items()]
+
+
+_COVERAGE = "Covers this insight: "
+_COVERAGE_LEVELS = (
+    Option(label="NO_COVERAGE", value=0, description="The insight is not covered."),
+    Option(label="PARTIAL_COVERAGE", value=0.5, description="The insight is partially covered."),
+    Option(label="FULL_COVERAGE", value=1, description="The insight is fully covered."),
+)
+
+
+def _load_summhay(folder: Path) -> BenchmarkSet:
+    lines = summaries_of_clone(folder) if is_clone_of_summhay(folder) else _read_lines(folder / "items.jsonl")
+    items: list[BenchmarkItem] = []
+    rows: list[Row] = []
+    for line in lines:
+        criteria = {
+            each["id"]: Criterion(
+                name=each["id"],
+                requirement=_COVERAGE + each["requirement"],
+                tags=("fact in a text",),
+                options=_COVERAGE_LEVELS,
+            )
+            for each in line["criteria"]
+        }
+        labels = {name: {"people": label} for name, label in line["human_labels"].items()}
+        items.append(BenchmarkItem(line["id"], line["subtopic_id"], criteria, labels))
+        rows.append(_row(line, criteria.values(), line["subtopic_id"]))
+    replies = (
+        (judge, (line["id"], name), level)
+        for line in lines
+        for judge, levels in line["judge_labels"].items()
+        for name, level in levels.items()
+    )
+
+    def about(judge: str) -> tuple[str, str, str]:
+        few_shot = judge.endswith("-9fs")
+        return judge.removesuffix("-9fs"), f"one insight a call{', nine examples' if few_shot else ''}", "2024-07"
+
+    return BenchmarkSet("summhay", items, _by_judge(replies, about), rows)
+
+
+def _load_devai(folder: Path) -> BenchmarkSet:
+    lines = _read_lines(folder / "items.jsonl")
+    criteria = {
+        task: {
+            each["id"]: Criterion(name=each["id"], requirement=each["requirement"], tags=("requirement of a task",))
+            for each in rubric["criteria"]
+        }
+        for task, rubric in _read_json(folder / "rubrics.json").items()
+    }
+    items = [
+        BenchmarkItem(
+            line["id"],
+            line["task"],
+            criteria[line["rubric_id"]],
+            {name: {"people": _binary(label)} for name, label in line["human_labels"].items()},
+        )
+        for line in lines
+    ]
+    replies = (
+        (judge, (line["id"], name), _binary(verdict))
+        for line in lines
+        for judge, verdicts in line["judge_labels"].items()
+        for name, verdict in verdicts.items()
+    )
+    return BenchmarkSet(
+        "devai", items, _by_judge(replies, lambda _: ("Agent-as-a-Judge", "agent that reads the workspace", "2024-10"))
+    )
+
+
+_BETTER = Criterion(
+    name="better",
+    requirement="Which of the two outputs executes the instruction better?",
+    tags=("instruction followed",),
+    options=[Option(label="1", value=0), Option(label="2", value=1)],
+    scale_type="nominal",
+)
+_RATING = Criterion(
+    name="overall",
+    requirement="Executes the instruction honestly, precisely and closely: no more and no less than it asks for",
+    tags=("instruction followed",),
+    scale=Scale(min=0, max=9, integer=True),
+)
+_ORDERS = ("ab", "ba")
+
+
+def _load_llmbar(folder: Path) -> BenchmarkSet:
+    """Read LLMBar: each pair is a question in both orders, and of two equal ratings, each output wins in one order."""
+    if is_clone_of_llmbar(folder):
+        outputs, pairs, patterns = pairs_of_clone(folder)
+    else:
+        outputs, pairs = _read_lines(folder / "items.jsonl"), _read_lines(folder / "pairs.jsonl")
+        patterns = _read_json(folder / "parsing.json")
+    # ChatGPT rated three outputs with 10: above the scale, and still a comparison.
+    recorded = _RATING.model_copy(update={"scale": Scale(min=0, max=10, integer=True)})
+    items = [
+        BenchmarkItem(
+            f"{pair['id']}:{order}",
+            pair["id"],
+            {"better": _BETTER},
+            {"better": {"gold": str(pair["human_labels"]["better"])}},
+        )
+        for pair in pairs
+        for order in _ORDERS
+    ]
+    ratings: dict[str, dict[str, float | None]] = {}
+    for output in outputs:
+        for judge, replies in output["judge_outputs"].items():
+            reply = _read_reply(recorded, replies["overall"])
+            ratings.setdefault(judge, {})[output["id"]] = None if reply is None else float(reply)
+    answers = {judge: _compare_ratings(of_judge) for judge, of_judge in ratings.items()}
+    for pair in pairs:
+        for judge, replies in pair["judge_outputs"].items():
+            for order in _ORDERS:
+                choice = _read_choice(replies[order], patterns[judge], order)
+                answers.setdefault(judge, {})[f"{pair['id']}:{order}", "better"] = choice
+    judges = [RecordedJudge(*_llmbar_prompt(judge), "2023-10", own) for judge, own in answers.items()]
+    rows = [_row(output, [_RATING], output["pair_id"]) for output in outputs]
+
+    def answers_of(rows: Iterable[GradedRow]) -> dict[Question, str | None]:
+        values = {row.id: verdict for row in rows for _, verdict in _verdicts(row)}
+        numbers = {
+            name: None if verdict is None else to_judgment(_RATING, verdict).value for name, verdict in values.items()
+        }
+        return _compare_ratings(numbers)
+
+    return BenchmarkSet("llmbar", items, judges, rows, answers_of)
+
+
+def _compare_ratings(ratings: Mapping[str, float | None]) -> dict[Question, str | None]:
+    """Convert the ratings of outputs to the better output of each pair of which both were rated."""
+    answers: dict[Question, str | None] = {}
+    for output in ratings:
+        pair, _, number = output.rpartition("/output_")
+        second = f"{pair}/output_2"
+        if number != "1" or second not in ratings:
+            continue
+        one, other = ratings[output], ratings[second]
+        for order in _ORDERS:
+            if one is None or other is None:
+                answers[f"{pair}:{order}", "better"] = None
+            else:
+                is_first = one > other or (one == other and order == "ba")
+                answers[f"{pair}:{order}", "better"] = "1" if is_first else "2"
+    return answers
+
+
+def _read_choice(reply: str, patterns: Mapping[str, str], order: str) -> str | None:
+    """Read the output that a reply prefers, by the pattern that the authors published for the judge's prompt."""
+    # As the authors read it: where a reply matches both patterns, the first one counts.
+    shown = next((number for number in ("1", "2") if re.search(patterns[number], reply)), None)
+    return shown if shown is None or order == "ab" else "21"[int(shown) - 1]
+
+
+_LLMBAR_PROMPTS = {
+    "Vanilla": "which of two is better",
+    "CoT": "which of two is better, reasons first",
+    "Metrics_Reference": "which of two is better, with metrics and a reference",
+    "Rating": "rating of each output",
+    "Rating_NoRules": "rating of each output, without rules",
+    "Rating_Metrics": "rating of each output, with metrics",
+    "Rating_Reference": "rating of each output, with a reference",
+    "Rating_Metrics_Reference": "rating of each output, with metrics and a reference",
+}
+
+
+def _llmbar_prompt(judge: str) -> tuple[str, str]:
+    model, _, prompt = judge.partition("/")
+    return model, _LLMBAR_PROMPTS[prompt]
+
+
+_DIALOGUE_KINDS = {"Q1": "relevance", "Q3": "fact in a text", "Q4": "relevance", "Q5": "relevance"}
+_NEEDS_SOURCES = ("Q1", "Q4", "Q5")
+
+
+def _load_llm_rubric(folder: Path) -> BenchmarkSet:
+    """Read LLM-Rubric. A judge grades six of its nine questions: the sources for the others are not in the data."""
+    lines = _read_lines(folder / "items.jsonl")
+    criteria = {
+        each["id"]: Criterion(
+            name=each["id"],
+            requirement=each["requirement"],
+            tags=(_DIALOGUE_KINDS.get(each["id"], "quality"),),
+            options=[
+                Option(label=option["label"], na=True)
+                if option["value"] is None
+                else Option(label=option["label"], value=(option["value"] - 1) / 3)
+                for option in each["options"]
+            ],
+        )
+        for each in _read_json(folder / "rubrics.json")["llm-rubric-9q"]["criteria"]
+    }
+    items = [
+        BenchmarkItem(
+            line["id"],
+            line["id"],
+            criteria,
+            {name: {line["annotator"]: str(label)} for name, label in line["human_labels"].items()},
+        )
+        for line in lines
+    ]
+    replies = (
+        (judge, (line["id"], name), _read_reply(criteria[name], reply["raw"]))
+        for line in lines
+        for judge, by_name in line["judge_outputs"].items()
+        for name, reply in by_name.items()
+    )
+    gradable = [criterion for name, criterion in criteria.items() if name not in _NEEDS_SOURCES]
+    rows = [_row(line, gradable, line["id"]) for line in lines]
+    return BenchmarkSet(
+        "llm_rubric", items, _by_judge(replies, lambda judge: (judge, "one token, no reason", "2024")), rows
+    )
+
+
+def _load_conala(folder: Path) -> BenchmarkSet:
+    """Read CoNaLa. A judge grades all but the two answers that are empty."""
+    lines = _read_lines(folder / "items.jsonl")
+    scale = _read_json(folder / "rubrics.json")["conala-usefulness"]["criteria"][0]
+    usefulness = Criterion(
+        name=scale["id"],
+        requirement=scale["requirement"],
+        tags=("quality",),
+        options=[
+            Option(label=option["label"], value=option["value"] / 4, description=option["text"])
+            for option in scale["options"]
+        ],
+    )
+    items = [
+        BenchmarkItem(
+            line["id"],
+            str(line["task"]),
+            {scale["id"]: usefulness},
+            {
+                name: {rater: str(grade) for rater, grade in grades.items()}
+                for name, grades in line["human_labels"].items()
+            },
+        )
+        for line in lines
+    ]
+
+    def about(judge: str) -> tuple[str, str, str]:
+        model, _, prompt = judge.partition("/")
+        reasons = "reasons first" if prompt.startswith("steps") else "a bare digit"
+        return model, reasons + (", with the reference" if prompt.endswith("-with-reference") else ""), "2024"
+
+    judges = _by_judge(_read_replies(folder, {item.id: item.criteria for item in items}), about)
+    rows = [_row(line, [usefulness], str(line["task"])) for line in lines if line["response"].strip()]
+    return BenchmarkSet("conala", items, judges, rows)
+
+
+_STORY_JUDGES = {
+    "gpt4": "GPT-4 Turbo",
+    "cgpt": "GPT-3.5 Turbo",
+    "claudev13": "Claude 1.3",
+    "claudev2": "Claude 2.0",
+    "claudev21": "Claude 2.1",
+    "claude3-opus": "Claude 3 Opus",
+    "gemini-pro": "Gemini Pro",
+}
+
+
+def _load_ttcw(folder: Path) -> BenchmarkSet:
+    """Read TTCW. A judge grades the 36 stories whose texts are public."""
+    lines = _read_lines(folder / "items.jsonl")
+    criteria = {
+        each["id"]: Criterion(
+            name=each["id"], requirement=each["requirement"], context=each["description"], tags=("creativity",)
+        )
+        for each in _read_json(folder / "rubrics.json")["ttcw"]["criteria"]
+    }
+    items = [
+        BenchmarkItem(
+            line["id"],
+            line["id"],
+            criteria,
+            {
+                name: {expert: _binary(label) for expert, label in labels.items()}
+                for name, labels in line["human_labels"].items()
+            },
+        )
+        for line in lines
+    ]
+    judges = _by_judge(
+        _read_replies(folder, {item.id: item.criteria for item in items}),
+        lambda judge: (_STORY_JUDGES.get(judge, judge), "yes or no, reasons optional", "2024-03"),
+    )
+    rows = [_row(line, criteria.values(), line["id"]) for line in lines if line["response"]]
+    return BenchmarkSet("ttcw", items, judges, rows)
+
+
+def _read_replies(
+    folder: Path, criteria: Mapping[str, Mapping[str, Criterion]]
+) -> Iterator[tuple[str, Question, str | None]]:
+    for reply in _read_lines(folder / "replies.jsonl.gz"):
+        criterion = criteria[reply["id"]][reply["criterion"]]
+        yield reply["judge"], (reply["id"], reply["criterion"]), _read_reply(criterion, reply["raw"])
+
+
+_LOADERS: dict[str, Callable[[Path], BenchmarkSet]] = {
+    "summhay": _load_summhay,
+    "devai": _load_devai,
+    "llmbar": _load_llmbar,
+    "llm_rubric": _load_llm_rubric,
+    "conala": _load_conala,
+    "ttcw": _load_ttcw,
+}

@@ -1,0 +1,411 @@
+"""Malformed files of responses in every format: an error in one line, or the reading of the file as it was before."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from rubric_integrations.formats.registry import FORMATS
+from rubric_integrations.submission import ResponsesError, Row, read_responses
+from rubric_integrations.submission.containers import DOCUMENTS
+from rubric_integrations.submission.dialects.blocks import NO_NAME
+from rubric_integrations.submission.dialects.detect import DIALECTS
+from rubric_integrations.submission.inputs import read_row
+from rubric_integrations.submission.tool_rows import ROW_FORMATS, find_row_format
+from tests.submission.samples import DIALECT_ROWS, SAMPLES, Sample, encode
+from tests.submission.traces import TRACES
+
+Answers = dict[str, tuple[str, str | None]]
+
+# What the JSON library does not write is replaced in the text.
+_DOUBLED, _DEEP, _LONG, _LARGE = "DOUBLED", "DEEP", "LONG", "LARGE"
+_VALUES: list[Any] = [
+    5, None, [], {}, "another text", True, [1, "x"], {"x": 1}, "a\0b", "\ud800", float("nan"), float("inf"), 1.5,
+    _DEEP, _LONG, _LARGE,
+]  # fmt: skip
+
+
+class Mutant(NamedTuple):
+    """A malformed variant of a sample.
+
+    Attributes:
+        data: Its rows, or its object.
+        path: The keys of the value that is another one.
+        old: The value before.
+        new: The value now; None if there is none.
+        is_removed: Whether the key was removed or renamed.
+        change: What was done to the value.
+    """
+
+    data: Any
+    path: tuple[Any, ...]
+    old: Any
+    new: Any
+    is_removed: bool = False
+    change: str = "replace"
+
+
+def paths_of(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every value in a document."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield (*path, key)
+        yield from paths_of(value, (*path, key))
+
+
+def at(data: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        data = data[key]
+    return data
+
+
+@st.composite
+def mutants(draw: st.DrawFn, sample: Sample) -> Mutant:
+    """Replace, remove, rename or double one value of a sample."""
+    path = draw(st.sampled_from(list(paths_of(sample.data))))
+    change = draw(st.sampled_from(["replace", "replace", "remove", "rename", "double"]))
+    assume(change == "replace" or isinstance(path[-1], str))
+    return mutate(sample.data, path, change, draw(st.sampled_from(_VALUES)) if change == "replace" else None)
+
+
+def mutate(original: Any, path: tuple[Any, ...], change: str, new: Any = None) -> Mutant:
+    """Return a document with another value at a path, or with its key removed, renamed or doubled."""
+    data = copy.deepcopy(original)
+    parent, key = at(data, path[:-1]), path[-1]
+    old = parent[key]
+    if change == "replace":
+        parent[key] = new
+        return Mutant(data, path, old, new)
+    if change == "rename":
+        parent["x" + key] = old
+    if change == "double":
+        parent[_DOUBLED + key] = "another text"
+    else:
+        del parent[key]
+    return Mutant(data, path, old, None, change != "double", change)
+
+
+def encode_mutant(sample: Sample, data: Any) -> bytes:
+    """Return the file of a malformed document, which no library writes."""
+    is_json = sample.suffix in (".jsonl", ".json", ".traj")
+    try:
+        content = encode(sample.suffix, data)
+    except (TypeError, ValueError, AttributeError):  # of the libraries that write tables
+        assume(False)
+        raise
+    if is_json:
+        content = content.replace(f'"{_DEEP}"'.encode(), b"[" * 5_000 + b"]" * 5_000)
+        content = content.replace(f'"{_LARGE}"'.encode(), b"9" * 5_000)
+        content = content.replace(f'"{_DOUBLED}'.encode(), b'"')
+    return content.replace(_LONG.encode(), b"x" * 10_000_000) if is_json else content
+
+
+def read_file(path: Path, content: bytes) -> list[Row] | str:
+    """Return the rows of a file, or the error that refuses it; no other exception is caught."""
+    path.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return list(read_responses(path))
+        except ResponsesError as error:
+            return str(error)
+
+
+def answers_of(rows: list[Row]) -> Answers:
+    return {row.id: (row.submission.response, row.submission.query) for row in rows if row.submission}
+
+
+def check_errors(result: list[Row] | str) -> list[Row]:
+    """Return the rows, after a check that each error is one short line."""
+    errors = [result] if isinstance(result, str) else [row.error for row in result if row.submission is None]
+    for error in errors:
+        assert error
+        assert len(error) < 2_000, error[:3_000]
+        assert len(error.splitlines()) == 1, error
+        assert "Traceback" not in error
+    return [] if isinstance(result, str) else result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("files")
+
+
+def call_counts(rows: list[Row], *, with_results: bool) -> dict[str, int]:
+    """Return the number of calls in the trajectory of each row, also with the results that have no call."""
+    trajectories = {row.id: row.submission.trajectory for row in rows if row.submission and row.submission.trajectory}
+    return {
+        row_id: len(trajectory.calls) + with_results * sum(step.role == "tool" for step in trajectory.steps)
+        for row_id, trajectory in trajectories.items()
+    }
+
+
+ANY_SAMPLE = st.sampled_from(SAMPLES)
+_settings = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+UNHARMED: dict[str, list[Row]] = {}
+
+
+def unharmed_rows(sample: Sample, path: Path) -> list[Row]:
+    """Return the rows of a sample; every sample can be read."""
+    key = sample.name + sample.suffix
+    if key not in UNHARMED:
+        rows = read_file(path, encode(sample.suffix, sample.data))
+        assert not isinstance(rows, str), rows
+        assert answers_of(rows)
+        UNHARMED[key] = rows
+    return UNHARMED[key]
+
+
+def unharmed(sample: Sample, path: Path) -> Answers:
+    return answers_of(unharmed_rows(sample, path))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
+def test_every_sample_is_read(sample: Sample, folder: Path) -> None:
+    assert unharmed(sample, folder / f"f{sample.suffix}")
+
+
+@_settings
+@given(sample=ANY_SAMPLE, data=st.data())
+def test_malformed_value_is_an_error_or_changes_no_other_value(
+    sample: Sample, data: st.DataObject, folder: Path
+) -> None:
+    check_mutant(sample, data.draw(mutants(sample)), folder / f"f{sample.suffix}")
+
+
+def check_mutant(sample: Sample, mutant: Mutant, path: Path) -> None:
+    """Fail if a malformed file is read in another way, lacks a row, or lacks a call that is not damaged."""
+    before = unharmed(sample, path)
+    result = read_file(path, encode_mutant(sample, mutant.data))
+    rows = check_errors(result)
+    for row_id, answer in answers_of(rows).items():
+        check_answer(row_id, answer, before, sample, mutant)
+    if not isinstance(result, str):
+        check_count(rows, sample, mutant)
+    check_calls(rows, unharmed_rows(sample, path), sample, mutant)
+
+
+def check_count(rows: list[Row], sample: Sample, mutant: Mutant) -> None:
+    """Fail if a file lost a row. A trace has several, which may be another trace's now."""
+    lists = (at(sample.data, mutant.path[:length]) for length in range(len(mutant.path)))
+    # An object may have another list of rows now.
+    entries = next((value for value in lists if isinstance(value, list)), [])
+    if sample.name not in _TRACES:
+        assert len(rows) >= (1 if sample.name in _ONE_ROW else len(entries)), (sample.name, mutant.path, rows)
+
+
+_ONE_ROW = {"one row", "one conversation", "lm-eval samples", "lm-eval repeats", "pandas split", "pandas columns"}
+_TRACES = {*TRACES, "LangSmith runs", "openai/evals log"}
+
+
+def check_calls(rows: list[Row], before: list[Row], sample: Sample, mutant: Mutant) -> None:
+    """Fail if a conversation lacks a call that the mutation did not remove."""
+    if not sample.name.startswith((*_CONVERSATION, "one ")) or mutant.path[-1] in _SELECTED:
+        return
+    is_part = isinstance(mutant.old, dict | list) and mutant.change in ("replace", "remove")
+    # Any other text or a number cannot be told from an own response.
+    if sample.name.startswith("rows of") and mutant.path[1:] == ("response",):
+        return
+    names = {call.name for row in before if row.submission and row.submission.trajectory
+             for call in row.submission.trajectory.calls}  # fmt: skip
+    # The calls in the value that was there, by the names of their tools.
+    removed = sum(json.dumps(mutant.old).count(f'"{name}"') for name in names) if is_part else 0
+    damaged = max(1, sum(json.dumps(mutant.old).count(f'"{name}"') for name in names))
+    # All are there, if not as calls, then as results without one, which a check refuses. Only one may be damaged.
+    for with_results, missing in ((True, removed), (False, damaged)):
+        counts = call_counts(before, with_results=with_results)
+        for row_id, number in call_counts(rows, with_results=with_results).items():
+            assert number >= counts.get(row_id, 0) - missing, (row_id, mutant.path, mutant.change, mutant.new)
+
+
+# A message that says so belongs to another run.
+_SELECTED = {"is_demo"}
+
+
+@pytest.mark.parametrize("name", DIALECT_ROWS)
+def test_conversation_with_a_renamed_key_is_an_error_or_has_all_calls(name: str, folder: Path) -> None:
+    sample = next(sample for sample in SAMPLES if sample.name == f"rows of {name}")
+    for path in paths_of(sample.data[0]["response"], (0, "response")):
+        if isinstance(path[-1], str):
+            check_mutant(sample, mutate(sample.data, path, "rename"), folder / "f.jsonl")
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
+def test_file_whose_first_row_lacks_a_key_or_has_it_twice_is_an_error_or_has_all_rows(
+    sample: Sample, folder: Path
+) -> None:
+    first = sample.data[0] if isinstance(sample.data, list) else sample.data
+    for key in first:
+        path = (0, key) if isinstance(sample.data, list) else (key,)
+        for change in ("remove", "double") if sample.suffix in _JSON else ("remove",):
+            check_mutant(sample, mutate(sample.data, path, change), folder / f"f{sample.suffix}")
+
+
+_JSON = (".jsonl", ".json", ".traj")
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
+def test_file_that_is_cut_off_at_any_tenth_is_an_error_or_reads_as_before(sample: Sample, folder: Path) -> None:
+    size = len(encode(sample.suffix, sample.data))
+    for place in [size * tenth // 10 for tenth in range(1, 10)] + [size - 2]:
+        check_bytes(sample, folder / f"f{sample.suffix}", place)
+
+
+def text_of(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def forms_of(value: Any) -> set[str]:
+    """Return the texts that a value may be read as: itself, its JSON, and those of the values in it."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    # A lone surrogate is read as its escape.
+    own = {text.encode("utf-8", "backslashreplace").decode() for text in (text_of(value), str(value))}
+    return own.union(*map(forms_of, inner))
+
+
+def is_reading_of(response: str, before: str | None, sample: Sample, mutant: Mutant) -> bool:
+    """Return whether a response is the one before, or differs from it by the value that was changed alone."""
+    if response == before or (not mutant.is_removed and response in forms_of(mutant.new)):
+        return True
+    # A part of the response, which is a text or the JSON of the values around the change.
+    parts = {(before or "").replace(old, new) for old in forms_of(mutant.old) for new in {""} | forms_of(mutant.new)}
+    around = [mutant.path[:length] for length in range(1, len(mutant.path))]
+    parts |= {text_of(at(mutant.data, path)) for path in around if text_of(at(sample.data, path)) == before}
+    # In place of a value that was removed, another beside it.
+    siblings = at(mutant.data, mutant.path[:-1]) if mutant.is_removed else ()
+    return response in parts or response in forms_of(siblings if isinstance(siblings, dict) else None)
+
+
+def is_task_of(query: str | None, before: str | None, mutant: Mutant) -> bool:
+    """Return whether each word of a task is one of the task before, or of the value that was changed."""
+    around = json.dumps(at(mutant.data, mutant.path[:-1]), ensure_ascii=False)
+    known = f"{before} {around} {' '.join(forms_of(mutant.new))} {mutant.path}"
+    return words_of(query) <= words_of(known) | words_of(text_of(mutant.old)) | _RENDERED
+
+
+def words_of(text: str | None) -> set[str]:
+    return set(re.findall(r"\w+", (text or "").replace("\\n", " ")))
+
+
+# What the text of a conversation has beside the texts of its messages.
+_RENDERED = words_of(
+    "step 1 2 3 4 5 6 7 8 9 10 true thought "
+    "role user system assistant tool content tool_calls name arguments result null is_error error bash None "
+    f"command u0000b {NO_NAME}"
+)
+# Without these, a row is another one: a part of a run is a run.
+_MEANINGS = {"parent_run_id"}
+# Samples whose responses are conversations, and where these are.
+_CONVERSATION = ("rows of", "tau")
+_MESSAGES = {"response", "traj", "messages"}
+
+
+def check_answer(row_id: str, answer: tuple[str, str | None], before: Answers, sample: Sample, mutant: Mutant) -> None:
+    """Fail if a row has a text that neither it had before, nor the mutation gave it."""
+    response, query = answer
+    # The second value of a key must not be read, nor the first.
+    if mutant.change == "double":
+        assert before.get(row_id) == answer, (row_id, answer, mutant.path)
+        return
+    # A row that had an error, or has another id now.
+    candidates = [before[row_id]] if row_id in before else [*before.values(), (None, None)]
+    if any(
+        is_reading_of(response, old, sample, mutant) and is_task_of(query, task, mutant) for old, task in candidates
+    ):
+        return
+    # A conversation without one of its parts has no other text than it had; its JSON is not a reading.
+    place = next((length for length, key in enumerate(mutant.path[:-1], start=1) if key in _MESSAGES), None)
+    if sample.name.startswith(_CONVERSATION) and place is not None:
+        value = at(mutant.data, mutant.path[:place])
+        messages = text_of(value).encode("utf-8", "backslashreplace").decode()
+        # The damaged request of Gemini has no other key, and is an object like any other.
+        is_json = response == messages and (isinstance(value, list) or set(value) != set(mutant.path[place:]))
+        if words_of(f"{response} {query or ''}") <= words_of(messages) | _RENDERED and not is_json:
+            return
+    # Without a key that a tool always writes, the row is one of the user's own.
+    row = mutant.data[mutant.path[0]] if isinstance(mutant.data, list) and len(mutant.path) in (1, 2) else None
+    if isinstance(row, dict):
+        plain = read_row(row, row_id, warns=False).submission
+        if not _MEANINGS.isdisjoint(mutant.path) or (plain and answer == (plain.response, plain.query)):
+            return
+    pytest.fail(f"{row_id}: {answer!r:.500}\nbefore: {before.get(row_id)!r:.500}\n{mutant.path} {mutant.new!r:.100}")
+
+
+@_settings
+@given(sample=ANY_SAMPLE, data=st.data())
+def test_file_that_is_cut_off_or_has_other_bytes_is_an_error_or_reads_as_before(
+    sample: Sample, data: st.DataObject, folder: Path
+) -> None:
+    place = data.draw(st.integers(0, len(encode(sample.suffix, sample.data))))
+    added = data.draw(st.sampled_from([None, b"\0", b"\xed\xa0\x80", b"\xff"]))
+    check_bytes(sample, folder / f"f{sample.suffix}", place, added)
+
+
+def check_bytes(sample: Sample, path: Path, place: int, added: bytes | None = None) -> None:
+    """Check a file that is cut off at a place, or has bytes added there."""
+    before, content = unharmed(sample, path), encode(sample.suffix, sample.data)
+    content = content[:place] if added is None else content[:place] + added + content[place:]
+    result = read_file(path, content)
+    rows = check_errors(result)
+    if sample.suffix == ".jsonl" and sample.name not in _TRACES and not isinstance(result, str):
+        # Several rows of lm-eval are one answer.
+        lines = 1 if sample.name == "lm-eval samples" else sum(bool(line.strip()) for line in content.split(b"\n"))
+        assert len(rows) >= (lines if content.strip() else 0), (sample.name, place, added)
+    if sample.suffix in (".csv", ".tsv") and added != b"\0":
+        # A cell at the end of a table without quotes does not show that it is cut off.
+        rows = rows[:-1]
+    for row_id, (response, query) in answers_of(rows).items():
+        clean = row_id.replace("\0", "")
+        assert clean in before or clean.isdigit()
+        pairs = [before[clean]] if clean in before else list(before.values())
+        assert (response.replace("\0", ""), query and query.replace("\0", "")) in pairs
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
+def test_text_file_in_another_encoding_is_an_error_or_reads_as_before(sample: Sample, folder: Path) -> None:
+    if sample.suffix in (".parquet", ".xlsx", ".eval", ".zst.eval"):
+        pytest.skip("is not a file of text")
+    path = folder / f"f{sample.suffix}"
+    before, text = unharmed(sample, path), encode(sample.suffix, sample.data).decode()
+    assert answers_of(check_errors(read_file(path, text.encode("utf-16")))) == before
+    for encoding in ("utf-16-le", "utf-32", "cp1252"):
+        rows = check_errors(read_file(path, text.encode(encoding)))
+        assert answers_of(rows) in ({}, before)
+
+
+def test_no_file_is_claimed_by_the_reader_of_another_format() -> None:
+    documents = {sample.name: sample.data for sample in SAMPLES if isinstance(sample.data, dict)}
+    for name, data in documents.items():
+        owners = {known.name for known in DOCUMENTS if known.matches(data)}
+        assert len(owners) <= 1, (name, owners)
+        assert not find_row_format(data), name
+    rows = {sample.name: sample.data for sample in SAMPLES if isinstance(sample.data, list)}
+    for name, row in [(name, row) for name, values in rows.items() for row in values]:
+        # A trace may be a file of its own, and a row of one.
+        assert {known.name for known in DOCUMENTS if known.matches(row)} <= {name}, name
+        assert len([known.name for known in ROW_FORMATS if known.matches(row)]) <= 1, name
+        claimed = find_row_format(row)
+        assert claimed is None or name in (claimed.name, *_ALSO.get(claimed.name, ())), (name, claimed)
+    for name, data in [*documents.items(), *rows.items()]:
+        # The reader of OpenAI's messages reads every list that no other matches.
+        dialects = [dialect for dialect, own in DIALECTS.items() if dialect != "openai_chat" and own.matches(data)]
+        assert not dialects, (name, dialects)
+        rubrics = {key for key, own in FORMATS.items() if key != "native" and own.matches(data)}
+        assert not rubrics, (name, rubrics)
+
+
+_ALSO = {
+    "Inspect log": ("Inspect archive", "Inspect archive, Zstandard"),
+    "ragas results": ("ragas conversations",),
+    "lm-eval samples": ("lm-eval repeats",),
+}
+"""The samples in the form of a tool that have another name."""

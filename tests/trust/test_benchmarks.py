@@ -1,0 +1,236 @@
+"""Recorded judges on public data: small sets of our own, and the figures that other code computed of the real ones."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rubric_integrations.trust.benchmarks.figures import Benchmark
+from rubric_integrations.trust.benchmarks.sets import SOURCES, BenchmarkDataError, commit_of, load_set
+from rubric_integrations.trust.means import estimate_ac1
+from rubric_integrations.trust.statistics import gwet_ac1
+from tests.conftest import SHARED
+from tests.trust.benchmark_data import write_pairs, write_summaries
+
+DATA = SHARED / "data"
+needs_data = pytest.mark.skipif(not (DATA / "devai").exists(), reason="../shared/data does not exist")
+FACT = "fact in a text"
+# The level of each of 24 insights, by people and by two judges.
+PEOPLE = "012012012012012012012012"
+GOOD = "012012012012012012" + "120120"
+POOR = "012012012012" + "200200" + "122122"
+
+
+def summaries(data: Path) -> Benchmark:
+    write_summaries(data, {"good": GOOD, "poor": POOR}, people=PEOPLE)
+    return Benchmark(load_set("summhay", data))
+
+
+def test_figures_of_a_recorded_judge_are_those_of_its_answers(tmp_path: Path) -> None:
+    benchmark = summaries(tmp_path)
+    good, poor = benchmark.data.judges
+    figures = benchmark.measure(good, FACT)
+    assert (figures.n, figures.unread, figures.accuracy.value) == (24, 0, 0.75)
+    assert figures.kappa.value == pytest.approx(0.625)
+    assert figures.ac1.value == pytest.approx(0.625)
+    assert figures.bias is not None
+    assert figures.bias.value == 0
+    assert figures.accuracy.low is not None
+    gain = benchmark.compare(good, poor, FACT)
+    poor_accuracy = sum(one == other for one, other in zip(POOR, PEOPLE, strict=True)) / 24
+    assert gain.value == pytest.approx(0.75 - poor_accuracy)
+    assert gain.n == 24
+
+
+def test_unread_replies_are_counted_and_left_out_of_the_figures(tmp_path: Path) -> None:
+    benchmark = summaries(tmp_path)
+    good, _ = benchmark.data.judges
+    unread = good._replace(answers={**good.answers, ("summary0", "i0"): None, ("summary11", "i23"): None})
+    figures = benchmark.measure(unread, FACT)
+    assert (figures.n, figures.unread, figures.accuracy.value) == (22, 2, pytest.approx(17 / 22))
+
+
+def test_panel_of_two_is_unanimous_where_both_judges_agree(tmp_path: Path) -> None:
+    benchmark = summaries(tmp_path)
+    share, figures = benchmark.unanimous(benchmark.data.judges, FACT)
+    agreed = [place for place in range(24) if GOOD[place] == POOR[place]]
+    assert share == len(agreed) / 24
+    assert figures.accuracy.value == pytest.approx(sum(GOOD[place] == PEOPLE[place] for place in agreed) / len(agreed))
+    certificate = benchmark.certify(benchmark.data.judges, 0.2)
+    assert (certificate.signal, certificate.n) == ("agreement", 6)
+
+
+def test_equal_ratings_prefer_the_second_output_in_one_order_and_the_first_in_the_other(tmp_path: Path) -> None:
+    write_pairs(
+        tmp_path,
+        ratings=[("7", "3"), ("5", "5"), ("", "4"), ("10", "9"), ("1", "2"), ("3", "2")],
+        replies=[("a is better", "b is better"), ("a is better", "a is better")] + [("unclear", "b is better")] * 4,
+    )
+    benchmark = Benchmark(load_set("llmbar", tmp_path))
+    ratings, choices = benchmark.data.judges
+    figures = benchmark.measure(ratings, "instruction followed")
+    assert (figures.n, figures.unread) == (10, 2)
+    assert figures.accuracy.value == pytest.approx((2 + 1 + 2 + 0 + 2) / 10)
+    figures = benchmark.measure(choices, "instruction followed")
+    assert (figures.n, figures.unread, figures.accuracy.value) == (8, 4, pytest.approx(7 / 8))
+
+
+def test_clone_of_summhay_is_read_like_the_folder(tmp_path: Path) -> None:
+    write_summaries(tmp_path, {"good": GOOD, "poor-9fs": POOR}, people=PEOPLE)
+    lines = [json.loads(line) for line in (tmp_path / "summhay" / "items.jsonl").read_text().splitlines()]
+    words = {"NO_COVERAGE": "not_covered", "PARTIAL_COVERAGE": "partially_covered", "FULL_COVERAGE": "fully_covered"}
+    entries = [
+        {
+            "subtopic_id": line["subtopic_id"],
+            "subtopic": line["query"],
+            "summary": [line["response"]],
+            "reference_insights": [
+                {"insight_id": each["id"], "insight": each["requirement"]} for each in line["criteria"]
+            ],
+            "annotation": [
+                {"insight_id": name, "coverage": words[level]} for name, level in line["human_labels"].items()
+            ],
+        }
+        | {
+            f"predictions_{prompt}": [
+                {"insight_id": name, "coverage": level} for name, level in line["judge_labels"][judge].items()
+            ]
+            for judge, prompt in (("good", "prompted_good"), ("poor-9fs", "9fs_poor"))
+        }
+        for line in lines
+    ]
+    clone = tmp_path / "clones" / "summary-of-a-haystack"
+    (clone / "data").mkdir(parents=True)
+    (clone / "data" / "eval_benchmark_data.json").write_text(json.dumps(entries))
+    for named in (clone, tmp_path / "clones"):
+        read = load_set("summhay", named)
+        folder = load_set("summhay", tmp_path)
+        assert (read.items, read.judges, read.rows) == (folder.items, folder.judges, folder.rows)
+
+
+def test_interval_of_ac1_has_the_width_that_resampled_clusters_show() -> None:
+    rng = np.random.default_rng(7)
+    groups = np.repeat(np.arange(60), 5)
+    people = rng.integers(0, 3, 300)
+    is_right = rng.random(60)[groups] < 0.6
+    judge = np.where(is_right, people, rng.integers(0, 3, 300))
+
+    def table(rows: Any) -> np.ndarray:
+        counts = np.zeros((3, 3))
+        np.add.at(counts, (people[rows], judge[rows]), 1)
+        return counts
+
+    cells = list(zip(people.tolist(), judge.tolist(), strict=True))
+    estimate = estimate_ac1(table(np.arange(300)), cells, 0.95, groups)
+    assert estimate.low is not None
+    assert estimate.high is not None
+    clusters = (rng.integers(0, 60, 60) for _ in range(500))
+    draws = [gwet_ac1(table((5 * drawn[:, None] + np.arange(5)).ravel())) or 0.0 for drawn in clusters]
+    low, high = np.quantile(draws, [0.025, 0.975])
+    assert estimate.high - estimate.low == pytest.approx(high - low, rel=0.2)
+
+
+def test_missing_or_malformed_data_are_refused_with_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(BenchmarkDataError, match=r"'nothing' is not a set: name some of summhay, devai"):
+        load_set("nothing", tmp_path)
+    with pytest.raises(
+        BenchmarkDataError, match=r"ttcw: there is no such folder.*github.com/salesforce/creativity_eval"
+    ):
+        load_set("ttcw", tmp_path)
+    write_summaries(tmp_path, {}, people="0011")
+    (tmp_path / "summhay" / "items.jsonl").write_text('{"id": "a"}\n')
+    with pytest.raises(BenchmarkDataError, match=r"does not have the form of the set SummHay: KeyError"):
+        load_set("summhay", tmp_path)
+    assert commit_of(tmp_path) is None
+
+
+def expected_of(name: str) -> dict[str, Any]:
+    return json.loads((DATA / name / "expected.json").read_text(encoding="utf-8"))
+
+
+def check_expected(name: str) -> None:
+    """Compare each judge's figures with those that other code computed."""
+    benchmark, expected = Benchmark(load_set(name, DATA)), expected_of(name)["judges"]
+    scale = {"summhay": 2, "conala": 4}.get(name, 1)
+    for judge, figures in zip(benchmark.data.judges, expected.values(), strict=True):
+        row = benchmark.measure(judge, benchmark.data.kinds[0])
+        assert row.bias is not None
+        assert (row.n, row.unread) == (figures["n"], figures["unread"])
+        ours = (row.accuracy.value, row.kappa.value, row.ac1.value, row.bias.value and scale * row.bias.value)
+        assert ours == pytest.approx([figures[key] for key in ("accuracy", "kappa", "ac1", "bias")], abs=1e-6)
+        if row.weighted_kappa is not None:
+            assert row.weighted_kappa.value == pytest.approx(figures["kappa_quadratic"], abs=1e-6)
+
+
+@needs_data
+def test_judge_of_devai_has_the_expected_figures() -> None:
+    check_expected("devai")
+
+
+@pytest.mark.statistics
+@needs_data
+@pytest.mark.parametrize("name", ["summhay", "conala", "ttcw"])
+def test_judges_of_a_set_have_the_expected_figures(name: str) -> None:
+    check_expected(name)
+
+
+@pytest.mark.statistics
+@needs_data
+def test_people_of_ttcw_and_conala_have_the_expected_alpha() -> None:
+    experts = Benchmark(load_set("ttcw", DATA)).people("creativity")
+    assert experts.alpha == pytest.approx(expected_of("ttcw")["people"]["krippendorff_alpha_nominal"], abs=1e-6)
+    graders = Benchmark(load_set("conala", DATA)).people("quality")
+    alphas = expected_of("conala")["people"]["krippendorff_alpha"]
+    assert (graders.alpha, graders.weighted_alpha) == pytest.approx((alphas["nominal"], alphas["interval"]), abs=1e-6)
+
+
+@pytest.mark.statistics
+@needs_data
+def test_each_question_of_llm_rubric_has_the_expected_accuracy() -> None:
+    data, expected = load_set("llm_rubric", DATA), expected_of("llm_rubric")
+    for name, criterion in data.items[0].criteria.items():
+        items = [item._replace(labels={name: item.labels[name]}) for item in data.items]
+        row = Benchmark(replace(data, items=items)).measure(data.judges[0], criterion.tags[0])
+        figures = expected[f"{name}|first_token_llm"]
+        assert (row.n, row.accuracy.value) == (figures["n"], pytest.approx(figures["accuracy"], abs=1e-6))
+
+
+@pytest.fixture(scope="module")
+def page_module() -> ModuleType:
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "judges.py"
+    spec = importlib.util.spec_from_file_location("benchmark_of_judges", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.statistics
+@needs_data
+def test_llmbar_has_the_ninety_published_accuracies(page_module: ModuleType) -> None:
+    benchmark, expected = Benchmark(load_set("llmbar", DATA)), expected_of("llmbar")
+    lines = [(DATA / "llmbar" / name).open(encoding="utf-8").readline() for name in ("items.jsonl", "pairs.jsonl")]
+    names = [name for line in lines for name in json.loads(line)["judge_outputs"]]
+    ours = {
+        f"{subset}|{name}": accuracy
+        for name, judge in zip(names, benchmark.data.judges, strict=True)
+        for subset, accuracy in page_module.published_accuracies(benchmark, judge).items()
+    }
+    assert len(ours) == 90
+    assert ours == pytest.approx({key: expected[key]["published"] for key in ours}, abs=1e-3)
+
+
+@pytest.mark.statistics
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not all((DATA / name).exists() for name in SOURCES), reason="../shared/data does not exist")
+def test_page_of_judges_is_what_the_data_give(page_module: ModuleType) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "judges.md"
+    assert page_module.page(DATA) == page.read_text(encoding="utf-8"), "run `make judges`"
