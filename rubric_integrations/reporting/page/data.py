@@ -15,7 +15,8 @@ from typing import Any
 
 from rubric_integrations.reporting.page.figures import ColumnKey, TableColumns, column_key, desirability
 from rubric_integrations.reporting.page.overview_figures import short_values
-from rubric_integrations.reporting.score_sum import sum_score, why_not_passed
+from rubric_integrations.reporting.page.shares import Shares, answer_values, overruling
+from rubric_integrations.reporting.score_sum import ScoreSum, score_settings, sum_score, why_not_passed
 from rubric_integrations.rubric.answers import counting_scale
 from rubric_integrations.runs.files import GradedRow, RowKey
 from rubric_integrations.scoring.report import CriterionReport
@@ -106,8 +107,8 @@ def _cut(text: str | None, limit: int) -> str | None:
 
 # Characters of JSON. A larger block takes longer to open, and compresses no better.
 _BLOCK = 500_000
-# Level 6 saves 4 % of the size of ordinary text, and takes up to three times as long.
-_LEVEL = 4
+# A higher level takes up to three times as long, and saves a few percent.
+_LEVEL = 5
 _KINDS = ("good", "part", "bad", "abstained", "failed", "open", "inapplicable")
 
 
@@ -126,6 +127,7 @@ class PageData:
         self.blocks: list[str] = []
         self._is_redacted = is_redacted
         self._names = list(names)
+        self._shares = Shares(names[-1])
         self._thumbnails = Thumbnails()
         self._rows: list[dict[str, Any]] = []
         # The weight of each criterion that may become a column, None if it varies, and whether it is required.
@@ -153,7 +155,10 @@ class PageData:
         """
         row_id, number = key
         shown = next(row for row in grades if row is not None)
-        details = _json({**self._texts(shown), "grades": [row and self._details(row, shown) for row in grades]})
+        sums = [row and sum_score(row) for row in grades]
+        self._shares.add(grades[-1], sums[-1])
+        details = [row and self._details(row, shown, of) for row, of in zip(grades, sums, strict=True)]
+        details = _json({**self._texts(shown), "grades": details})
         entry: dict[str, Any] = {"id": row_id, "grades": [row and self._grade(row, shared) for row in grades]}
         if shown.submission is not None:
             entry["query"] = _excerpt(shown.submission.query)
@@ -200,13 +205,20 @@ class PageData:
         }  # fmt: skip
         self._digest.update(_json({**index, "rows": [row["id"] for row in self._rows]}).encode("utf-8", "replace"))
         index["key"] = self._digest.hexdigest()[:16]
-        if to_label:
+        if not to_label:
+            index["shares"] = self.shares
+        else:
             # Most judgments share their question, which may have long guidelines and documents.
             texts = [_json(_question(item)) for item in to_label]
             questions = {text: place for place, text in enumerate(dict.fromkeys(texts))}
             index["questions"] = [json.loads(text) for text in questions]
             index["queue"] = [[i.row, questions[text], i.sampled] for i, text in zip(to_label, texts, strict=True)]
         return _pack(_json(index))
+
+    @property
+    def shares(self) -> dict[str, Any] | None:
+        """The numbers by which the page tries other weights on the last run; None if no row has a grade."""
+        return self._shares.data
 
     def _start_block(self) -> None:
         self._block: list[str] = []
@@ -258,22 +270,25 @@ class PageData:
             texts["files"] = self._thumbnails.of(row.attachments)
         return texts
 
-    def _details(self, row: GradedRow, shown: GradedRow) -> dict[str, Any]:
+    def _details(self, row: GradedRow, shown: GradedRow, score_sum: ScoreSum | None) -> dict[str, Any]:
         """Return what the page of a submission shows, beyond what is in the index and in the row that is shown."""
         report = row.report
-        if report is None:
+        if report is None or score_sum is None:
             return {"error": row.error or "not graded"}
         answers: list[list[Any]] = []
-        score_sum = sum_score(row)
+        settings = score_settings(row)
         for place, (c, term) in enumerate(zip(report.criteria, score_sum.terms, strict=True)):
             tags = row.criterion_tags[place] if place < len(row.criterion_tags) else ()
-            text = _json([c.name, c.requirement, c.weight, c.required, tags, *_possible_answers(c)])
+            text = _json(
+                [c.name, c.requirement, c.weight, c.required, tags, answer_values(c, settings), *_possible_answers(c)]
+            )
             position = self._criteria.setdefault(text, len(self._criteria))
             reason = c.error or c.reason
-            answers.append([position, *_answer(c), reason, term.words, term.points, *filter(None, [_more(c)])])
+            answers.append([position, *_answer(c), reason, term.words, term.value, *filter(None, [_more(c)])])
         details = {
             "why": why_not_passed(row) or None,
             "sum": [score_sum.in_words, score_sum.after, score_sum.problem] if answers else None,
+            "overruling": overruling(row, score_sum) if answers else None,
             ("note" if row.is_graded else "error"): row.error,
             "coverage": round(report.coverage, 4),
             "low": report.low_coverage or None,

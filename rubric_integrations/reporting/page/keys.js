@@ -27,10 +27,11 @@ const KEYS = [
   ["/", "search", () => { go({ view: "table" }); controls.text.focus(); }],
   ["c", "the criteria by what they cost; then a digit shows those that miss it", pickCriterion],
   ["m", "Markdown or its source", () => toggleSource()],
-  ["o", "overrule the judge's answers", () => document.body.classList.toggle("overruling")],
+  ["o", "overrule the judge's answers", () => toggleOverruling()],
   ["w", "the submission in the whole width", () => widen()],
   ["g", "the overview", () => go({ view: "overview" })],
   ["t", "the table", () => go({ view: "table" })],
+  ["i", "what if the weights were others", () => { if (whatIf) go({ view: "whatif" }); }],
   ["?", "these keys, which can be switched off", () => help.showModal()],
 ];
 const help = make("dialog", { id: "help", "aria-label": "Keys" });

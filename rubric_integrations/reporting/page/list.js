@@ -10,6 +10,7 @@ const field = (name, text, control) => {
   return make("label", { for: control.id }, text, control);
 };
 const statuses = [["all", "all"], ["passed", "passed"], ["not", "not passed"], ["failed", "not graded"], ["abstained", "with answers that could not be judged"], ["split", "panel disagreed"], ["labelled", "labelled"]];
+if (data.shares) statuses.push(["flipped", "changed by the weights tried"]);
 if (two) statuses.push(["changed", "answers changed"], ["better", "better"], ["worse", "worse"]);
 const sorts = [["order", "as in the run"], ["low", "lowest score first"], ["high", "highest score first"], ["id", "id"]];
 if (two) sorts.push(["fell", "largest decrease first"], ["rose", "largest increase first"]);
@@ -39,7 +40,7 @@ const wanted = (row) => {
   const difference = delta(row);
   const status = {
     all: true, passed: grade?.passed && !grade.error, not: !grade?.passed && !grade?.error, failed: Boolean(grade?.error),
-    abstained: row.grades[last]?.counts?.[KINDS.indexOf("abstained")], split: row.grades[last]?.split, labelled: store.ofRow(row).length,
+    abstained: row.grades[last]?.counts?.[KINDS.indexOf("abstained")], split: row.grades[last]?.split, labelled: store.ofRow(row).length, flipped: whatIf?.flips.has(row.number),
     changed: row.changed?.length, better: difference > 1e-9, worse: difference !== null && difference < -1e-9,
   }[filters.status];
   if (!status || (matches && !matches.has(row))) return false;

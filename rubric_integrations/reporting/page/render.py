@@ -31,10 +31,19 @@ from rubric_integrations.trust.planning import JudgmentToLabel
 
 # One function, whose hash the content security policy names. `start.js` runs what the others define.
 _SCRIPTS = (
-    "data.js", "labels.js", "labelling.js", "words.js", "list.js", "markdown.js", "submission.js",
-    "overrule.js", "overview.js", "print.js", "keys.js", "start.js",
+    "data.js", "sums.js", "labels.js", "labelling.js", "words.js", "list.js", "markdown.js", "submission.js",
+    "overrule.js", "whatif.js", "overview.js", "print.js", "keys.js", "start.js",
 )  # fmt: skip
-_STYLES = ("base.css", "overview.css", "list.css", "submission.css", "labels.css", "small.css", "print.css")
+_STYLES = (
+    "base.css",
+    "overview.css",
+    "list.css",
+    "submission.css",
+    "labels.css",
+    "whatif.css",
+    "small.css",
+    "print.css",
+)
 
 
 def report_page(
@@ -110,7 +119,7 @@ def page_parts(
         changed = comparison.add(key, *rows) if len(rows) == 2 else ()
         data.add(key, rows, shared.shared, changed)
     columns = shared.columns
-    script = _script()
+    script = _script(labels=bool(to_label))
     return template.generate(
         title=title or runs[0].rubric or "Rubric report",
         runs=[(run, summary.summary, fact.facts) for run, summary, fact in zip(runs, summaries, facts, strict=True)],
@@ -127,15 +136,21 @@ def page_parts(
         trust=None if labels is None else trust_figures(runs, labels, redact=redact),
         index=data.index(columns, to_label),
         blocks=data.blocks,
+        can_try=not to_label and data.shares is not None,
         style="".join(map(_asset, _STYLES)),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
-def _script() -> str:
-    """Return the whole script: text from models and users is put into the document with `textContent` only."""
-    return '(async () => {\n"use strict";\n' + "".join(map(_asset, _SCRIPTS)) + "})();\n"
+def _script(*, labels: bool) -> str:
+    """Return the whole script: text from models and users is put into the document with `textContent` only.
+
+    Args:
+        labels: Whether the page is a tool to label judgments. The script of that view is long, and left out otherwise.
+    """
+    names = [name for name in _SCRIPTS if labels or name != "labelling.js"]
+    return '(async () => {\n"use strict";\n' + "".join(map(_asset, names)) + "})();\n"
 
 
 def _template() -> Any:

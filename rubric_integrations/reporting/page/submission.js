@@ -147,6 +147,7 @@ const gradeTexts = (texts) => texts.grades.map((grade, run) => make("p", { class
 const SECTIONS = [
   () => (data.redacted ? [make("p", { class: "hint" }, "The texts and the reasons are left out of this page.")] : []),
   (row, texts) => gradeTexts(texts),
+  () => [byYou],
   (row, texts) => [make("div", { class: "parts" }, make("div", { class: "graded" }, ...gradedOf(texts)), make("div", { class: "answers-part" }, ...verdictTable(row, texts)), make("div", { class: "further" }, ...furtherOf(texts)))],
 ];
 let openings = 0;
@@ -159,13 +160,14 @@ async function showOne(place, focuses = true) {
   const at = shown.indexOf(row);
   const link = (step, name) => { const other = shown[at + step]; return at >= 0 && other ? make("a", { href: linkOf(other), rel: step > 0 ? "next" : "prev" }, name) : null; };
   $("one").replaceChildren(
-    make("nav", { class: "turn", "aria-label": "Other submissions" }, link(-1, "Previous"), link(1, "Next"), make("button", { type: "button", class: "widen", onclick: () => widen() }, document.body.classList.contains("wide") ? "Beside the table" : "Whole width"), make("button", { type: "button", onclick: () => document.body.classList.toggle("overruling") }, "Overrule"), make("button", { type: "button", class: "close", onclick: () => go({ row: null }) }, "Close")),
+    make("nav", { class: "turn", "aria-label": "Other submissions" }, link(-1, "Previous"), link(1, "Next"), make("button", { type: "button", class: "widen", onclick: () => widen() }, document.body.classList.contains("wide") ? "Beside the table" : "Whole width"), make("button", { type: "button", class: "overrule", "aria-pressed": String(document.body.classList.contains("overruling")), onclick: () => toggleOverruling() }, "Overrule"), make("button", { type: "button", class: "close", onclick: () => go({ row: null }) }, "Close")),
     make("h2", {}, titleOf(row)), ...SECTIONS.flatMap((section) => section(row, texts)));
   quoted = quotesOf(texts);
   const missing = unfound(quoted, findQuotes(quoted), texts);
   if (missing.length) $("one").append(make("p", { class: "unquoted" }, "In quotation marks in a reason, and not word for word in these texts: " + missing.map((quote) => "\u201c" + quote + "\u201d").join(", ")));
   $("one").hidden = false;
   store.see(row);
+  showByYou(row);
   markOpened();
   reveal(row, false);
   $("one").scrollTop = 0;

@@ -74,7 +74,7 @@ def test_data_of_a_run_without_steps_and_files_are_as_before() -> None:
     _, (block,) = data_of(FIRST)
     assert {key for row in block["rows"] for key in row} == {"response", "query", "grades"}
     assert {key for row in block["rows"] for key in row["grades"][0]} == {
-        "coverage", "answers", "error", "sum", "why"
+        "coverage", "answers", "error", "overruling", "sum", "why"
     }  # fmt: skip
     assert {len(answer) for row in block["rows"] for answer in row["grades"][0]["answers"]} == {7}
 
@@ -140,7 +140,7 @@ def test_hostile_steps_and_files_stay_text(show: Callable[..., Any]) -> None:
     elements = page.evaluate("[...document.querySelectorAll('#one *')].map(e => [e.tagName, ...e.getAttributeNames()])")
     plain = (
         "NAV A H2 H3 P DIV TABLE THEAD TBODY TR TH TD SPAN SMALL I B SELECT OPTION PRE OL UL LI DETAILS SUMMARY BUTTON "
-        "IMG SECTION TFOOT"
+        "IMG SECTION TFOOT INPUT"
     )
     assert {names[0] for names in elements} <= set(plain.split(" "))
     assert not [names for names in elements if any(name.startswith("on") for name in names[1:])]
