@@ -30,6 +30,8 @@ const KEYS = [
   ["o", "overrule the judge's answers", () => document.body.classList.toggle("overruling")],
   ["w", "the submission in the whole width", () => widen()],
   ["g", "the overview", () => go({ view: "overview" })],
+  ...(two ? [["d", "the difference of two runs", () => go({ view: "compare" })]] : []),
+  ...(many ? [["r", "the runs over time", () => go({ view: "many" })]] : []),
   ["t", "the table", () => go({ view: "table" })],
   ["?", "these keys, which can be switched off", () => help.showModal()],
 ];

@@ -22,6 +22,7 @@ from rubric_integrations.reporting.page.figures import (
     SummaryFigures,
     trust_figures,
 )
+from rubric_integrations.reporting.page.runs_over_time import ComparedPair, RunsOverTime, draw, draw_small, follow_runs
 from rubric_integrations.runs.files import RunFile, matched_rows
 from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.trust.comparable_runs import Comparability, comparability
@@ -29,10 +30,12 @@ from rubric_integrations.trust.planning import JudgmentToLabel
 
 # One function, whose hash the content security policy names. `start.js` runs what the others define.
 _SCRIPTS = (
-    "data.js", "labels.js", "labelling.js", "words.js", "list.js", "markdown.js", "submission.js",
-    "overrule.js", "keys.js", "start.js",
+    "data.js", "labels.js", "labelling.js", "words.js", "list.js", "markdown.js", "compare.js", "submission.js",
+    "overrule.js", "many.js", "keys.js", "start.js",
 )  # fmt: skip
-_STYLES = ("base.css", "overview.css", "list.css", "submission.css", "labels.css", "small.css")
+# More criteria of a comparison would make a table that nobody reads; those that changed most surely come first.
+MOST_CRITERIA, MOST_CRITERIA_OF_MANY = 100, 20
+_STYLES = ("base.css", "overview.css", "list.css", "submission.css", "labels.css", "compare.css", "small.css")
 
 
 def report_page(
@@ -42,10 +45,11 @@ def report_page(
     to_label: Sequence[JudgmentToLabel] = (),
     labels: Sequence[LabelledJudgment] | None = None,
 ) -> str:
-    """Render one run, or two to compare, as an HTML page.
+    """Render one run, two to compare, or many to follow as an HTML page.
 
     Args:
-        runs: One run, or two.
+        runs: One run, two, or more in the order of time. More runs, or rows, than 12 and 3,000 in all are shown by
+            their figures, with the rows of the last two.
         title: The page's heading; by default the rubric's name.
         to_label: Judgments of the run that people shall label, as `choose_for_labels` draws them. The page then opens
             as a tool that shows one after another, without what the judge answered.
@@ -53,7 +57,7 @@ def report_page(
             None leaves it out.
 
     Raises:
-        ValueError: There is no run, or there are more than two; or two with `to_label`.
+        ValueError: There is no run; or there are several with `to_label`.
         ImportError: The extra `report` is not installed.
 
     Example:
@@ -70,43 +74,66 @@ def page_parts(
     to_label: Sequence[JudgmentToLabel] = (),
     labels: Sequence[LabelledJudgment] | None = None,
     comparable: Comparability | None = None,
+    over_time: RunsOverTime | None = None,
+    order: str = "",
 ) -> Iterator[str]:
     """Render a page as parts to write one after the other, so that memory never holds the whole page.
 
     All rows are read before this returns. Arguments and exceptions are those of `report_page`. `comparable` is the
-    `comparability` of two runs; it is computed if it is None.
+    `comparability` of two runs, and `over_time` are the figures of more (see `follow_runs`); they are computed if they
+    are None. `order` says how the order of the runs was found.
     """
-    if not 1 <= len(runs) <= 2:
-        raise ValueError(f"`runs` must be one run, or two to compare, got {len(runs)}")
+    if not runs:
+        raise ValueError("`runs` must be one run at least, got none")
     if to_label and len(runs) != 1:
-        raise ValueError("`to_label` needs one run, got 2: the judgments to label are those of one judge")
+        raise ValueError(f"`to_label` needs one run, got {len(runs)}: the judgments to label are those of one judge")
     template = _template()
-    summaries = [SummaryFigures() for _ in runs]
-    if comparable is None:
-        comparable = comparability(*runs) if len(runs) == 2 else Comparability()
-    shared, criteria, comparison = SharedColumns(), ColumnFigures(), ComparisonFigures(comparable)
-    data = PageData([run.name for run in runs])
-    for key, rows in matched_rows(runs):
+    if len(runs) > 2 and over_time is None:
+        over_time = follow_runs(runs)
+    # The runs whose rows are on the page.
+    with_rows = range(len(runs)) if over_time is None else over_time.with_rows
+    kept = [runs[place] for place in with_rows]
+    summaries = [SummaryFigures() for _ in kept]
+    shared, criteria = SharedColumns(), ColumnFigures()
+    if comparable is None and len(runs) == 2:
+        comparable = comparability(*runs)
+    comparison = ComparisonFigures(comparable) if comparable is not None and len(runs) == 2 else None
+    data = PageData([run.name for run in kept])
+    for key, rows in matched_rows(kept):
         for row, summary in zip(rows, summaries, strict=True):
             if row:
                 summary.add(row)
         if rows[-1]:
             criteria.add(rows[-1])
         shared.add(rows)
-        changed = comparison.add(key, *rows) if len(rows) == 2 else ()
+        changed = comparison.add(key, *rows) if comparison else ()
         data.add(key, rows, shared.shared, changed)
     columns = shared.columns
+    shown = [(run, summary.summary) for run, summary in zip(kept, summaries, strict=True)]
+    pairs: Sequence[ComparedPair] = over_time.pairs if over_time else ()
+    if comparison:
+        pairs = [ComparedPair(0, 1, comparison.comparison)]
     script = _script()
     return template.generate(
-        title=title or runs[0].rubric or "Rubric report",
-        runs=[(run, summary.summary) for run, summary in zip(runs, summaries, strict=True)],
-        comparison=comparison.comparison if len(runs) > 1 else None,
+        title=title or runs[-1].rubric or "Rubric report",
+        # Of many runs, the overview shows the last one.
+        runs=shown[-1:] if over_time else shown,
+        names=[run.name for run in runs],
+        with_rows=list(with_rows),
+        shown_pair=over_time.shown_pair if over_time else (0, 1),
+        pairs=pairs,
+        most=MOST_CRITERIA if len(pairs) == 1 else MOST_CRITERIA_OF_MANY,
+        columns={key: place for place, key in enumerate(columns.keys)} if columns.kind == "criteria" else {},
+        over_time=over_time,
+        order=order,
+        chart=draw(over_time, over_time.score) if over_time else None,
+        sparks=[draw_small(over_time, line) for line in over_time.criteria] if over_time else (),
         kind=columns.kind,
         criteria=criteria.of(columns),
         has_criteria=shared.has_criteria,
         bins=BINS,
         to_label=len(to_label),
-        trust=None if labels is None else trust_figures(runs, labels),
+        trust=None if labels is None else trust_figures(kept, labels),
         index=data.index(columns, to_label),
         blocks=data.blocks,
         style="".join(map(_asset, _STYLES)),
