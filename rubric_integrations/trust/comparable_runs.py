@@ -36,11 +36,13 @@ class Comparability(NamedTuple):
         refused: Why the comparison would be meaningless; empty if it would not.
         warnings: What else differs between the runs, or cannot be checked.
         passing: Whether what makes a row pass is the same in both, so that the shares of passed rows can be compared.
+        other_judge: The warning, if another judge or another setting of it graded the second run; empty otherwise.
     """
 
     refused: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     passing: bool = True
+    other_judge: str = ""
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
@@ -81,7 +83,7 @@ def comparability(before: RunLike, after: RunLike | None = None) -> Comparabilit
         ...     rubric = Rubric.from_dict([{"name": "answer", "requirement": "Is right", "check": {"contains": words}}])
         ...     return list(grade_many(["It is 42."], rubric, PerCriterionGrader("offline")))
         >>> comparability(run("42"), run("42"))
-        Comparability(refused=(), warnings=(), passing=True)
+        Comparability(refused=(), warnings=(), passing=True, other_judge='')
         >>> print(*comparability(run("42"), run("is")).refused)
         the criterion `answer` of the row '1' has the check {"contains": "42"} in before and {"contains": "is"} in after
     """
@@ -262,29 +264,36 @@ class _Differences:
                 self.refused[name] = text
             else:
                 warnings.append(text)
-        warnings += self._judge_warnings(judge_names)
-        return Comparability(tuple(self.refused.values()), tuple(warnings), self._passing)
+        other_judge = self._other_judge(judge_names)
+        warnings += self._judge_warnings(other_judge)
+        return Comparability(tuple(self.refused.values()), tuple(warnings), self._passing, other_judge)
 
-    def _judge_warnings(self, judge_names: Sequence[str | None]) -> Iterator[str]:
+    def _judge_warnings(self, other_judge: str) -> Iterator[str]:
         if lacking := [name for name, count in zip(self._names, self._unrecorded, strict=True) if count]:
             yield (
                 f"{' and '.join(lacking)} recorded neither the judge's settings nor all that scores (a run of an "
                 "earlier version, or reports without their run): whether they are the same cannot be checked"
             )
-        named = [{name} if name else names for name, names in zip(judge_names, self._judge_names, strict=True)]
-        is_known = all(self._judges) and all("" not in judges for judges in self._judges)
-        if self._judges[0] != self._judges[1] if is_known else all(named) and named[0] != named[1]:
-            shown = [", ".join(sorted(names)) or "another judge" for names in named]
-            difference = f"{shown[0]} in {self._names[0]} and {shown[1]} in {self._names[1]}"
-            if is_known and shown[0] == shown[1]:
-                difference = f"{shown[0]}, with other {_other_parts(*self._judges)}"
-            yield f"another judge: {difference}: the change may be the judges' and not the program's"
+        if other_judge:
+            yield other_judge
         floating = sorted({model for judges in self._judges for text in judges for model in _floating_models(text)})
         if floating:
             yield (
                 f"the judge {' and '.join(floating)} is a name without a date: its provider may have changed the model "
                 "between the runs, and scores with it; name a dated version if there is one"
             )
+
+    def _other_judge(self, judge_names: Sequence[str | None]) -> str:
+        """Return how the judges differ; empty if they do not, or if that is unknown."""
+        named = [{name} if name else names for name, names in zip(judge_names, self._judge_names, strict=True)]
+        is_known = all(self._judges) and all("" not in judges for judges in self._judges)
+        if not (self._judges[0] != self._judges[1] if is_known else all(named) and named[0] != named[1]):
+            return ""
+        shown = [", ".join(sorted(names)) or "another judge" for names in named]
+        difference = f"{shown[0]} in {self._names[0]} and {shown[1]} in {self._names[1]}"
+        if is_known and shown[0] == shown[1]:
+            difference = f"{shown[0]}, with other {_other_parts(*self._judges)}"
+        return f"another judge: {difference}: the change may be the judges' and not the program's"
 
 
 def recorded_part(row: GradedRow, name: str) -> Mapping[str, Any]:

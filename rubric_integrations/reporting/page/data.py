@@ -154,7 +154,7 @@ class PageData:
             changed: The criteria whose answer differs between two runs.
         """
         row_id, number = key
-        shown = next(row for row in grades if row is not None)
+        shown = next(row for row in reversed(grades) if row is not None)
         sums = [row and sum_score(row) for row in grades]
         self._shares.add(grades[-1], sums[-1])
         details = [row and self._details(row, shown, of) for row, of in zip(grades, sums, strict=True)]
@@ -273,8 +273,9 @@ class PageData:
     def _details(self, row: GradedRow, shown: GradedRow, score_sum: ScoreSum | None) -> dict[str, Any]:
         """Return what the page of a submission shows, beyond what is in the index and in the row that is shown."""
         report = row.report
+        own = _own_texts(row, shown)
         if report is None or score_sum is None:
-            return {"error": row.error or "not graded"}
+            return {"error": row.error or "not graded", **own}
         answers: list[list[Any]] = []
         settings = score_settings(row)
         for place, (c, term) in enumerate(zip(report.criteria, score_sum.terms, strict=True)):
@@ -302,6 +303,7 @@ class PageData:
             "tags": row.tags or None,
             "reason": report.reason or None,
             "answers": answers,
+            **own,
         }
         return {name: value for name, value in details.items() if value is not None}
 
@@ -313,6 +315,16 @@ _MAX_EXCERPT = 160
 def _excerpt(text: str | None) -> str:
     """Return the beginning of a text as one line, without the mark of a Markdown heading or quotation."""
     return " ".join((text or "")[: 2 * _MAX_EXCERPT].split()).lstrip("#> ")[:_MAX_EXCERPT]
+
+
+_TEXTS = ("query", "response", "thinking", "reference")
+
+
+def _own_texts(row: GradedRow, shown: GradedRow) -> dict[str, Any]:
+    """Return the texts of a row that differ from those of the row that is shown."""
+    texts, others = ({name: getattr(of.submission, name, None) for name in _TEXTS} for of in (row, shown))
+    own = {name: text for name, text in texts.items() if text != others[name]}
+    return {"own": own} if own else {}
 
 
 def _possible_answers(row: CriterionReport) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 from rubric_integrations.reporting.score_sum import sum_score
@@ -17,7 +18,13 @@ from rubric_integrations.scoring.judgment import SpendTotal
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.scoring.report import NO_ESCALATIONS, CriterionReport, Escalations
 from rubric_integrations.trust.comparable_runs import Comparability, recorded_part
-from rubric_integrations.trust.comparison import CriterionChange, RunChanges, RunComparison, compare_changes
+from rubric_integrations.trust.comparison import (
+    CriterionChange,
+    PairedChanges,
+    RunChanges,
+    RunComparison,
+    compare_changes,
+)
 from rubric_integrations.trust.means import estimate_scores
 
 # More columns than this do not fit in a window.
@@ -98,11 +105,34 @@ def tags_of(row: GradedRow) -> set[str]:
 
 # Scores are sums of floats: a difference of this size is rounding.
 _ROUNDING = 1e-9
-# More would make a table that nobody reads; those that changed most surely come first.
-_MOST_CRITERIA = 100
 
 
 _COMPARABLE = Comparability()
+
+
+class ChangedCriterion(NamedTuple):
+    """One criterion in two runs.
+
+    Attributes:
+        name: Its name; its words if several criteria have one name.
+        key: Its name and its requirement in the second run.
+        change: The change of its value.
+        before, after: Its mean value in each run, over the submissions with a value in both.
+        gained, lost: The number of submissions with a better and with a worse answer in the second run.
+    """
+
+    name: str
+    key: tuple[str, str]
+    change: CriterionChange
+    before: float
+    after: float
+    gained: int
+    lost: int
+
+    @property
+    def column(self) -> ColumnKey:
+        """The key of its column (see `column_key`)."""
+        return self.key[0], self.key[1] if _POSITION.fullmatch(self.key[0]) else ""
 
 
 class Comparison(NamedTuple):
@@ -112,8 +142,7 @@ class Comparison(NamedTuple):
         figures: The figures of `compare_runs`.
         better, worse, same: The number of scores that rose, fell and stayed the same.
         flips: The number of criteria whose answer changed, among those with an answer in both runs.
-        criteria: The change of each criterion with its name, those that changed most surely first.
-        more: How many more criteria there are than are shown.
+        criteria: The criteria, those that changed most surely first.
     """
 
     figures: RunComparison
@@ -121,8 +150,7 @@ class Comparison(NamedTuple):
     worse: int
     same: int
     flips: int
-    criteria: Sequence[tuple[str, CriterionChange]]
-    more: int
+    criteria: Sequence[ChangedCriterion]
 
 
 class ComparisonFigures:
@@ -156,21 +184,30 @@ class ComparisonFigures:
         if not self._changes.score.differences:
             return None
         figures = compare_changes(self._changes, comparable=self._comparable)
-        criteria = sorted(figures.criteria.items(), key=_certainty)
+        criteria = [
+            _changed(name, key, change, self._changes.criteria[key])
+            for key, (name, change) in zip(self._changes.criteria, figures.criteria.items(), strict=True)
+        ]
         return Comparison(
             figures=figures,
             better=self._better,
             worse=self._worse,
             same=self._same,
             flips=self._flips,
-            criteria=criteria[:_MOST_CRITERIA],
-            more=max(0, len(criteria) - _MOST_CRITERIA),
+            criteria=sorted(criteria, key=_certainty),
         )
 
 
-def _certainty(named: tuple[str, CriterionChange]) -> float:
-    change = named[1]
-    return 2.0 if change.p_value is None else change.p_value
+def _changed(name: str, key: tuple[str, str], change: CriterionChange, values: PairedChanges) -> ChangedCriterion:
+    rose, fell = (sum(sign * value > _ROUNDING for value in values.differences) for sign in (1, -1))
+    gained, lost = (rose, fell) if change.weight >= 0 else (fell, rose)
+    before = fmean(values.before)
+    return ChangedCriterion(name, key, change, before, before + fmean(values.differences), gained, lost)
+
+
+def _certainty(criterion: ChangedCriterion) -> float:
+    p_value = criterion.change.p_value
+    return 2.0 if p_value is None else p_value
 
 
 BINS = 20

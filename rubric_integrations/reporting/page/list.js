@@ -1,5 +1,5 @@
 /* The table: filters, and a list of which only the visible rows are in the document. */
-const FILTERS = { text: "", status: "all", criterion: "", answer: "", meta: "", sort: "order" };
+const FILTERS = { text: "", status: "all", criterion: "", answer: "", meta: "", sort: "order", a: $("compare")?.dataset.a || "0", b: $("compare")?.dataset.b || "0" };
 const filters = { ...FILTERS };
 const options = (list) => list.map(([value, text]) => make("option", { value }, text));
 const controls = {};
@@ -11,7 +11,7 @@ const field = (name, text, control) => {
 };
 const statuses = [["all", "all"], ["passed", "passed"], ["not", "not passed"], ["failed", "not graded"], ["abstained", "with answers that could not be judged"], ["split", "panel disagreed"], ["labelled", "labelled"]];
 if (data.shares) statuses.push(["flipped", "changed by the weights tried"]);
-if (two) statuses.push(["changed", "answers changed"], ["better", "better"], ["worse", "worse"]);
+if (two) statuses.push(["changed", "answers changed"], ["better", "better"], ["worse", "worse"], ["same", "the same score"], ["lost", "criterion lost"], ["gained", "criterion gained"]);
 const sorts = [["order", "as in the run"], ["low", "lowest score first"], ["high", "highest score first"], ["id", "id"]];
 if (two) sorts.push(["fell", "largest decrease first"], ["rose", "largest increase first"]);
 const answers = [["", "in any way"], ["good", "as wanted"], ["missed", "partly or not"], ["part", "partly"], ["bad", "not as wanted"], ["abstained", "could not be judged"], ["failed", "the judge failed"], ["open", "not asked"], ["inapplicable", "does not apply"]];
@@ -35,13 +35,27 @@ $("filters").addEventListener("submit", (event) => event.preventDefault());
 
 let matches = null; /* the rows with the searched text; null if there is no such text to search for */
 const isAnswered = (kind) => (filters.answer === "missed" ? kind === "bad" || kind === "part" : kind === filters.answer);
+/* What changed in a row: whether an answer is better or worse in B, and its mark in A and in B. */
+const wentTo = (row, place) => {
+  const [one, other] = [0, 1].map((run) => valueAt(row, run, place));
+  return one && other && one.state !== "failed" && other.state !== "failed" && one.good !== null && other.good !== null ? Math.sign(other.good - one.good) : 0;
+};
+const changesOf = (row) => (row.changed || []).filter((place) => place >= 0).map((place) => {
+  const [one, other] = [0, 1].map((run) => valueAt(row, run, place)), [name, , weight] = data.columns[place];
+  const kind = { "-1": "bad", 1: "good" }[wentTo(row, place)] || "part";
+  return { kind, marks: name + " " + glyph(one) + "\u2192" + glyph(other), words: name + " from " + inWords(one, weight) + " to " + inWords(other, weight) };
+});
+const changeChip = ({ kind, marks, words }) => make("span", { class: "missed " + kind, title: words }, marks);
+const went = (row, sign) => (filters.criterion === "" ? data.columns.map((_, place) => place) : [Number(filters.criterion)]).some((place) => wentTo(row, place) === sign);
 const wanted = (row) => {
+  if (!row.grades.some(Boolean)) return false; /* a row of other runs than the two that are shown */
   const grade = gradeOf(row);
   const difference = delta(row);
   const status = {
     all: true, passed: grade?.passed && !grade.error, not: !grade?.passed && !grade?.error, failed: Boolean(grade?.error),
     abstained: row.grades[last]?.counts?.[KINDS.indexOf("abstained")], split: row.grades[last]?.split, labelled: store.ofRow(row).length, flipped: whatIf?.flips.has(row.number),
     changed: row.changed?.length, better: difference > 1e-9, worse: difference !== null && difference < -1e-9,
+    same: difference !== null && Math.abs(difference) <= 1e-9, lost: filters.status === "lost" && went(row, -1), gained: filters.status === "gained" && went(row, 1),
   }[filters.status];
   if (!status || (matches && !matches.has(row))) return false;
   if (filters.meta) {
@@ -63,8 +77,8 @@ async function search() {
     const { rows } = await unpack(packedBlocks[block]);
     if (turn !== searches) return; /* the reader went on typing */
     for (const row of rowsOfBlock[block]) {
-      const { query, response } = rows[row.at[1]];
-      if ([row.id, query, response].some((part) => (part || "").toLowerCase().includes(text))) hits.add(row);
+      const { query, response, grades } = rows[row.at[1]];
+      if ([row.id, query, response, ...grades.map((grade) => grade?.own?.response)].some((part) => (part || "").toLowerCase().includes(text))) hits.add(row);
     }
     $("count").textContent = "searching: " + hits.size + " so far";
   }
@@ -103,15 +117,15 @@ const markAt = (row, place) => {
   return mark;
 };
 const lineOf = (row) => {
-  const grade = gradeOf(row), missed = missedOf(row), difference = delta(row);
-  const change = difference === null ? "" : signed(Number(difference.toFixed(3)));
+  const grade = gradeOf(row), missed = missedOf(row), difference = delta(row), changes = changesOf(row);
+  const change = difference === null ? "" : (difference > 0 ? "+" : "") + difference.toFixed(3);
   const named = (words, isFailed) => { const some = missed.filter(({ kind }) => (kind === "failed") === isFailed); return some.length ? words + " " + some.map(({ name, required }) => name + (required ? " (required)" : "")).join(", ") : ""; };
   const count = missed.filter(({ kind }) => kind !== "failed").length;
-  const words = [titleOf(row) + ": " + resultText(grade), change && "changed by " + change, named("missed", false), named("the judge failed on", true), row.response].filter(Boolean).join(". ");
+  const words = [titleOf(row) + ": " + resultText(grade), change && "changed by " + change, changes.length && "changed: " + changes.map(({ words }) => words).join(", "), named("missed", false), named("the judge failed on", true), row.response].filter(Boolean).join(". ");
   const marks = make("span", { class: "marks" }, ...data.columns.slice(0, MARKS).map((_, place) => markAt(row, place)), MORE ? make("small", {}, "+" + MORE) : null);
-  return make("a", { class: "row" + (grade?.error ? " ungraded" : ""), href: linkOf(row), "aria-label": words, onpointerenter: (event) => explain(row, event.currentTarget) },
+  return make("a", { class: "row" + (grade?.error ? " ungraded" : "") + (two ? " of-pair" : ""), href: linkOf(row), "aria-label": words, onpointerenter: (event) => explain(row, event.currentTarget) },
     make("b", { class: "id" }, titleOf(row)),
-    make("span", { class: "texts" }, make("span", { class: "q" }, row.query || ""), make("span", { class: "r" }, row.response || "")),
+    make("span", { class: "texts" }, make("span", { class: "q" }, row.query || ""), changes.length ? make("span", { class: "changes-of" }, ...changes.map(changeChip)) : make("span", { class: "r" }, row.response || "")),
     make("span", { class: "score" }, bar(grade), make("span", { class: "num" }, two ? row.grades.map(scoreText).join(" \u2192 ") : scoreText(grade)), change ? make("small", {}, change) : null),
     marks, make("span", { class: "chips" }, make("span", { class: "names" }, ...missed.slice(0, 6).map(chipOf)), make("small", {}, count || !grade?.error ? (count || "none") + " missed" : "")));
 };

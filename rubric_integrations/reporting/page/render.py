@@ -23,6 +23,7 @@ from rubric_integrations.reporting.page.figures import (
 )
 from rubric_integrations.reporting.page.overview_figures import FactFigures, GroupFigures
 from rubric_integrations.reporting.page.redaction import redact_comparability, redact_row
+from rubric_integrations.reporting.page.runs_over_time import ComparedPair, RunsOverTime, draw, draw_small, follow_runs
 from rubric_integrations.reporting.page.trust_figures import trust_figures
 from rubric_integrations.runs.files import RunFile, import_notes, matched_rows
 from rubric_integrations.scoring.labels import LabelledJudgment
@@ -31,19 +32,15 @@ from rubric_integrations.trust.planning import JudgmentToLabel
 
 # One function, whose hash the content security policy names. `start.js` runs what the others define.
 _SCRIPTS = (
-    "data.js", "sums.js", "labels.js", "labelling.js", "words.js", "list.js", "markdown.js", "submission.js",
-    "overrule.js", "whatif.js", "overview.js", "print.js", "keys.js", "start.js",
+    "data.js", "sums.js", "labels.js", "labelling.js", "words.js", "list.js", "markdown.js", "compare.js",
+    "submission.js", "overrule.js", "whatif.js", "many.js", "overview.js", "print.js", "keys.js", "start.js",
 )  # fmt: skip
 _STYLES = (
-    "base.css",
-    "overview.css",
-    "list.css",
-    "submission.css",
-    "labels.css",
-    "whatif.css",
-    "small.css",
+    "base.css", "overview.css", "list.css", "submission.css", "labels.css", "compare.css", "whatif.css", "small.css",
     "print.css",
-)
+)  # fmt: skip
+# More criteria of a comparison would make a table that nobody reads; those that changed most surely come first.
+MOST_CRITERIA, MOST_CRITERIA_OF_MANY = 100, 20
 
 
 def report_page(
@@ -54,10 +51,11 @@ def report_page(
     labels: Sequence[LabelledJudgment] | None = None,
     redact: bool = False,
 ) -> str:
-    """Render one run, or two to compare, as an HTML page.
+    """Render one run, two to compare, or many to follow as an HTML page.
 
     Args:
-        runs: One run, or two.
+        runs: One run, two, or more in the order of time. More runs, or rows, than 12 and 3,000 in all are shown by
+            their figures, with the rows of the last two.
         title: The page's heading; by default the rubric's name.
         to_label: Judgments of the run that people shall label, as `choose_for_labels` draws them. The page then opens
             as a tool that shows one after another, without what the judge answered.
@@ -67,7 +65,7 @@ def report_page(
             who may not see them. Ids, the rubric, answers, scores and spend stay.
 
     Raises:
-        ValueError: There is no run, or there are more than two; or two with `to_label`, or `redact` with it.
+        ValueError: There is no run; or there are several with `to_label`, or `redact` with it.
         ImportError: The extra `report` is not installed.
 
     Example:
@@ -84,29 +82,37 @@ def page_parts(
     to_label: Sequence[JudgmentToLabel] = (),
     labels: Sequence[LabelledJudgment] | None = None,
     comparable: Comparability | None = None,
+    over_time: RunsOverTime | None = None,
+    order: str = "",
     redact: bool = False,
 ) -> Iterator[str]:
     """Render a page as parts to write one after the other, so that memory never holds the whole page.
 
     All rows are read before this returns. Arguments and exceptions are those of `report_page`. `comparable` is the
-    `comparability` of two runs; it is computed if it is None.
+    `comparability` of two runs, and `over_time` are the figures of more (see `follow_runs`); they are computed if they
+    are None. `order` says how the order of the runs was found.
     """
-    if not 1 <= len(runs) <= 2:
-        raise ValueError(f"`runs` must be one run, or two to compare, got {len(runs)}")
+    if not runs:
+        raise ValueError("`runs` must be one run at least, got none")
     if to_label and len(runs) != 1:
-        raise ValueError("`to_label` needs one run, got 2: the judgments to label are those of one judge")
+        raise ValueError(f"`to_label` needs one run, got {len(runs)}: the judgments to label are those of one judge")
     if to_label and redact:
         raise ValueError("`redact` leaves out the texts that are to be labelled: make a page without it for raters")
     template = _template()
-    summaries, facts = [SummaryFigures(run.pass_mark) for run in runs], [FactFigures(run) for run in runs]
-    if comparable is None:
-        comparable = comparability(*runs) if len(runs) == 2 else Comparability()
-    if redact:
+    if len(runs) > 2 and over_time is None:
+        over_time = follow_runs(runs)
+    # The runs whose rows are on the page.
+    with_rows = range(len(runs)) if over_time is None else over_time.with_rows
+    kept = [runs[place] for place in with_rows]
+    summaries, facts = [SummaryFigures(run.pass_mark) for run in kept], [FactFigures(run) for run in kept]
+    shared, criteria, groups = SharedColumns(), ColumnFigures(), GroupFigures()
+    if comparable is None and len(runs) == 2:
+        comparable = comparability(*runs)
+    if redact and comparable is not None:
         comparable = redact_comparability(comparable)
-    shared, criteria, comparison = SharedColumns(), ColumnFigures(), ComparisonFigures(comparable)
-    groups = GroupFigures()
-    data = PageData([run.name for run in runs], is_redacted=redact)
-    for key, all_rows in matched_rows(runs):
+    comparison = ComparisonFigures(comparable) if comparable is not None and len(runs) == 2 else None
+    data = PageData([run.name for run in kept], is_redacted=redact)
+    for key, all_rows in matched_rows(kept):
         rows = [row and redact_row(row) for row in all_rows] if redact else all_rows
         for row, summary, fact in zip(rows, summaries, facts, strict=True):
             if row:
@@ -116,14 +122,28 @@ def page_parts(
             criteria.add(rows[-1])
             groups.add(rows[-1])
         shared.add(rows)
-        changed = comparison.add(key, *rows) if len(rows) == 2 else ()
+        changed = comparison.add(key, *rows) if comparison else ()
         data.add(key, rows, shared.shared, changed)
     columns = shared.columns
+    shown = [(run, summary.summary, fact.facts) for run, summary, fact in zip(kept, summaries, facts, strict=True)]
+    pairs: Sequence[ComparedPair] = over_time.pairs if over_time else ()
+    if comparison:
+        pairs = [ComparedPair(0, 1, comparison.comparison)]
     script = _script(labels=bool(to_label))
     return template.generate(
-        title=title or runs[0].rubric or "Rubric report",
-        runs=[(run, summary.summary, fact.facts) for run, summary, fact in zip(runs, summaries, facts, strict=True)],
-        comparison=comparison.comparison if len(runs) > 1 else None,
+        title=title or runs[-1].rubric or "Rubric report",
+        # Of many runs, the overview shows the last one.
+        runs=shown[-1:] if over_time else shown,
+        names=[run.name for run in runs],
+        with_rows=list(with_rows),
+        shown_pair=over_time.shown_pair if over_time else (0, 1),
+        pairs=pairs,
+        most=MOST_CRITERIA if len(pairs) == 1 else MOST_CRITERIA_OF_MANY,
+        columns={key: place for place, key in enumerate(columns.keys)} if columns.kind == "criteria" else {},
+        over_time=over_time,
+        order=order,
+        chart=draw(over_time, over_time.score) if over_time else None,
+        sparks=[draw_small(over_time, line) for line in over_time.criteria] if over_time else (),
         kind=columns.kind,
         criteria=sorted(criteria.of(columns), key=lambda criterion: -criterion.loss),
         forgiven=criteria.forgiven,
@@ -133,7 +153,7 @@ def page_parts(
         bins=BINS,
         to_label=len(to_label),
         notes=[note for run in runs for note in import_notes(run.rows)],
-        trust=None if labels is None else trust_figures(runs, labels, redact=redact),
+        trust=None if labels is None else trust_figures(kept, labels, redact=redact),
         index=data.index(columns, to_label),
         blocks=data.blocks,
         can_try=not to_label and data.shares is not None,

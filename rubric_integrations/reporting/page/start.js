@@ -7,7 +7,7 @@ const addressOf = () => {
   const text = query.toString();
   return "#" + state.view + (text ? "?" + text : "");
 };
-const firstView = () => (data.queue ? "label" : "overview");
+const firstView = () => (data.queue ? "label" : many ? "many" : two ? "compare" : "overview");
 /* The filters of an address; one that this page does not have is left out. */
 const chosenFrom = (values) => Object.fromEntries(Object.entries(FILTERS).map(([name, value]) => {
   const chosen = values.get(name) ?? value;
@@ -42,6 +42,7 @@ function show() {
   }
   for (const link of document.querySelectorAll("#views a")) { if (link.hash === "#" + state.view) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current"); }
   if (state.view !== "label") $("label-texts")?.replaceChildren();
+  showPair();
   for (const [name, control] of Object.entries(controls)) if (control.value !== filters[name]) control.value = filters[name];
   if (filters.text !== searched) search();
   const asked = JSON.stringify(filters);

@@ -104,7 +104,7 @@ const showFiles = (files) => {
     make("small", {}, [place + 1 + ". " + (name || "attachment"), type, size === null ? null : size.toLocaleString("en") + " bytes", sha256 && "SHA-256 " + sha256, url].filter(Boolean).join(", "))));
   return [make("h3", {}, "Attachments"), make("ul", { class: "files" }, ...items)];
 };
-const gradedOf = (texts) => [...text("Task", texts.query, "query", true), ...text("Response", texts.response, "response")];
+const gradedOf = (texts) => [...text("Task", texts.query, "query", true), ...(responsePair(texts) || text("Response", texts.response, "response"))];
 const furtherOf = (texts) => [
   ...text("Thinking", texts.thinking, "thinking"), ...text("Reference", texts.reference, "reference"),
   ...(texts.context || []).flatMap((words, place) => text("Document " + (place + 1), words, "document " + (place + 1))), ...showFiles(texts.files), ...showSteps(texts.steps)];
@@ -135,7 +135,7 @@ const verdictTable = (row, texts) => {
     return make("tr", {}, name, ...data.runs.flatMap((_, run) => [verdictCell(criterion.answers[run], criterion.weight, texts.grades[run]?.unlinked ? null : texts.steps), pointsCell(criterion.answers[run])]), overrule(row, criterion));
   });
   if (!rows.length) return [];
-  const heads = (two ? data.runs : ["answer"]).flatMap((name) => [make("th", { scope: "col" }, name), make("th", { scope: "col", class: "n" }, "points")]);
+  const heads = (two ? data.runs : ["answer"]).flatMap((name, run) => [make("th", { scope: "col", class: two ? "r" + (run + 1) : null }, name), make("th", { scope: "col", class: "n" }, "points")]);
   const sums = texts.grades.flatMap((grade) => [make("td", { class: "sum", colspan: "2" }, sumText(grade))]);
   return [make("div", { class: "scroll" }, make("table", { class: "answers-table" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "criterion"), ...heads, make("th", { scope: "col", class: "label" }, "your answer"))),
     make("tbody", {}, ...rows), make("tfoot", {}, make("tr", {}, make("th", { scope: "row" }, "sum"), ...sums, make("td", { class: "label" })))))];

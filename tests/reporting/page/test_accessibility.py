@@ -99,10 +99,20 @@ def test_overview_with_groups_and_settings_has_no_violation(
 
 def test_views_of_two_runs_have_no_violation(show: Callable[..., Any], violations: Callable[[Any], list[str]]) -> None:
     page = show(FIRST, SECOND)
-    assert page.is_visible("#changes")
+    assert page.is_visible(".changes")
     assert violations(page) == []
     page.evaluate("location.hash = '#s3'")
-    page.wait_for_selector("#one h2:text-is('s3')")
+    page.wait_for_selector("#one del")
+    assert violations(page) == []
+
+
+def test_views_of_many_runs_have_no_violation(show: Callable[..., Any], violations: Callable[[Any], list[str]]) -> None:
+    page = show(FIRST, SECOND, SECOND._replace(name="third", judge="another"), FIRST._replace(name="fourth"))
+    assert page.is_visible(".chart")
+    page.click(".pick >> nth=0")
+    assert violations(page) == []
+    page.click(".pick >> nth=1")
+    assert page.is_visible(".changes")
     assert violations(page) == []
 
 

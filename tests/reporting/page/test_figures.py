@@ -141,12 +141,12 @@ def test_compare_lists_the_criterion_that_changed_most_surely_first() -> None:
     first, second = run_of("first", *["right=UNMET error=MET tone=x"] * 40), run_of("second", *rise)
     comparison = compare(first, second)
     assert comparison
-    assert [(name, change.decision) for name, change in comparison.criteria] == [
+    assert [(criterion.name, criterion.change.decision) for criterion in comparison.criteria] == [
         ("right", "better"), ("error", "better"), ("tone", "unclear")
     ]  # fmt: skip
     reverse = compare(second, first)
     assert reverse
-    assert [change.decision for _, change in reverse.criteria] == ["worse", "worse", "unclear"]
+    assert [criterion.change.decision for criterion in reverse.criteria] == ["worse", "worse", "unclear"]
 
 
 def test_compare_of_equal_differences_has_the_interval_of_bounded_scores() -> None:

@@ -90,7 +90,7 @@ def test_characters_that_the_judge_did_not_see_are_in_the_data() -> None:
 
 def test_steps_of_another_run_are_not_those_that_an_answer_of_it_cites() -> None:
     _, (block,) = data_of(run_with(STEPS), run_with(STEPS[:2]))
-    assert [grade.get("unlinked") for grade in block["rows"][0]["grades"]] == [None, True]
+    assert [grade.get("unlinked") for grade in block["rows"][0]["grades"]] == [True, None]
     _, (block,) = data_of(run_with(STEPS), run_with(STEPS))
     assert [grade.get("unlinked") for grade in block["rows"][0]["grades"]] == [None, None]
 
