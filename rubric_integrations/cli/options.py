@@ -121,6 +121,12 @@ ModulesOption = Annotated[
     typer.Option("--import", metavar="MODULE", help="Import a Python module that registers custom metrics."),
 ]
 
+# The first of two arguments that may be left out, which no parser can express: a single argument is the responses.
+RubricArgument = typer.Argument(
+    help="The rubric: a YAML or JSON file. Leave it out where each row brings a `rubric`.", show_default=False
+)
+NOTHING_TO_GRADE = "`responses` is missing: name the file to grade"
+
 
 # Without a repr, which would show the key.
 @dataclass(frozen=True, repr=False)
