@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.figures import difference, figures
 from rubric_integrations import Rubric
 from tests.pages import check_examples, example_parts, write_outputs
 from tests.test_architecture import MODULES, PUBLIC_PACKAGES, imported, nodes_of
@@ -323,6 +324,33 @@ def test_first_line_of_each_package_is_a_whole_sentence_for_the_table_of_package
         first, *others = docstring.splitlines()
         assert first.endswith((".", ":")), path
         assert others[:1] in ([], [""]), path
+
+
+@pytest.mark.parametrize("figure", figures(), ids=lambda figure: figure["text"])
+def test_figure_with_a_command_is_on_a_page_and_its_program_exists(figure: dict[str, Any]) -> None:
+    text = figure["text"].format(*figure["values"])
+    assert any(text in " ".join(page.split()) for page in TEXTS.values()), text
+    for path in re.findall(r"\S+\.py", figure["command"]):
+        assert (ROOT / path).exists()
+    assert figure.get("cheap", False) is ("printed" in figure)
+
+
+@pytest.mark.parametrize(
+    ("printed", "fault"), [("287 tokens", None), ("291 tokens", "is now '291 tokens'"), ("none", "does not print")]
+)
+def test_figure_that_differs_from_the_output_of_its_command_is_reported(printed: str, fault: str | None) -> None:
+    command = f"python -c \"print('{printed}')\""
+    figure = {"text": "{} uncached", "values": [287], "command": command, "printed": r"(\d+) tokens", "cheap": True}
+    message = difference(figure)
+    assert message is None if fault is None else fault in str(message)
+
+
+def test_programs_that_pages_name_exist() -> None:
+    names = {
+        name for text in TEXTS.values() for name in re.findall(r"\b(?:benchmarks|tests|examples)/[\w/]+\.py", text)
+    }
+    assert len(names) > 10
+    assert [name for name in names if not (ROOT / name).exists()] == []
 
 
 def readme_blocks() -> list[str]:

@@ -424,8 +424,8 @@ class LedgerOptions:
     ledger: Annotated[
         str | None,
         typer.Option(
-            help="Store each judgment in this file, or in the PostgreSQL database of this URL, so that none is "
-            "requested twice. By default a file beside --out, if a model judges and --out is a file."
+            help="Store each judgment in this file, or in the PostgreSQL database of this URL: a stored one is not "
+            "requested again. By default a file beside --out, if a model judges and --out is a file."
         ),
     ] = None
     resume: Annotated[
