@@ -64,7 +64,7 @@ def tree(path: Path) -> ast.Module:
 @cache
 def assignments() -> dict[str, tuple[ast.expr, str]]:
     """Return the value of each documented assignment at the top level of a module, with its docstring."""
-    found: dict[str, tuple[ast.expr, str]] = {}
+    documented: dict[str, tuple[ast.expr, str]] = {}
     for path in sorted(ROOT.rglob("*.py")):
         for node, following in pairwise(tree(path).body):
             target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
@@ -72,8 +72,8 @@ def assignments() -> dict[str, tuple[ast.expr, str]]:
             if isinstance(target, ast.Name) and value is not None and isinstance(following, ast.Expr):
                 docstring = getattr(following.value, "value", None)
                 if isinstance(docstring, str):
-                    found.setdefault(target.id, (value, cleandoc(docstring)))
-    return found
+                    documented.setdefault(target.id, (value, cleandoc(docstring)))
+    return documented
 
 
 def assignment(name: str) -> tuple[str, str]:
@@ -83,17 +83,17 @@ def assignment(name: str) -> tuple[str, str]:
         KeyError: No module has a documented assignment of that name.
     """
     value, docstring = assignments()[name]
-    text = ast.unparse(value)
+    text = code(value)
     return (f"{name} = {text}" if len(text) <= 3 * WIDTH else name), docstring
 
 
 def described(node: Function, name: str) -> str:
     """Return the signature and the docstring of a function; for a property, its docstring."""
     text = markdown(ast.get_docstring(node) or "")
-    if any("property" in ast.unparse(decorator) for decorator in node.decorator_list):
+    if any("property" in code(decorator) for decorator in node.decorator_list):
         return text
     prefix = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    returns = f" -> {code(node.returns)}" if node.returns else ""
     return f"```py\n{prefix}{signature(name, parameters(node), returns)}\n```\n\n{text}"
 
 
@@ -115,15 +115,15 @@ def class_signature(value: type, name: str) -> str:
 
 def field(node: ast.AnnAssign) -> str:
     """Return a field of a record as a parameter; empty for a class variable or a private field."""
-    target, annotation = ast.unparse(node.target), ast.unparse(node.annotation)
+    target, annotation = code(node.target), code(node.annotation)
     if target.startswith("_") or target == "model_config" or "ClassVar" in annotation:
         return ""
     default = node.value
-    if isinstance(default, ast.Call) and ast.unparse(default.func) in ("Field", "field"):
+    if isinstance(default, ast.Call) and code(default.func) in ("Field", "field"):
         keywords = {keyword.arg: keyword.value for keyword in default.keywords}
         factory = keywords.get("default_factory")
         default = keywords.get("default") or (ast.Constant(...) if factory else None)
-    return f"{target}: {annotation}" + (f" = {ast.unparse(default)}" if default else "")
+    return f"{target}: {annotation}" + (f" = {code(default)}" if default else "")
 
 
 def parameters(node: Function) -> list[str]:
@@ -141,8 +141,14 @@ def parameters(node: Function) -> list[str]:
 
 
 def _parameter(argument: ast.arg, default: ast.expr | None) -> str:
-    annotation = f": {ast.unparse(argument.annotation)}" if argument.annotation else ""
-    return f"{argument.arg}{annotation}" + (f" = {ast.unparse(default)}" if default else "")
+    annotation = f": {code(argument.annotation)}" if argument.annotation else ""
+    return f"{argument.arg}{annotation}" + (f" = {code(default)}" if default else "")
+
+
+def code(node: ast.AST) -> str:
+    """Return the code of a node, with double quotes where it has none inside a text."""
+    text = ast.unparse(node)
+    return text if '"' in text else text.replace("'", '"')
 
 
 def signature(name: str, listed: list[str], returns: str = "") -> str:

@@ -270,7 +270,7 @@ def test_install_command_with_a_bare_name_is_recognized(command: str, is_bare: b
 def test_no_page_and_no_message_installs_this_package_by_a_name_on_an_index() -> None:
     texts = {**TEXTS, **{f"message {text!r}": text for text in texts_in_code()}}
     texts |= {str(path): path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.md")}
-    assert {name: found[0] for name, text in texts.items() if (found := BARE_NAME.search(text))} == {}
+    assert {name: match[0] for name, text in texts.items() if (match := BARE_NAME.search(text))} == {}
 
 
 def anchors_of(page: str) -> set[str]:
