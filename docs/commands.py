@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ MARKER = "<!-- commands -->"
 
 
 def on_page_markdown(markdown: str, **_event: Any) -> str:
-    """Put the reference in place of its marker; MkDocs calls this for each page."""
+    """Insert the reference at its marker, and remove the set-ups of examples; MkDocs calls this for each page."""
+    markdown = re.sub(r"^<!-- setup\n.*?^-->\n", "", markdown, flags=re.DOTALL | re.MULTILINE)
     return markdown.replace(MARKER, reference()) if MARKER in markdown else markdown
 
 

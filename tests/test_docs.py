@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from rubric_integrations import Rubric
+from tests.pages import check_examples, example_parts, write_outputs
 from tests.test_architecture import MODULES, PUBLIC_PACKAGES, imported, nodes_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,7 +27,7 @@ INTERNAL_NAMES = {
     ("runs/ledger/__init__.py", "use_ledger"),
     ("runs/ledger/postgres/__init__.py", "PostgresLedger"),
 }
-PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
 def blocks(page: str, language: str = "python") -> list[str]:
@@ -34,13 +35,81 @@ def blocks(page: str, language: str = "python") -> list[str]:
 
 
 @pytest.mark.guides
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
-def test_code_on_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    names: dict[str, Any] = {"__name__": page}
-    for number, block in enumerate(blocks(page), start=1):
-        exec(compile(block, f"{page}, block {number}", "exec"), names)
-    assert len(names) > 1
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page) or example_parts(DOCS / page)])
+def test_code_on_a_page_runs_and_prints_what_the_page_shows(page: str, tmp_path: Path) -> None:
+    check_examples(DOCS / page, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("code", "shown", "fault"),
+    [
+        ("print('MET   ')", "MET\n", None),
+        ("print('0.75 in 3 s')", "0.75 in ... s\n", None),
+        ("print(0.75)", "0.8\n", "Expected:"),
+        ("print(0.75)", None, "prints what the page does not show"),
+        ("answer = 1", "MET\n", "Expected:"),
+    ],
+)
+def test_output_that_differs_from_the_page_is_a_fault_until_it_is_written(
+    code: str, shown: str | None, fault: str | None, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    output = "" if shown is None else f"\n```text\n{shown}```\n"
+    page.write_text(f"# Page\n\n```python\n{code}\n```\n{output}\nMore.\n", encoding="utf-8")
+    if fault is None:
+        check_examples(page, tmp_path)
+    else:
+        with pytest.raises(AssertionError, match=fault):
+            check_examples(page, tmp_path)
+    assert write_outputs(page) == (0 if fault is None else 1)
+    check_examples(page, tmp_path)
+    assert page.read_text(encoding="utf-8").endswith("```\n\nMore.\n")
+
+
+@pytest.mark.guides
+def test_page_with_a_real_models_name_gets_the_scripted_answers(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(SCRIPTED_PAGE, encoding="utf-8")
+    check_examples(page, tmp_path)
+    page.write_text(SCRIPTED_PAGE.replace('"Says please"', '"Says thanks"', 1), encoding="utf-8")
+    with pytest.raises(AssertionError, match="no answer to 'Says please'"):
+        check_examples(page, tmp_path)
+
+
+SCRIPTED_PAGE = """
+<!-- setup
+model_answers = {"Gives the number": "MET", "Says please": ("UNMET", "It does not.")}
+-->
+
+```yaml title="rubric.yaml"
+- {weight: 3, requirement: Gives the number}
+- {weight: 1, requirement: Says please}
+```
+
+```python
+from rubric_integrations import PerCriterionGrader, Rubric
+
+report = Rubric.from_file("rubric.yaml").grade_sync("It is 42.", PerCriterionGrader("openai/gpt-5-mini"))
+print(report.score, report.criteria[1].reason)
+```
+
+```text
+0.75 It does not.
+```
+
+<!-- setup
+open("reply.txt", "w").write("42")
+model_answers = lambda system, user: '{"explanation": "so", "verdict": "MET"}'
+-->
+
+```sh
+rubric-integrations grade rubric.yaml reply.txt --judge openai/gpt-5-mini
+```
+
+```text
+...Gives the number...MET...
+```
+"""
 
 
 def test_quickstart_yaml_and_python_blocks_have_the_same_criteria() -> None:

@@ -26,6 +26,10 @@ from rubric_integrations.rubric.check import Check
 
 DEFAULT_WEIGHT = 10.0
 
+CONDITION_PREFIX = "The following is the case here, however good or bad the submission is: "
+"""Begins the requirement of the criterion that a condition in words becomes."""
+
+
 Importance = Literal["essential", "important", "optional", "pitfall"]
 """How much a criterion matters, in words; a `pitfall` is an error that the response should avoid."""
 
@@ -365,7 +369,7 @@ def describe_condition(condition: str | Check) -> str:
 def _as_criterion(condition: str | Check) -> Criterion:
     if isinstance(condition, Check):
         return Criterion(requirement="The condition of a criterion holds", check=condition)
-    words = f"The following is the case here, however good or bad the submission is: {condition}"
+    words = f"{CONDITION_PREFIX}{condition}"
     return Criterion(requirement=words, weight=1.0, aggregation="weighted")
 
 
