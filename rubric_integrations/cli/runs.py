@@ -212,6 +212,14 @@ def report(
     ] = None,
     strict: StrictOption = False,
     title: Annotated[str | None, typer.Option(help="The page's heading; by default the rubric's name.")] = None,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="Leave out all texts of submissions, judges and raters, attachments and metadata. Ids, the rubric, "
+            "answers and scores stay.",
+        ),
+    ] = False,
 ) -> None:
     """Write an HTML page that shows one run or compares two. It is one file, and needs no server and no network.
 
@@ -236,7 +244,7 @@ def report(
         print_caught(caught)
         comparable = comparability(*loaded).require(anyway)
         print_warnings(comparable.all_warnings)
-        parts = page_parts(loaded, title, labels=of_people, comparable=comparable)
+        parts = page_parts(loaded, title, labels=of_people, comparable=comparable, redact=redact)
     except (RunFileError, LabelsError, ImportError, ValueError) as error:
         refuse(str(error))
     size = 0

@@ -1,8 +1,9 @@
 """Rubric grades in LangChain and LangSmith.
 
-- LangSmith: `RubricEvaluator` for evaluation runs, `compare_by_rubric` for two experiments, `offline_client` for runs
-  that upload nothing, `annotation_queue_rubric` and `labels_from_feedback` for human annotators, `assert_rubric` for
-  pytest, `create_trajectory_match_evaluator` for users of agentevals.
+- LangSmith: `RubricEvaluator` for evaluation runs, `compare_by_rubric` for two experiments, `read_experiment` for a run
+  of an experiment's grades, `offline_client` for runs that upload nothing, `annotation_queue_rubric` and
+  `labels_from_feedback` for human annotators, `assert_rubric` for pytest, `create_trajectory_match_evaluator` for users
+  of agentevals.
 - LangChain: `RubricRunnable` for chains, `RubricMiddleware` for agents, `RubricStringEvaluator` and
   `RubricPairwiseStringEvaluator` for `langchain_classic.evaluation`.
 
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from rubric_integrations.langchain.annotation import annotation_queue_rubric, labels_from_feedback
+    from rubric_integrations.langchain.annotation import annotation_queue_rubric, labels_from_feedback, read_experiment
     from rubric_integrations.langchain.evaluator import RubricEvaluator, compare_by_rubric
     from rubric_integrations.langchain.feedback import assert_rubric, offline_client
     from rubric_integrations.langchain.middleware import RubricMiddleware
@@ -44,6 +45,7 @@ _MODULES = {
     "create_trajectory_match_evaluator": "trajectory_match",
     "labels_from_feedback": "annotation",
     "offline_client": "feedback",
+    "read_experiment": "annotation",
 }
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "create_trajectory_match_evaluator",
     "labels_from_feedback",
     "offline_client",
+    "read_experiment",
 ]
 
 # `import *` leaves out the names whose package is not installed. The import of one of them says how to install it.

@@ -1,27 +1,35 @@
-"""Shows the criteria of a rubric to annotators in a LangSmith queue, and reads their answers as labels.
+"""Shows the criteria of a rubric to annotators in a LangSmith queue, and reads feedback back: labels, and a run.
 
-Also a summary evaluator: the mean score of an experiment, corrected by human labels.
+The answers of people become labels, and those of `RubricEvaluator` a run. Also a summary evaluator: the mean score of
+an experiment, corrected by human labels.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from langsmith import Client
 from langsmith.evaluation import EvaluationResult
 from langsmith.schemas import AnnotationQueueRubricItem, Example, Feedback, Run
 
 from rubric_integrations._host import check_fields
 from rubric_integrations.formats.registry import RubricLike, as_rubric
+from rubric_integrations.graders.per_criterion import PerCriterionGrader
 from rubric_integrations.langchain.feedback import MET_PENALTY, UNMET_PENALTY, feedback_key
-from rubric_integrations.langchain.inputs import FieldSelector
+from rubric_integrations.langchain.inputs import FieldSelector, without_rubric
 from rubric_integrations.rubric.answers import Band, Scale, band_of
-from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.criterion import Criterion, condition_indices, questions
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.runs.files import GradedRow, RunFile
+from rubric_integrations.runs.summary import Graded
+from rubric_integrations.scoring.aggregate import aggregate_answers
+from rubric_integrations.scoring.judgment import JudgeAnswers, JudgeFailure, Outcome, to_judgment
 from rubric_integrations.scoring.labels import LabelledJudgment, Sampled
-from rubric_integrations.scoring.report import higher_is_better
+from rubric_integrations.scoring.report import EvaluationReport, higher_is_better
+from rubric_integrations.submission.inputs import Row
 from rubric_integrations.submission.messages import NO_FIELDS, Fields, Respond
 from rubric_integrations.trust.calibration import Calibration, calibrate
 from rubric_integrations.trust.matching import Cluster
@@ -94,6 +102,113 @@ def labels_from_feedback(
             )  # fmt: skip
             labels.append(label)
     return labels
+
+
+def read_experiment(
+    experiment: str | Iterable[Mapping[str, Any]],
+    rubric: RubricLike,
+    *,
+    client: Client | None = None,
+    name: str = "rubric",
+    fields: Fields = NO_FIELDS,
+    respond: Respond = "last",
+) -> RunFile:
+    """Read what `RubricEvaluator` has written about an experiment as a run, for the report page and `trust`.
+
+    The score and `passed` are those in LangSmith. A criterion without feedback is a failure of the judge. Votes, tokens
+    and costs are not in the feedback.
+
+    Args:
+        experiment: What `evaluate` returned, or the rows of `aevaluate` in a list; or the name of an experiment in
+            LangSmith.
+        rubric: The rubric of the experiment.
+        client: For a name, the client; by default `langsmith.Client()`.
+        name: The `name` of the evaluator: the key of the score, and the part before the dot in the keys of criteria.
+        fields: The fields of the evaluator.
+        respond: The `respond` of the evaluator.
+
+    Raises:
+        ValueError: No run of the experiment has feedback of the evaluator.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> from rubric_integrations.langchain import RubricEvaluator
+        >>> rubric = [{"requirement": "Says 42", "check": {"number": 42}}]
+        >>> run = Run(id=uuid.uuid4(), trace_id=uuid.uuid4(), name="a", run_type="chain", start_time=datetime.now(UTC),
+        ...           inputs={"question": "6 x 7?"}, outputs={"answer": "It is 42."})
+        >>> rows = [{"run": run, "evaluation_results": RubricEvaluator(rubric, "offline").evaluate_run(run)}]
+        >>> read_experiment(rows, rubric).rows[0].report.score
+        1.0
+    """
+    shared, title = as_rubric(rubric), experiment if isinstance(experiment, str) else "experiment"
+    if isinstance(experiment, str):
+        pairs = _stored_feedback(client or Client(), experiment)
+    else:
+        pairs = ((row["run"], row.get("example"), row["evaluation_results"]["results"]) for row in experiment)
+    selector = FieldSelector(fields.response, fields.query, fields.reference, respond, fields.context)
+    graded: list[Graded] = []
+    judge: object = None
+    for run, example, answers in pairs:
+        by_key: dict[str, Any] = {answer.key: answer for answer in answers}
+        if name not in by_key:
+            continue
+        total = by_key[name]
+        judge = _info_of(total).get("judge") or judge
+        references = without_rubric(example.outputs) if example else None
+        submission = None if run.error else selector.select(without_rubric(run.inputs), run.outputs, references)
+        row = Row(str(run.id), submission, None if submission else total.comment)
+        report = _report_of(shared, by_key, total, name) if submission else None
+        graded.append(Graded(row, report, total.comment if report and report.failed_count else None, shared))
+    if not graded:
+        raise ValueError(f"no run of the experiment has feedback {name!r}: pass the `name` of its `RubricEvaluator`")
+    return RunFile.of(title, graded, rubric=shared.name, judge=judge if isinstance(judge, str) else None)
+
+
+def _stored_feedback(client: Client, project: str) -> Iterator[tuple[Run, Example | None, list[Feedback]]]:
+    """Yield the runs of an experiment with the feedback of evaluators; people's is left out."""
+    runs = list(client.list_runs(project_name=project, is_root=True))
+    answers: dict[uuid.UUID | None, list[Feedback]] = {run.id: [] for run in runs}
+    example_ids = [run.reference_example_id for run in runs if run.reference_example_id]
+    examples = {example.id: example for example in client.list_examples(example_ids=example_ids)} if example_ids else {}
+    for feedback in client.list_feedback(run_ids=[run.id for run in runs]) if runs else ():
+        if feedback.run_id in answers and not (feedback.feedback_source and feedback.feedback_source.type == "app"):
+            answers[feedback.run_id].append(feedback)
+    for run in runs:
+        yield run, examples.get(run.reference_example_id) if run.reference_example_id else None, answers[run.id]
+
+
+def _info_of(total: Feedback | EvaluationResult) -> Mapping[str, Any]:
+    """Return what the evaluator wrote about a score: LangSmith stores it as the metadata of the feedback's source."""
+    if isinstance(total, EvaluationResult):
+        return total.evaluator_info
+    return (total.feedback_source.metadata if total.feedback_source else None) or {}
+
+
+def _report_of(
+    rubric: Rubric, by_key: Mapping[str, Any], total: Feedback | EvaluationResult, name: str
+) -> EvaluationReport:
+    conditions = condition_indices(rubric.criteria)
+    outcomes: dict[int, Outcome] = {}
+    for index, (key, criterion) in enumerate(zip(rubric.keys, rubric.criteria, strict=True)):
+        answer = by_key.get(feedback_key(name, key))
+        comment = (answer.comment if answer else None) or "it has no feedback"
+        condition = conditions[index]
+        verdict = _verdict(criterion, answer) if answer else None
+        if condition is not None:
+            applies = verdict is not None or not comment.startswith("does not apply")
+            outcomes[condition] = to_judgment(questions(rubric.criteria)[condition], "MET" if applies else "UNMET")
+        if verdict is None:
+            outcomes[index] = JudgeFailure("transport", comment.removeprefix("not judged: "))
+        else:
+            reason = comment.removeprefix(f"{verdict}: ")
+            outcomes[index] = to_judgment(criterion, verdict).model_copy(update={"reason": reason})
+    policies = PerCriterionGrader("offline").policies
+    report = aggregate_answers(rubric, [JudgeAnswers(outcomes)], JudgeAnswers({}), policies)
+    if report.failed_count:
+        return report
+    # The evaluator may have had other policies, metrics or a penalty for the length.
+    score = None if total.score is None else float(total.score)
+    return report.model_copy(update={"score": score, "passed": bool(_info_of(total).get("passed", report.passed))})
 
 
 def _last_change(answer: Feedback) -> float:

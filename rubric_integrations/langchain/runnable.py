@@ -18,7 +18,8 @@ from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, 
 from rubric_integrations.judges.protocol import Judge, Request, RequestWrapper, answer
 from rubric_integrations.langchain.inputs import FieldSelector
 from rubric_integrations.scoring.report import EvaluationReport
-from rubric_integrations.submission.inputs import USUAL_COLUMNS, is_row, is_state, missing_column, row_fields
+from rubric_integrations.submission.columns import USUAL_COLUMNS, missing_column
+from rubric_integrations.submission.inputs import is_row, is_state, row_fields
 from rubric_integrations.submission.messages import Respond, is_message
 
 if TYPE_CHECKING:

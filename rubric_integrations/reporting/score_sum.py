@@ -33,6 +33,14 @@ class ScoreTerm(NamedTuple):
         """The value times the weight; None if the criterion is left out."""
         return None if self.value is None else self.value * self.criterion.weight
 
+    @property
+    def cost(self) -> float:
+        """The points that the criterion is below its best; 0 if it is left out."""
+        if self.value is None:
+            return 0.0
+        weight = self.criterion.weight
+        return -weight * self.value if weight < 0 else weight * (1 - self.value)
+
 
 class ScoreSum(NamedTuple):
     """The sum of a score.
@@ -238,15 +246,8 @@ def _largest_loss(row: GradedRow) -> str:
     result = sum_score(row)
     if result.problem is not None or not result.divisor:
         return ""
-    costs = [(_cost(term), term) for term in result.terms if term.value is not None]
-    cost, term = max(costs, key=lambda pair: pair[0], default=(0.0, None))
-    if term is None or cost <= 0:
+    term = max(result.terms, key=lambda term: term.cost, default=None)
+    if term is None or term.cost <= 0:
         return ""
     what = f"The deduction for {term.criterion.name}" if term.criterion.weight < 0 else term.criterion.name
-    return f"{what} costs most ({cost:g} of {result.divisor:g})."
-
-
-def _cost(term: ScoreTerm) -> float:
-    """Return the points that a term is below its best."""
-    weight, value = term.criterion.weight, term.value or 0.0
-    return -weight * value if weight < 0 else weight * (1 - value)
+    return f"{what} costs most ({term.cost:g} of {result.divisor:g})."

@@ -109,6 +109,7 @@ class RunFile(NamedTuple):
         judge: The judge's name; None if it is unknown, or if rows have different ones.
         rows: The submissions, in order. Those of a file are read from it whenever they are used.
         pass_mark: The score that a submission needs to pass; None if it is unknown, or if rows have different ones.
+        written: When the file was last written, in seconds since 1970; None for results in memory and from a pipe.
     """
 
     name: str
@@ -116,6 +117,7 @@ class RunFile(NamedTuple):
     judge: str | None
     rows: Sequence[GradedRow]
     pass_mark: float | None = None
+    written: float | None = None
 
     def row_keys(self) -> list[RowKey]:
         """Return the key of each row: its id, and its number from 1 among the rows with an equal id."""
@@ -231,7 +233,8 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     rows = _RowsOfFile(path, ids) if kept is None else tuple(kept)
     # The name of one row's rubric is not that of the run.
     rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
-    return RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks))
+    written = path.stat().st_mtime if path.is_file() else None
+    return RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks), written)
 
 
 def _mark(line: Mapping[str, Any]) -> float | None:

@@ -118,7 +118,7 @@ _POLICIES = ("normalize", "length_penalty")
 _MOST_OTHER_QUERIES = 0.1
 # What reports of earlier versions lack.
 _ANSWERS = ("options", "scale", "cap")
-_FINGERPRINT_PARTS = ("model", "server", "settings", "client", "other settings", "prompts or examples")
+FINGERPRINT_PARTS = ("model", "server", "settings", "client", "other settings", "prompts or examples")
 
 _Fields = dict[str, Any]
 
@@ -168,7 +168,7 @@ class _Differences:
         """Note the rubric and the judge of a row."""
         if row.report is not None and row.report.criteria:
             self._rubrics[number].add(hash(frozenset((c.name, c.requirement, c.weight) for c in row.report.criteria)))
-        grader = _part(row, "grader")
+        grader = recorded_part(row, "grader")
         if not grader:
             self._unrecorded[number] += 1
             return
@@ -203,7 +203,7 @@ class _Differences:
 
     def _compare_settings(self, before: GradedRow, after: GradedRow) -> None:
         for part in ("rubric", "grader"):
-            one, other = _part(before, part), _part(after, part)
+            one, other = recorded_part(before, part), recorded_part(after, part)
             if not one or not other or one == other:
                 continue
             for name in sorted((one.keys() | other.keys()) - {"judges", "names"}):
@@ -287,14 +287,15 @@ class _Differences:
             )
 
 
-def _part(row: GradedRow, name: str) -> Mapping[str, Any]:
+def recorded_part(row: GradedRow, name: str) -> Mapping[str, Any]:
+    """Return a part of `GradedRow.scoring`: `rubric`, `criteria` or `grader`; empty if the row has none."""
     part = (row.scoring or {}).get(name)
     return cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}
 
 
 def _questions(row: GradedRow) -> dict[QuestionKey, _Fields]:
     """Return what the score depends on of each criterion of a row."""
-    entries, recorded = row.report.criteria if row.report else (), _part(row, "criteria")
+    entries, recorded = row.report.criteria if row.report else (), recorded_part(row, "criteria")
     return {
         key: {
             "name": entry.name,
@@ -348,17 +349,17 @@ def _shown(value: object) -> str:
 
 def _other_parts(before: set[str], after: set[str]) -> str:
     """Name the parts in which the fingerprints of two judges of one name differ."""
-    one, other = (_fingerprints(next(iter(judges), "")) for judges in (before, after))
+    one, other = (fingerprints(next(iter(judges), "")) for judges in (before, after))
     parts = [
         f"{name} ({_shown(first)} and {_shown(second)})" if name == "settings" else name
         for earlier, later in zip(one, other, strict=False)
-        for name, first, second in zip(_FINGERPRINT_PARTS, earlier, later, strict=False)
+        for name, first, second in zip(FINGERPRINT_PARTS, earlier, later, strict=False)
         if first != second
     ]
     return " and ".join(dict.fromkeys(parts)) or "settings"
 
 
-def _fingerprints(judges: str) -> list[list[Any]]:
+def fingerprints(judges: str) -> list[list[Any]]:
     """Return the fingerprints of language models in the record of a run's judges, also those within a cascade."""
 
     def find(value: Any) -> Iterator[list[Any]]:
@@ -373,7 +374,7 @@ def _fingerprints(judges: str) -> list[list[Any]]:
                 parts = json.loads(value)
             except ValueError:
                 return
-            if isinstance(parts, list) and len(cast("list[Any]", parts)) == len(_FINGERPRINT_PARTS):
+            if isinstance(parts, list) and len(cast("list[Any]", parts)) == len(FINGERPRINT_PARTS):
                 yield cast("list[Any]", parts)
 
     return list(find(json.loads(judges) if judges else []))
@@ -386,7 +387,7 @@ _VERSION = re.compile(r"@|(?<!\d)(\d{8}|\d{6}|\d{4}-\d{2}-\d{2}|\d{3,4})(?!\d)")
 
 
 def _floating_models(judges: str) -> Iterator[str]:
-    for model, server, *_ in _fingerprints(judges):
+    for model, server, *_ in fingerprints(judges):
         if isinstance(model, str) and not server and model.startswith(_HOSTED):
             name = model.rpartition("/")[2]
             if name.endswith("latest") or not _VERSION.search(name):

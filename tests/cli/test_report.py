@@ -18,6 +18,15 @@ def test_report_writes_a_page_with_an_escaped_title(files: Path) -> None:
     assert "<title>A &lt;title&gt;</title>" in (files / "page.html").read_text(encoding="utf-8")
 
 
+def test_report_with_redact_has_no_texts(files: Path) -> None:
+    assert grade(files, "--out", files / "run.jsonl").exit_code == 0
+    for options in ([], ["--redact"]):
+        page = files / f"page{len(options)}.html"
+        result = run("report", files / "run.jsonl", "--output", page, *options)
+        assert result.exit_code == 0, result.output
+        assert ("The texts are left out" in page.read_text(encoding="utf-8")) == bool(options)
+
+
 def test_report_with_three_runs_or_an_unwritable_page_exits_with_2(files: Path) -> None:
     assert grade(files, "--out", files / "run.jsonl").exit_code == 0
     three = run("report", *[files / "run.jsonl"] * 3)

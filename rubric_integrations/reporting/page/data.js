@@ -27,11 +27,11 @@ const load = async (row) => {
   const block = await loadBlock(row.at[0]);
   const texts = block.rows[row.at[1]];
   const criteria = new Map();
-  texts.grades.forEach((grade, run) => (grade?.answers || []).forEach(([place, state, verdict, good, reason, more]) => {
+  texts.grades.forEach((grade, run) => (grade?.answers || []).forEach(([place, state, verdict, good, reason, words, points, more]) => {
     const [name, requirement, weight, required, tags, options, range] = block.criteria[place];
     const key = JSON.stringify([name, requirement]);
     if (!criteria.has(key)) criteria.set(key, { key, name, requirement, weight, required, tags, options, range, answers: [] });
-    criteria.get(key).answers[run] = { state, verdict, good, reason, more: more || {} };
+    criteria.get(key).answers[run] = { state, verdict, good, reason, words, points, more: more || {} };
   }));
   return { ...texts, grades: row.grades.map((grade, run) => grade && { ...grade, ...texts.grades[run] }), criteria: [...criteria.values()] };
 };

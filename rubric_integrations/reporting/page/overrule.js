@@ -60,12 +60,11 @@ const save = async () => {
   link.click();
   URL.revokeObjectURL(link.href);
 };
-const number = (count, words) => count + " " + words + (count === 1 ? "" : "s");
 const totalLabels = () => [...store.counts.values()].reduce((a, b) => a + b, 0);
 const status = make("span", { role: "status" });
-const rater = make("input", { size: "14", autocomplete: "name", onchange: () => { store.setRater(rater.value); showLabels(); route(); } });
-const file = make("input", { type: "file", accept: ".jsonl", onchange: async () => { if (file.files[0]) { showLabels(await store.merge(await file.files[0].text())); route(); } } });
-const remove = () => { if (confirm("Delete all " + number(totalLabels(), "label") + " of this page?")) { store.clear(); showLabels(); route(); } };
+const rater = make("input", { size: "14", autocomplete: "name", onchange: () => { store.setRater(rater.value); showLabels(); rerender(); } });
+const file = make("input", { type: "file", accept: ".jsonl", onchange: async () => { if (file.files[0]) { showLabels(await store.merge(await file.files[0].text())); rerender(); } } });
+const remove = () => { if (confirm("Delete all " + number(totalLabels(), "label") + " of this page?")) { store.clear(); showLabels(); rerender(); } };
 const buttons = [make("button", { type: "button", onclick: save }, "Export labels"), make("button", { type: "button", onclick: remove }, "Delete labels")];
 $("labels").append(status, make("label", {}, "your name", rater), ...buttons, make("label", {}, "merge a file of labels", file));
 function showLabels(merged) {

@@ -93,7 +93,7 @@ def _has_own_extra(message: Mapping[str, Any]) -> bool:
 
 
 def _has_own_text(messages: list[Mapping[str, Any]]) -> bool:
-    """Return whether a command of version 1 can be separated from an example in an answer: by its mark, end or result."""
+    """Return whether a command of version 1 is no example in an answer: by its mark, end or result."""
     for message, following in pairwise([*messages, cast("Mapping[str, Any]", {})]):
         text = message.get("content")
         if message.get("role") == "assistant" and isinstance(text, str) and len(_find_commands(text)) == 1:

@@ -36,10 +36,16 @@ def test_page_names_the_pass_mark_the_units_and_what_the_cells_mean() -> None:
     rows = grade_many(texts, Rubric(RUBRIC.criteria, pass_mark=0.65), PerCriterionGrader(EchoJudge()))
     page = report_page([RunFile.of("run", rows)])
     assert "<small>0 of 1, pass mark 0.65</small>" in page
-    assert "points lost <small>per submission</small>" in page
-    assert '2.00 <small>of 2</small><span class="bar">' in page  # the committed penalty
-    assert "M met, U unmet (a penalty is to be unmet)" in page
-    assert "pass mark" not in report_page([FIRST._replace(pass_mark=None)])
+    assert '<b class="pass-mark left" style="left:65.00%">' in page
+    assert "1 below the pass mark, 0 at or above it." in page
+    assert "How much higher the mean score would be if every submission did as the rubric wants." in page
+    # The committed penalty takes 2 of the 4 points.
+    assert '<span>0.500</span><span class="bar"><span style="width:100.00%">' in page
+    assert "1 of 1 deducted" in page
+    assert "not as the rubric wants, or a penalty that is deducted" in page
+    without = report_page([FIRST._replace(pass_mark=None)])
+    assert ", pass mark" not in without
+    assert 'class="pass-mark' not in without
 
 
 def test_page_of_five_hundred_submissions_and_ten_criteria_is_under_a_megabyte(
