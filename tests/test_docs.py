@@ -137,8 +137,8 @@ def texts_in_code() -> list[str]:
     return texts
 
 
-def test_headings_of_troubleshooting_are_messages_in_the_code() -> None:
-    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+def test_headings_of_error_messages_are_in_the_code() -> None:
+    page = (DOCS / "help.md").read_text(encoding="utf-8")
     headings = re.findall(r"^### (.*)$", page, re.MULTILINE)
     texts = texts_in_code()
     assert len(headings) > 20

@@ -212,7 +212,7 @@ def check_calls(rows: list[Row], before: list[Row], sample: Sample, mutant: Muta
     if not sample.name.startswith((*_CONVERSATION, "one ")) or mutant.path[-1] in _SELECTED:
         return
     is_part = isinstance(mutant.old, dict | list) and mutant.change in ("replace", "remove")
-    # Any other text or a number cannot be separated from an own response.
+    # Any other text or a number cannot be distinguished from a row's own response.
     if sample.name.startswith("rows of") and mutant.path[1:] == ("response",):
         return
     names = {call.name for row in before if row.submission and row.submission.trajectory
