@@ -35,7 +35,7 @@ PYTHONS := $(shell sed -n 's/^  "Programming Language :: Python :: \(3\.[0-9]*\)
 # The libraries that `make bench` compares with need older releases than constraints.txt names.
 BENCH_VENV := build/bench
 
-.PHONY: help demo test test-slow test-all test-ray test-hosts test-training simulate coverage test-wheel test-pythons lint types docs bench judges clean
+.PHONY: help demo test test-slow test-all test-ray test-hosts test-training simulate coverage test-wheel test-pythons lint types docs docs-figures bench judges clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -126,6 +126,9 @@ types: $(STAMP) ## Check types, strictly, in the package and the tests
 
 docs: $(STAMP) ## Build the documentation into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-figures: $(STAMP) ## Compare the figures of the documentation with what their commands print today
+	$(BIN)/python -m docs.figures
 
 # The calls are counted with the library versions of constraints.txt, on which their number depends.
 bench: $(USER_STAMP) $(BENCH_VENV)/.installed ## Measure what the library adds around a model

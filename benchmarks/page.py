@@ -1,6 +1,9 @@
-"""Measures the report page of a run in which every row has its own rubric: to write it, and to open it in Chromium.
+"""Measures the report page of a run: to write it, and to open, scroll and search it in Chromium.
 
-python benchmarks/page.py [ROWS] [SCREENSHOT]
+python benchmarks/page.py [ROWS] [own|shared] [SCREENSHOT]
+
+Each row has its own rubric of 11 criteria and about 10 kB (`own`), or all share 7 criteria and have about 1 kB
+(`shared`).
 """
 
 from __future__ import annotations
@@ -51,6 +54,30 @@ def lines(count: int) -> Iterator[str]:
         }) + "\n"  # fmt: skip
 
 
+def short_lines(count: int) -> Iterator[str]:
+    """Yield the lines of a run file whose rows share 7 criteria, with one penalty, and have about 1 kB."""
+    generator = random.Random(37)  # noqa: S311
+    words = ["".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randint(2, 9))) for _ in range(5000)]
+    weights = (10, 4, 6, 5, -12, 2, 3)
+    for number in range(count):
+        met = [generator.random() < 0.6 for _ in weights]
+        criteria = [
+            {
+                "name": f"c{place}", "requirement": f"Says {place}", "weight": weight, "passed": True,
+                "verdict": "MET" if is_met else "UNMET", "value": float(is_met),
+                "reason": " ".join(generator.choices(words, k=3)),
+            }
+            for place, (weight, is_met) in enumerate(zip(weights, met, strict=True))
+        ]  # fmt: skip
+        raw = sum(weight for weight, is_met in zip(weights, met, strict=True) if is_met)
+        score = min(1.0, max(0.0, raw / 30))
+        texts = {name: " ".join(generator.choices(words, k=k)) for name, k in (("query", 40), ("response", 80))}
+        yield json.dumps({
+            "id": f"row-{number}", "submission": texts, "score": score, "raw_score": raw, "passed": score > 0.7,
+            "complete": True, "coverage": 1.0, "metadata": {"model": "abc"[number % 3]}, "report": criteria,
+        }) + "\n"  # fmt: skip
+
+
 def rendering_memory(profile: str) -> tuple[float, float]:
     """Return the memory of the largest renderer process of the browser with a profile, in MB: now, and its peak."""
     largest = (0.0, 0.0)
@@ -84,23 +111,72 @@ def open_page(page_file: Path, count: int, screenshot: str | None) -> None:
             now, peak = rendering_memory(profile)
             print(f"{what}: {seconds:.2f} s; renderer process {now:.0f} MB, at its peak {peak:.0f} MB", flush=True)
 
+        def measured() -> dict[str, float]:
+            return {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+
+        session = context.new_cdp_session(page)
+        session.send("Performance.enable")
         report("an empty page", time.perf_counter())
         start = time.perf_counter()
         page.goto(page_file.as_uri())
-        page.wait_for_selector("#heat tbody th")
+        page.wait_for_selector("body[data-ready]", state="attached")
         report("open", start)
+        session.send("HeapProfiler.collectGarbage")
+        print(f"heap: {measured()['JSHeapUsedSize'] / 1e6:.1f} MB")
+        start = time.perf_counter()
+        page.keyboard.press("t")
+        page.wait_for_selector("#rows li")
+        report("show the table", start)
         if screenshot:
             page.screenshot(path=screenshot)
-        start = time.perf_counter()
-        page.evaluate("location.hash = document.querySelector('#heat tbody a').hash")
+        before = measured()
+        frames = page.evaluate(_SCROLL)
+        script = (measured()["ScriptDuration"] - before["ScriptDuration"]) * 1000 / len(frames)
+        frames.sort()
+        print(
+            f"scroll 400 px a frame: {script:.1f} ms of script a frame; "
+            f"frames: median {frames[len(frames) // 2]:.0f} ms, 99 %: {frames[int(len(frames) * 0.99)]:.0f} ms"
+        )
+        times: list[float] = []
+        page.keyboard.press("Escape")
+        page.keyboard.press("t")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
         page.wait_for_selector("#one h2")
-        report("open a submission", start)
-        page.evaluate("location.hash = '#list'")
+        for _ in range(20):
+            name = page.inner_text("#one h2")
+            times.append(page.evaluate(_NEXT, name))
+        print(f"j with an open submission: median {sorted(times)[10]:.0f} ms, most {max(times):.0f} ms")
+        page.keyboard.press("Escape")
         start = time.perf_counter()
         page.fill("#f-text", "no such text")
-        page.wait_for_selector(f"#count:text-is('0 of {count} submissions')", timeout=120_000)
+        page.wait_for_selector(f"#count:text-is('0 of {count:,} submissions')", timeout=120_000)
         report("search all texts", start)
         context.close()
+
+
+# Scrolls for 5 seconds, and returns the milliseconds of each frame.
+_SCROLL = """() => new Promise((resolve) => {
+  const box = document.getElementById("window"), frames = [], start = performance.now();
+  let last = start;
+  const step = (now) => {
+    frames.push(now - last);
+    last = now;
+    box.scrollTop = box.scrollTop + 400 >= box.scrollHeight - box.clientHeight ? 0 : box.scrollTop + 400;
+    if (now - start < 5000) requestAnimationFrame(step); else resolve(frames.slice(1));
+  };
+  requestAnimationFrame(step);
+})"""
+# Presses j, and returns the milliseconds until the panel shows another submission.
+_NEXT = """(name) => new Promise((resolve) => {
+  const start = performance.now();
+  new MutationObserver((_, observer) => {
+    if (document.querySelector("#one h2").textContent === name) return;
+    observer.disconnect();
+    resolve(performance.now() - start);
+  }).observe(document.getElementById("one"), { childList: true });
+  document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
+})"""
 
 
 def main() -> None:
@@ -109,7 +185,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run, page = Path(folder) / "run.jsonl", Path(folder) / "page.html"
         with run.open("w") as file:
-            file.writelines(lines(count))
+            file.writelines((short_lines if "shared" in sys.argv else lines)(count))
         print(f"{count:,} rows, run file {run.stat().st_size / 1e6:.0f} MB")
         start = time.perf_counter()
         command = [sys.executable, "-m", "rubric_integrations", "report", str(run), "--output", str(page)]
@@ -117,7 +193,7 @@ def main() -> None:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[1])  # noqa: S603
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         print(f"write: {time.perf_counter() - start:.2f} s, {peak:.0f} MB; page {page.stat().st_size / 1e6:.1f} MB")
-        open_page(page, count, sys.argv[2] if len(sys.argv) > 2 else None)
+        open_page(page, count, next((argument for argument in sys.argv[2:] if argument not in ("own", "shared")), None))
 
 
 if __name__ == "__main__":

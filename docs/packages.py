@@ -1,7 +1,8 @@
-"""Writes what the pages restate of the code: the table of packages in `architecture.md`, and the names in `api.md`.
+"""Writes the parts of pages that restate the code: in `architecture.md`, `api.md` and `cli.md`.
 
-The table has the first line of each package's docstring. The names are those of each package's `__all__`, below the
-heading and the introduction of its section, which are written by hand. Run it as `python -m docs.packages`.
+The table of packages in `architecture.md` has the first line of each package's docstring. The names in `api.md` are
+those of each package's `__all__`, below the heading and the introduction of its section, which are written by hand. The
+commands in `cli.md` are those of the command line. Run it as `python -m docs.packages`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+from docs.commands import cli_page
+from docs.reference import entry
+
 ROOT = Path(__file__).resolve().parents[1] / "rubric_integrations"
 PAGE = Path(__file__).with_name("architecture.md")
 API = Path(__file__).with_name("api.md")
+CLI = Path(__file__).with_name("cli.md")
 
 
 def package_table() -> str:
@@ -39,18 +44,23 @@ def api_page() -> str:
     head, *sections = re.split(r"^(?=## )", API.read_text(encoding="utf-8"), flags=re.M)
     pages = [head]
     for section in sections:
-        introduction = re.sub(r"^(?:It also has `|::: ).*\n|\n+\Z", "", section, flags=re.M).rstrip()
+        introduction = re.sub(r"^It also has `.*|^<a id=.*", "", section, flags=re.M | re.S).rstrip()
         [name] = re.findall(r"\A## .*\n\n`([\w.]+)`", introduction)
         package = import_module(name)
         names = {public: (public, id(getattr(package, public))) for public in package.__all__}
         earlier = [f"`{public}`" for public, identity in names.items() if identity in listed]
-        lines = [f"::: {name}.{public}" for public, identity in names.items() if identity not in listed]
+        entries = [
+            entry(name, public, getattr(package, public))
+            for public, identity in names.items()
+            if identity not in listed
+        ]
         listed |= set(names.values())
         also = [f"It also has {', '.join(earlier)}."] if earlier else []
-        pages.append("\n\n".join([introduction, *also, "\n".join(lines)]) + "\n")
+        pages.append("\n\n".join([introduction, *also, "\n".join(entries)]))
     return pages[0] + "\n".join(pages[1:])
 
 
 if __name__ == "__main__":
     PAGE.write_text(architecture_page(), encoding="utf-8")
     API.write_text(api_page(), encoding="utf-8")
+    CLI.write_text(cli_page(), encoding="utf-8")

@@ -68,7 +68,7 @@ def rubric_scorer(
             for all samples: the criteria of a sample's own rubric are in the score and the metadata, and have no key.
         judge: What judges the criteria, such as the name of a model. Pass either `judge` or `grader`.
         grader: A configured grader.
-        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
             database, or an open ledger. By default they are not stored.
         name: The key of the score, and the part before the dot in the keys of the criteria.
         respond: What is graded: the `"last"` answer, with the input of the sample as its task, or all messages, as a

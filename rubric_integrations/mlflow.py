@@ -65,7 +65,7 @@ class RubricScorer(_Scorer):
             by their names, so that one with the name `rubric` would hide the score.
         judge: What judges the criteria, such as the name of a model. Pass either `judge` or `grader`.
         grader: A configured grader.
-        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
             database, or an open ledger. By default they are not stored.
         name: The name of the score, and the part before the dot in the names of the criteria.
 

@@ -55,7 +55,7 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
             `judge` or `grader`.
         name: The name of the score, and the part before the dot in the names of the criteria.
         grader: A configured grader, which a dataset file cannot hold.
-        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
             database, or an open ledger, which a dataset file cannot hold. By default they are not stored.
 
     Raises:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
+import os
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from docs.figures import difference, figures
 from rubric_integrations import Rubric
 from tests.pages import check_examples, example_parts, write_outputs
 from tests.test_architecture import MODULES, PUBLIC_PACKAGES, imported, nodes_of
@@ -133,8 +137,8 @@ def texts_in_code() -> list[str]:
     return texts
 
 
-def test_headings_of_troubleshooting_are_messages_in_the_code() -> None:
-    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+def test_headings_of_error_messages_are_in_the_code() -> None:
+    page = (DOCS / "help.md").read_text(encoding="utf-8")
     headings = re.findall(r"^### (.*)$", page, re.MULTILINE)
     texts = texts_in_code()
     assert len(headings) > 20
@@ -158,7 +162,7 @@ def test_every_page_occurs_once_in_the_navigation() -> None:
 
 def test_api_page_has_every_public_name_once_and_no_other() -> None:
     page = (DOCS / "api.md").read_text(encoding="utf-8")
-    directives = [line.rpartition(".") for line in re.findall(r"^::: (.+)$", page, re.MULTILINE)]
+    directives = [line.rpartition(".") for line in re.findall(r'^<a id="(.+)"></a>$', page, re.MULTILINE)]
     packages = [
         importlib.import_module(".".join(["rubric_integrations", name]).rstrip(".")) for name in PUBLIC_PACKAGES
     ]
@@ -171,7 +175,7 @@ def test_api_page_has_every_public_name_once_and_no_other() -> None:
 
 def test_name_that_a_package_exports_is_in_the_reference_or_internal() -> None:
     page = (DOCS / "api.md").read_text(encoding="utf-8")
-    documented = set(re.findall(r"^::: .+\.(\w+)$", page, re.MULTILINE))
+    documented = set(re.findall(r'^<a id=".+\.(\w+)"></a>$', page, re.MULTILINE))
     packages = [module for module in MODULES if module.endswith("__init__.py")]
     exported = {(package, name) for package in packages for name in getattr(imported(package), "__all__", ())}
     undocumented = {(package, name) for package, name in exported if name not in documented}
@@ -182,6 +186,171 @@ def test_api_page_is_generated_from_the_public_names() -> None:
     from docs.packages import API, api_page
 
     assert API.read_text(encoding="utf-8") == api_page(), "write it with: python -m docs.packages"
+
+
+def test_page_of_the_command_line_is_generated_from_the_commands() -> None:
+    from docs.commands import CLI, cli_page
+
+    assert CLI.read_text(encoding="utf-8") == cli_page(), "write it with: python -m docs.packages"
+
+
+def test_entry_of_the_api_has_the_signature_the_arguments_and_the_example() -> None:
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    for name, texts in {
+        "trust.gate": ("gate(\n    run: ", "- `min_score`: ", "Raises:\n\n- `"),
+        "graders.CallLimits": ("CallLimits(\n", "    timeout: float = ", "- `max_retries`: "),
+        "testing.ScriptedJudge": ("Example:\n\n```py\n>>> from rubric_integrations import",),
+        "Rubric": ("**`Rubric.compute_score`**\n\n```py\ncompute_score(",),
+        "scoring.CannotAssess": ("CannotAssess = ",),
+    }.items():
+        text = page.partition(f'<a id="rubric_integrations.{name}"></a>')[2].partition("<a id=")[0]
+        assert [part for part in texts if part not in text] == [], text
+
+
+def test_site_shows_a_directive_in_place_of_each_entry_of_the_api() -> None:
+    from docs.commands import on_page_markdown
+
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    shown = on_page_markdown(page)
+    assert shown.count("::: rubric_integrations.") == page.count('<a id="rubric_integrations.')
+    assert re.findall("^## .*", shown, re.MULTILINE) == re.findall("^## .*", page, re.MULTILINE)
+    assert len(shown.splitlines()) < 700
+
+
+PUBLIC_NAMES = {
+    (package.__name__, name)
+    for package in [importlib.import_module(f"rubric_integrations.{name}".rstrip(".")) for name in PUBLIC_PACKAGES]
+    for name in package.__all__
+}
+TEXTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+}
+
+
+def without_code(text: str) -> str:
+    """Return Markdown without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def imported_names(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each module of ours and the name that a block of Python without a title imports from it."""
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rubric_integrations"):
+                yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_examples_import_public_names_only(page: str) -> None:
+    names = set(imported_names(TEXTS[page]))
+    assert {name for name in names if importlib.util.find_spec(name[0]) is None or name not in PUBLIC_NAMES} == set()
+
+
+# An install command with the bare name of this package, which is somebody else's on an index: pip takes a path, an
+# address, or `rubric-integrations @ git+...`.
+BARE_NAME = re.compile(r"""\binstall\b[^\n`;]*?[\s"']rubric[-_]integrations\b(?!/| @|[-\w]*\.whl)""")
+
+
+@pytest.mark.parametrize(
+    ("command", "is_bare"),
+    [
+        ('pip install "rubric-integrations[agreement]"', True),
+        ("uv pip install rubric-integrations", True),
+        ("pip install './vendor/rubric-integrations[report]'", False),
+        ("pip install 'rubric-integrations @ git+https://example.com/rubric-integrations'", False),
+        ("pip install git+https://example.com/rubric-integrations", False),
+        ("make install; then rubric_integrations.testing is there", False),
+    ],
+)
+def test_install_command_with_a_bare_name_is_recognized(command: str, is_bare: bool) -> None:
+    assert bool(BARE_NAME.search(command)) is is_bare
+
+
+def test_no_page_and_no_message_installs_this_package_by_a_name_on_an_index() -> None:
+    texts = {**TEXTS, **{f"message {text!r}": text for text in texts_in_code()}}
+    texts |= {str(path): path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.md")}
+    assert {name: match[0] for name, text in texts.items() if (match := BARE_NAME.search(text))} == {}
+
+
+def anchors_of(page: str) -> set[str]:
+    """Return the anchors of a page: those of its headings, as GitHub and MkDocs make them, and those in its HTML."""
+    text = without_code(TEXTS[page])
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    plain = [re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading).replace("`", "").lower() for heading in headings]
+    slugs = {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading).strip()) for heading in plain}
+    return slugs | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_links_lead_to_pages_and_headings_that_exist(page: str) -> None:
+    missing: list[str] = []
+    for target in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", without_code(TEXTS[page])):
+        file, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / file if file else ROOT / page
+        name = os.path.relpath(path, ROOT)
+        if not path.exists() or (anchor and anchor not in anchors_of(name)):
+            missing.append(target)
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_link_with_the_name_of_a_file_leads_to_that_file(page: str) -> None:
+    links = re.findall(r"\[`([\w./-]+\.(?:py|md|yaml|toml))`\]\(([^)#]+)", without_code(TEXTS[page]))
+    assert [(text, target) for text, target in links if not target.endswith(text)] == []
+
+
+def test_pages_do_not_say_that_something_public_is_not_available() -> None:
+    from rubric_integrations.cli import COMMANDS
+
+    existing = {name.lower() for _, name in PUBLIC_NAMES} | set(PUBLIC_PACKAGES) | set(COMMANDS)
+    claims = re.findall(r"^\|(.*)\| *not available *\|$", TEXTS["docs/migrating.md"], re.MULTILINE)
+    claims += [
+        sentence
+        for text in TEXTS.values()
+        for sentence in re.findall(r"[^.|]*(?:not part of this library|this library has no )[^.|]*", without_code(text))
+    ]
+    words = {word for claim in claims for word in re.findall(r"[a-z]+", claim.lower())}
+    assert {word for word in words if {word, word.removesuffix("s")} & existing} == set()
+
+
+def test_first_line_of_each_package_is_a_whole_sentence_for_the_table_of_packages() -> None:
+    from docs.packages import PAGE, architecture_page
+
+    assert PAGE.read_text(encoding="utf-8") == architecture_page(), "write it with: python -m docs.packages"
+    package = ROOT / "rubric_integrations"
+    for path in [*package.glob("*/__init__.py"), *package.glob("[!_]*.py")]:
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        first, *others = docstring.splitlines()
+        assert first.endswith((".", ":")), path
+        assert others[:1] in ([], [""]), path
+
+
+@pytest.mark.parametrize("figure", figures(), ids=lambda figure: figure["text"])
+def test_figure_with_a_command_is_on_a_page_and_its_program_exists(figure: dict[str, Any]) -> None:
+    text = figure["text"].format(*figure["values"])
+    assert any(text in " ".join(page.split()) for page in TEXTS.values()), text
+    for path in re.findall(r"\S+\.py", figure["command"]):
+        assert (ROOT / path).exists()
+    assert figure.get("cheap", False) is ("printed" in figure)
+
+
+@pytest.mark.parametrize(
+    ("printed", "fault"), [("287 tokens", None), ("291 tokens", "is now '291 tokens'"), ("none", "does not print")]
+)
+def test_figure_that_differs_from_the_output_of_its_command_is_reported(printed: str, fault: str | None) -> None:
+    command = f"python -c \"print('{printed}')\""
+    figure = {"text": "{} uncached", "values": [287], "command": command, "printed": r"(\d+) tokens", "cheap": True}
+    message = difference(figure)
+    assert message is None if fault is None else fault in str(message)
+
+
+def test_programs_that_pages_name_exist() -> None:
+    names = {
+        name for text in TEXTS.values() for name in re.findall(r"\b(?:benchmarks|tests|examples)/[\w/]+\.py", text)
+    }
+    assert len(names) > 10
+    assert [name for name in names if not (ROOT / name).exists()] == []
 
 
 def readme_blocks() -> list[str]:

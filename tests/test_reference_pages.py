@@ -25,8 +25,8 @@ from rubric_integrations.cli.options import JUDGE_OPTIONS
 from rubric_integrations.formats.parsing import MAX_BYTES, MAX_DEPTH, MAX_NODES
 from rubric_integrations.graders.endpoint import LONGEST_WAIT
 from rubric_integrations.rubric.rubric import MAX_CRITERIA, MAX_LEAVES
-from rubric_integrations.submission.files import READERS
-from rubric_integrations.submission.inputs import COLUMNS, ColumnNames
+from rubric_integrations.submission.columns import COLUMNS, ColumnNames
+from rubric_integrations.submission.readers import READERS
 from rubric_integrations.submission.submission import MAX_CHARS
 from rubric_integrations.submission.tables import UNSUPPORTED
 from tests.cli.commands import EXAMPLE

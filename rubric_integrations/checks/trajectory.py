@@ -2,7 +2,7 @@
 
 If the trajectory lacks the data that a condition needs, the result is a failure of kind `check` and never a verdict,
 unless the verdict is certain without them. `compare_calls` decides `tool_calls` for any function that compares two
-calls; `docs/rubrics.md` describes the orders. The agent chooses its arguments. Therefore comparing them has a limit.
+calls; `docs/agents.md` describes the orders. The agent chooses its arguments. Therefore comparing them has a limit.
 """
 
 from __future__ import annotations

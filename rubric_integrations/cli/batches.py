@@ -15,11 +15,13 @@ from rubric_integrations._util.terminal import plain
 from rubric_integrations._util.text import counted, url_without_secrets
 from rubric_integrations.cli.console import Exit, err, out, refuse
 from rubric_integrations.cli.options import (
+    NOTHING_TO_GRADE,
     GraderOptions,
     JudgeOptions,
     ModulesOption,
     Only,
     RowOptions,
+    RubricArgument,
     import_modules,
     ledger_address,
     ledger_exists,
@@ -110,10 +112,6 @@ def _print(counts: CollectedBatches, judge: str) -> None:
 
 
 def submit(
-    rubric: Annotated[
-        Path,
-        typer.Argument(help="The rubric: a YAML or JSON file. Leave it out where each row brings a `rubric`."),
-    ],
     ledger: Annotated[
         str,
         typer.Option(
@@ -142,6 +140,7 @@ def submit(
     grader_options: Annotated[
         GraderOptions, Only(texts={"step_limit": "As for `grade`.", "chunk_size": "As for `grade`."})
     ],
+    rubric: Annotated[Path | None, RubricArgument] = None,
     responses: Annotated[
         Path | None,
         typer.Argument(help="What to grade, in the formats that `grade` reads.", show_default=False),
@@ -160,6 +159,8 @@ def submit(
     from rubric_integrations.judges.store import StoreError
     from rubric_integrations.runs.batches import BatchError, submit_batches
 
+    if rubric is None:
+        refuse(NOTHING_TO_GRADE)
     rubric_file, rows_file = (rubric, responses) if responses else (None, rubric)
     judges, library = replace(judge_options, judge=judge), row_options.library
     settings = {

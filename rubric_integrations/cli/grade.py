@@ -18,12 +18,14 @@ from rubric_integrations._util.terminal import plain, spend_text
 from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out, refuse, sigterm_interrupts
 from rubric_integrations.cli.options import (
+    NOTHING_TO_GRADE,
     GraderOptions,
     JudgeOptions,
     LedgerAddress,
     LedgerOptions,
     ModulesOption,
     RowOptions,
+    RubricArgument,
     import_modules,
     ledger_address,
     ledger_exists,
@@ -271,7 +273,7 @@ class RunFiles(NamedTuple):
     @classmethod
     def of_options(
         cls,
-        rubric: str,
+        rubric: str | None,
         responses: str | None,
         out: str | None,
         ledger: str | None,
@@ -293,6 +295,8 @@ class RunFiles(NamedTuple):
             junit: `--junit`.
             others: Further files that the run reads.
         """
+        if rubric is None:
+            refuse(NOTHING_TO_GRADE)
         path = Path(out) if out else None
         writes_parquet = path is not None and (path.suffix.lower() == ".parquet" or is_folder(str(out)))
         is_stored = path is not None and uses_model and (writes_parquet or is_regular(path))
@@ -444,16 +448,13 @@ class GateOptions:
 
 
 def grade(
-    rubric: Annotated[
-        str,
-        typer.Argument(help="The rubric: a YAML or JSON file. Leave it out where each row brings a `rubric`."),
-    ],
     output: OutputOptions,
     row_options: RowOptions,
     judges: JudgeOptions,
     grader_options: GraderOptions,
     ledger_options: LedgerOptions,
     gate_options: GateOptions,
+    rubric: Annotated[str | None, RubricArgument] = None,
     responses: Annotated[
         str | None,
         typer.Argument(

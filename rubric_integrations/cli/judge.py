@@ -312,8 +312,8 @@ def align(
         Only(
             ("max_cost", "max_calls"),
             {
-                "ledger": "Store each answer in this file, or in the PostgreSQL database of this URL, so that none is "
-                "requested twice. By default a file beside --out."
+                "ledger": "Store each answer in this file, or in the PostgreSQL database of this URL: a stored one is "
+                "not requested again. By default a file beside --out."
             },
         ),
     ],

@@ -121,6 +121,12 @@ ModulesOption = Annotated[
     typer.Option("--import", metavar="MODULE", help="Import a Python module that registers custom metrics."),
 ]
 
+# The first of two arguments that may be left out, which no parser can express: a single argument is the responses.
+RubricArgument = typer.Argument(
+    help="The rubric: a YAML or JSON file. Leave it out where each row brings a `rubric`.", show_default=False
+)
+NOTHING_TO_GRADE = "`responses` is missing: name the file to grade"
+
 
 # Without a repr, which would show the key.
 @dataclass(frozen=True, repr=False)
@@ -418,8 +424,8 @@ class LedgerOptions:
     ledger: Annotated[
         str | None,
         typer.Option(
-            help="Store each judgment in this file, or in the PostgreSQL database of this URL, so that none is "
-            "requested twice. By default a file beside --out, if a model judges and --out is a file."
+            help="Store each judgment in this file, or in the PostgreSQL database of this URL: a stored one is not "
+            "requested again. By default a file beside --out, if a model judges and --out is a file."
         ),
     ] = None
     resume: Annotated[

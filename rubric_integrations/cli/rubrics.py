@@ -15,6 +15,7 @@ from rubric_integrations.cli.outputs import open_document, print_document
 
 if TYPE_CHECKING:
     from rubric_integrations.reporting.validation import CheckedFile
+    from rubric_integrations.rubric.rubric import Rubric
 
 
 OutputOption = Annotated[
@@ -30,10 +31,15 @@ def convert(
         str | None,
         typer.Option("--from", help="The format of the file, such as healthbench. By default it is detected."),
     ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="A file with new weights and a pass mark, as the report page exports it.")
+    ] = None,
     output: OutputOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Write a rubric in another format. What a rubric or the other format cannot hold is listed on stderr.
+    """Write a rubric in another format, or with other weights.
+
+    What a rubric or the other format cannot hold is listed on stderr.
 
     Exit codes: 0 written, with or without losses; 2 the rubric is invalid, the format is unknown or cannot express it,
     or the file cannot be written.
@@ -41,18 +47,37 @@ def convert(
     from rubric_integrations.formats.registry import read_document, reading_losses, write_document
     from rubric_integrations.formats.suite_files import load_with_tests
 
-    file = open_document(output, overwrite=overwrite, inputs=[rubric])
+    file = open_document(output, overwrite=overwrite, inputs=[rubric, *([weights] if weights else [])])
     try:
         content, source = load_with_tests(rubric)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the parts that are listed below
-            document, losses = write_document(read_document(content, source, rubric_format), to)
+            read = read_document(content, source, rubric_format)
+            document, losses = write_document(read if weights is None else _reweighted(read, weights), to)
             losses = reading_losses(content, rubric_format) + losses
     except ValueError as error:  # a RubricError, or an unknown format, whose message names the known ones
         refuse(str(error))
     print_document(document, file)
     for loss in losses:
         err.print(plain(f"lost: {loss}"), style="yellow", soft_wrap=True)
+
+
+def _reweighted(rubric: Rubric, path: Path) -> Rubric:
+    """Return a rubric with the weights and the pass mark of a file.
+
+    Raises:
+        ValueError: The file cannot be read or has other fields, or a value does not fit the rubric.
+    """
+    from rubric_integrations.formats.parsing import load
+
+    content = load(path)[0]
+    weights = content.get("weights") if isinstance(content, dict) else None
+    if not isinstance(weights, dict) or content.keys() - {"weights", "pass_mark"}:
+        raise ValueError(f"{path}: must have `weights`, by the names of the criteria, and may have a `pass_mark`")
+    try:
+        return rubric.with_weights(weights, content.get("pass_mark"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def migrate(

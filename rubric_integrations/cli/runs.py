@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -197,7 +198,13 @@ def _print(result: RunComparison, margin: float, level: float) -> None:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="A file that `grade --out` wrote, or two to compare.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A file that `grade --out` wrote, two to compare, or more in the order of time. A folder stands for "
+            "the files of runs in it."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file of --output if it exists and is no report page.")
@@ -212,18 +219,28 @@ def report(
     ] = None,
     strict: StrictOption = False,
     title: Annotated[str | None, typer.Option(help="The page's heading; by default the rubric's name.")] = None,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="Leave out all texts of submissions, judges and raters, attachments and metadata. Ids, the rubric, "
+            "answers and scores stay.",
+        ),
+    ] = False,
 ) -> None:
-    """Write an HTML page that shows one run or compares two. It is one file, and needs no server and no network.
+    """Write an HTML page that shows one run, compares two or follows many. It is one file, and needs no server.
+
+    Of more than two runs, those that cannot be compared are marked as a series of their own; --anyway is for two.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
     from rubric_integrations.reporting.page.render import page_parts
+    from rubric_integrations.reporting.page.runs_over_time import follow_runs
     from rubric_integrations.runs.files import RunFileError, read_run
     from rubric_integrations.trust import LabelsError, read_labels
     from rubric_integrations.trust.comparable_runs import comparability
 
-    if len(runs) > 2:
-        refuse(f"`runs` are {len(runs)} files: name one, or two to compare")
+    runs, order = _run_files(runs)
     require_different(labels or [], "the file of each rater once")
     file = OutputFile(output, option="--output", overwrite=overwrite, inputs=[*runs, *(labels or [])], replaces=PAGE)
     try:
@@ -234,9 +251,16 @@ def report(
                 [label for path in labels for label in read_labels(path, loaded[-1], strict=strict)] if labels else None
             )
         print_caught(caught)
-        comparable = comparability(*loaded).require(anyway)
-        print_warnings(comparable.all_warnings)
-        parts = page_parts(loaded, title, labels=of_people, comparable=comparable)
+        comparable, over_time = None, None
+        if len(loaded) > 2:
+            over_time = follow_runs(loaded)
+            print_warnings([f"{run.name} starts a series: {run.reason}" for run in over_time.runs if run.reason])
+        else:
+            comparable = comparability(*loaded).require(anyway)
+            print_warnings(comparable.all_warnings)
+        parts = page_parts(
+            loaded, title, labels=of_people, comparable=comparable, over_time=over_time, order=order, redact=redact
+        )
     except (RunFileError, LabelsError, ImportError, ValueError) as error:
         refuse(str(error))
     size = 0
@@ -245,6 +269,38 @@ def report(
             file.write(part)
             size += len(part.encode("utf-8", "replace"))
     out.print(plain(f"{output}: {size / 1000:,.0f} kB. Open it in a browser."), soft_wrap=True)
+
+
+def _run_files(paths: list[Path]) -> tuple[list[Path], str]:
+    """Return the files of runs, with those of folders in the order of time, and how that order was found."""
+    from rubric_integrations.runs.files import is_run_file, run_date
+
+    files: list[Path] = []
+    orders: list[str] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        lines = list(path.glob("*.jsonl"))
+        runs = [file for file in lines if is_run_file(file)]
+        if not runs:
+            refuse(f"{path}: is a folder without a run: name a folder of files that `grade --out` wrote")
+        if others := sorted(file.name for file in lines if file not in runs):
+            err.print(plain(f"{path}: left out, because they are no runs: {', '.join(others)}"), soft_wrap=True)
+        dates = {file: run_date(file) for file in runs}
+        known = [date for date in dates.values() if date]
+        is_dated = len(known) == len(runs)
+        order = "by the dates in the files" if is_dated else "by file name"
+        files += sorted(runs, key=lambda file: (dates[file] if is_dated else "", _natural(file.stem)))
+        orders.append(f"The order of the runs is {order}: {', '.join(file.name for file in files[-len(runs) :])}.")
+    if orders:
+        print_lines(orders)
+    return files, (orders[0].partition(":")[0] + "." if len(paths) == 1 and orders else "")
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return by what a name is sorted, so that `run-9` comes before `run-10`."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 
 
 def show(

@@ -30,6 +30,7 @@ from rubric_integrations.scoring.judgment import to_judgment
 _SECTION_NOTES = {"name", "title", "description"}
 _ROW_KEYS = {"rubric", "rubrics"}
 _GROUP_WEIGHTS = {"weight", "penalty_cap"}
+Share = tuple[float, float]
 _NODE_KEYS = {"name", "requirement", "criteria"} | _GROUP_WEIGHTS
 _WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
 _CAP: TypeAdapter[float] = TypeAdapter(PenaltyCap)
@@ -94,13 +95,13 @@ def _as_group(section: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def read_node(
-    item: Item, share: float, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
+    item: Item, share: Share, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
 ) -> Node:
     """Read an entry and the entries below it.
 
     Args:
         item: The entry.
-        share: The factor from the entry's own weight to its effective weight in the score.
+        share: The effective weight of the group of the entry, and the sum of the weights in it.
         weights: The document's `importance_weights`.
         criteria: The list to which the leaves are appended, with their effective weights.
         faults: The list to which faults are appended.
@@ -121,12 +122,12 @@ def read_node(
     if is_group:
         return _read_group(item, own, share, weights, criteria, faults)
     faults += [Fault(item.where, f"examples.{index}.score", message) for index, message in _bad_examples(own)]
-    criteria.append(with_weight(own, own.weight * share))
+    criteria.append(with_weight(own, _effective_weight(own.weight, share)))
     return Node(requirement=own.requirement, name=own.name, weight=own.full_weight, leaf=leaf)
 
 
 def _read_reference(
-    item: Item, share: float, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
+    item: Item, share: Share, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
 ) -> Node:
     """Read an entry `{ref: name}`, which scores an earlier criterion here too."""
     entry = cast("Mapping[Any, Any]", item.data)
@@ -142,20 +143,20 @@ def _read_reference(
     if leaf is None or weight is None:
         return Node(requirement="", weight=0.0, leaf=0)
     first = criteria[leaf]
-    if first.weight * weight * share < 0:
+    if first.weight * _effective_weight(weight, share) < 0:
         message = f"makes {name!r} a penalty here and none elsewhere: a judge could not tell which to answer"
         faults.append(Fault(item.where, "weight", message))
     if first.per is not None:
         message = f"{name!r} has `per: occurrence`, and counts by a weight of its own: it cannot be scored here too"
         faults.append(Fault(item.where, "ref", message))
-    criteria[leaf] = with_weight(first, first.weight + weight * share)
+    criteria[leaf] = with_weight(first, first.weight + _effective_weight(weight, share))
     return Node(requirement=first.requirement, name=first.name, weight=weight, leaf=leaf)
 
 
 def _read_group(
     item: Item,
     own: Criterion,
-    share: float,
+    share: Share,
     importance_weights: ImportanceWeights | None,
     criteria: list[Criterion],
     faults: list[Fault],
@@ -182,11 +183,18 @@ def _read_group(
     total = math.fsum(weight for weight in weights if weight > 0)
     if cap is not None and only_penalties(weights):
         total = -cap
-    child_share = share * own.weight / total if total else 0.0
+    child_share = (_effective_weight(own.weight, share), total) if total else (0.0, 1.0)
     nodes = tuple(read_node(entry, child_share, importance_weights, criteria, faults) for entry in entries)
     if faults:
         return Node(requirement="", weight=0.0, leaf=0)
     return Node(requirement=own.requirement, name=own.name, weight=own.weight, penalty_cap=cap, children=nodes)
+
+
+def _effective_weight(weight: float, share: Share) -> float:
+    whole, total = share
+    # Weights near the smallest float have a factor that no float can hold.
+    factor = whole / total
+    return weight * factor if math.isfinite(factor) else weight / total * whole
 
 
 def _cap(entry: Mapping[str, Any]) -> float | None:
@@ -249,7 +257,7 @@ def read(document: Any, source: str) -> Rubric:
     faults += [unknown_key("", key, set(Rubric.model_fields) - _DERIVED) for key in sorted(_DERIVED & fields.keys())]
     criteria: list[Criterion] = []
     weights = _importance_weights(fields)
-    nodes = [read_node(item, 1.0, weights, criteria, faults) for item in items]
+    nodes = [read_node(item, (1.0, 1.0), weights, criteria, faults) for item in items]
     if not faults:
         if any(node.children for node in nodes) or len(nodes) != len(criteria):
             fields["tree"] = tuple(nodes)

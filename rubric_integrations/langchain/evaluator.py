@@ -63,7 +63,7 @@ class RubricEvaluator(RunEvaluator):
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
-        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
             database, or an open ledger. By default they are not stored.
         name: The feedback key of the score, and the part before the dot in the keys of the criteria.
         fields: What is read of an example and its run: the `response` of the target's outputs, the `query` of the
@@ -299,7 +299,7 @@ def compare_by_rubric(
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
-        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
             database, or an open ledger. By default they are not stored.
         key: The feedback key of the comparison.
         tie_margin: Scores that are at most this much below the best score are a tie, in [0, 1).

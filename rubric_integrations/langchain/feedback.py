@@ -218,7 +218,7 @@ def assert_rubric(
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`, unless `graded` is a report.
         grader: A configured grader.
-        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
             database, or an open ledger. By default they are not stored.
         query: The task.
         reference: An exemplary answer.

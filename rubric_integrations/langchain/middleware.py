@@ -119,7 +119,7 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
-        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
             database, or an open ledger. By default they are not stored.
         max_revisions: The maximum number of revisions in each turn, that is, each call of the agent; at least 0.
         on_judge_failure: With `"pass_through"`, a failure of the judge or of the ledger returns the answer without a

@@ -18,7 +18,8 @@ from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, 
 from rubric_integrations.judges.protocol import Judge, Request, RequestWrapper, answer
 from rubric_integrations.langchain.inputs import FieldSelector
 from rubric_integrations.scoring.report import EvaluationReport
-from rubric_integrations.submission.inputs import USUAL_COLUMNS, is_row, is_state, missing_column, row_fields
+from rubric_integrations.submission.columns import USUAL_COLUMNS, missing_column
+from rubric_integrations.submission.inputs import is_row, is_state, row_fields
 from rubric_integrations.submission.messages import Respond, is_message
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
-        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
             database, or an open ledger. By default they are not stored.
         respond: Which part of an output that is a list of messages is graded: the `"last"` answer, the whole
             `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.

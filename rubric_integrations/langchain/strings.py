@@ -37,7 +37,7 @@ class RubricStringEvaluator(StringEvaluator):
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
-        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
             database, or an open ledger. By default they are not stored.
 
     Raises:
@@ -92,7 +92,7 @@ class RubricPairwiseStringEvaluator(PairwiseStringEvaluator):
         judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
             judge. Pass either `judge` or `grader`.
         grader: A configured grader.
-        ledger: Where judgments are stored, so that none is requested twice: the path of a file, the URL of a PostgreSQL
+        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
             database, or an open ledger. By default they are not stored.
         tie_margin: Scores that differ by at most this much are a tie, in [0, 1).
 

@@ -33,6 +33,14 @@ class ScoreTerm(NamedTuple):
         """The value times the weight; None if the criterion is left out."""
         return None if self.value is None else self.value * self.criterion.weight
 
+    @property
+    def cost(self) -> float:
+        """The points that the criterion is below its best; 0 if it is left out."""
+        if self.value is None:
+            return 0.0
+        weight = self.criterion.weight
+        return -weight * self.value if weight < 0 else weight * (1 - self.value)
+
 
 class ScoreSum(NamedTuple):
     """The sum of a score.
@@ -91,7 +99,7 @@ def sum_score(row: GradedRow) -> ScoreSum:
     if not report.criteria:
         reason = "the judge scored the submission as a whole"
         return ScoreSum(problem=reason, fixed=reason)
-    settings = _settings(row)
+    settings = score_settings(row)
     policy = settings.cannot_assess
     terms = tuple(_term(criterion, policy) for criterion in report.criteria)
     score = score_parts([WeightedValue(term.criterion.weight, term.value, 0.0) for term in terms])
@@ -127,7 +135,7 @@ def why_not_passed(row: GradedRow) -> str:
     gates = [criterion.name for criterion in report.criteria if criterion.required and not criterion.passed]
     if gates:
         reasons.append(f"{'each of ' if len(gates) > 1 else ''}{', '.join(gates[:_MOST_NAMES])} is required")
-    settings = _settings(row)
+    settings = score_settings(row)
     mark, score = settings.pass_mark, report.score
     is_low = settings.normalize and mark is not None and score is not None and score < mark - ROUNDING
     if is_low:
@@ -147,32 +155,61 @@ def why_not_passed(row: GradedRow) -> str:
 _MOST_NAMES = 8
 
 
-class _Settings(NamedTuple):
-    """What the score of a row depends on beside its answers, as far as its line says so."""
+class ScoreSettings(NamedTuple):
+    """What the score of a row depends on beside its answers, as far as its line says so.
+
+    Attributes:
+        cannot_assess: How an abstention is scored; `skip` if the line does not say it.
+        normalize: Whether the score is in [0, 1].
+        pass_mark: The pass mark; None if the line does not say it.
+        min_coverage: The smallest coverage that passes; None if the line does not say it.
+        min_scores: The `min_score` of the criteria that have one, by name.
+        has_groups: Whether the rubric has groups.
+        is_partial: Whether the rubric leaves out a part of its file, so that nothing passes.
+        is_known: Whether the line says all this. Lines of earlier versions do not.
+    """
 
     cannot_assess: CannotAssess
     normalize: bool
     pass_mark: float | None
+    min_coverage: float | None
+    min_scores: Mapping[str, float]
     has_groups: bool
+    is_partial: bool
+    is_known: bool
 
 
-def _settings(row: GradedRow) -> _Settings:
+def score_settings(row: GradedRow) -> ScoreSettings:
+    """Return the settings of the rubric and of the grader that the score of a row depends on."""
     scoring = cast("Mapping[str, Any]", row.scoring or {})
-    rubric, grader = scoring.get("rubric") or {}, scoring.get("grader") or {}
-    mark = rubric.get("pass_mark")
-    return _Settings(
+    rubric, grader, criteria = (scoring.get(name) or {} for name in ("rubric", "grader", "criteria"))
+    mark, coverage = _number(rubric.get("pass_mark")), _number(rubric.get("min_coverage"))
+    # The fields of a criterion are recorded as texts.
+    minimums = {name: _number(fields.get("min_score")) for name, fields in criteria.items()}
+    return ScoreSettings(
         grader.get("cannot_assess", "skip"),
         grader.get("normalize", True) is not False,
-        float(mark) if isinstance(mark, int | float) else None,
+        mark,
+        coverage,
+        {name: minimum for name, minimum in minimums.items() if minimum is not None},
         "groups" in rubric,
+        "left_out" in rubric,
+        mark is not None and coverage is not None and "cannot_assess" in grader,
     )
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, str | int | float) else None
+    except ValueError:
+        return None
 
 
 def _term(criterion: CriterionReport, policy: CannotAssess) -> ScoreTerm:
     if criterion.not_applicable or not criterion.was_asked:
         words = "does not apply: left out" if criterion.not_applicable else "not asked: left out"
         return ScoreTerm(criterion, None, words)
-    value = scored_value(WeightedValue(criterion.weight, criterion.value, _worst_value(criterion)), policy)
+    value = scored_value(WeightedValue(criterion.weight, criterion.value, worst_value(criterion)), policy)
     if criterion.error:
         words = "the judge failed"
     elif criterion.value is None:
@@ -190,8 +227,8 @@ def _answer(criterion: CriterionReport) -> str:
     return criterion.verdict or f"{criterion.value:g}"
 
 
-def _worst_value(criterion: CriterionReport) -> float:
-    """Return the value with the lowest score, which `cannot_assess="fail"` counts."""
+def worst_value(criterion: CriterionReport) -> float:
+    """Return the value in [0, 1] with the lowest score, which `cannot_assess="fail"` counts."""
     values = [option.value for option in criterion.options if not option.na] or [0.0, 1.0]
     return max(values) if criterion.weight < 0 else min(values)
 
@@ -206,7 +243,7 @@ def _changes(report: EvaluationReport) -> Sequence[str]:
     return changes
 
 
-def _problem(report: EvaluationReport, score: Score, settings: _Settings) -> str | None:
+def _problem(report: EvaluationReport, score: Score, settings: ScoreSettings) -> str | None:
     if report.score_range is not None:
         return "grading ended early: the other criteria were not asked"
     if report.score is None:
@@ -222,7 +259,7 @@ def _problem(report: EvaluationReport, score: Score, settings: _Settings) -> str
     return "the run file does not say all that the score depends on"
 
 
-def _why_fixed(report: EvaluationReport, settings: _Settings) -> str | None:
+def _why_fixed(report: EvaluationReport, settings: ScoreSettings) -> str | None:
     """Say why the page cannot add up the terms with other weights."""
     if settings.has_groups:
         return "the rubric has groups, whose values depend on each other"
@@ -238,15 +275,8 @@ def _largest_loss(row: GradedRow) -> str:
     result = sum_score(row)
     if result.problem is not None or not result.divisor:
         return ""
-    costs = [(_cost(term), term) for term in result.terms if term.value is not None]
-    cost, term = max(costs, key=lambda pair: pair[0], default=(0.0, None))
-    if term is None or cost <= 0:
+    term = max(result.terms, key=lambda term: term.cost, default=None)
+    if term is None or term.cost <= 0:
         return ""
     what = f"The deduction for {term.criterion.name}" if term.criterion.weight < 0 else term.criterion.name
-    return f"{what} costs most ({cost:g} of {result.divisor:g})."
-
-
-def _cost(term: ScoreTerm) -> float:
-    """Return the points that a term is below its best."""
-    weight, value = term.criterion.weight, term.value or 0.0
-    return -weight * value if weight < 0 else weight * (1 - value)
+    return f"{what} costs most ({term.cost:g} of {result.divisor:g})."

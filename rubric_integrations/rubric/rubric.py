@@ -588,6 +588,42 @@ class Rubric(Record):
 
         return write_text(self, "yaml")
 
+    def with_weights(self, weights: Mapping[str, float], pass_mark: float | None = None) -> Rubric:
+        """Return this rubric with other weights, such as those that were tried on the report page.
+
+        Args:
+            weights: The new weights by the name of the criterion (`keys`); the other criteria keep theirs. For
+                `per: occurrence` it is the weight of one occurrence.
+            pass_mark: The new pass mark in [0, 1]; None keeps the present one.
+
+        Raises:
+            RubricError: (a ValueError) A weight or the pass mark is invalid.
+            ValueError: The rubric has no criterion of a name, or it has groups.
+
+        Example:
+            >>> rubric = Rubric.from_dict([{"name": "right", "requirement": "Is right", "weight": 1}])
+            >>> rubric.with_weights({"right": 3.0}).criteria[0].weight
+            3.0
+        """
+        if self.tree is not None:
+            raise ValueError("the rubric has groups, which share their weights: write the new weights into its file")
+        if unknown := [name for name in weights if name not in self.keys]:
+            raise ValueError(f"`weights` names {unknown[0]!r}, which is none of the criteria {list(self.keys)!r}")
+        try:
+            criteria = [
+                Criterion.model_validate(
+                    {field: getattr(criterion, field) for field in criterion.model_fields_set}
+                    | {"weight": weights[key]}
+                )
+                if key in weights
+                else criterion
+                for key, criterion in zip(self.keys, self.criteria, strict=True)
+            ]
+            fields = {field: getattr(self, field) for field in self.model_fields_set} | {"criteria": tuple(criteria)}
+            return Rubric.model_validate(fields if pass_mark is None else fields | {"pass_mark": pass_mark})
+        except ValidationError as error:
+            raise _rubric_error(error) from None
+
     def compute_score(
         self,
         verdicts: Sequence[str | float],

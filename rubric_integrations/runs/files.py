@@ -11,6 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, cast, overload
@@ -109,6 +110,7 @@ class RunFile(NamedTuple):
         judge: The judge's name; None if it is unknown, or if rows have different ones.
         rows: The submissions, in order. Those of a file are read from it whenever they are used.
         pass_mark: The score that a submission needs to pass; None if it is unknown, or if rows have different ones.
+        written: When the file was last written, in seconds since 1970; None for results in memory and from a pipe.
     """
 
     name: str
@@ -116,6 +118,7 @@ class RunFile(NamedTuple):
     judge: str | None
     rows: Sequence[GradedRow]
     pass_mark: float | None = None
+    written: float | None = None
 
     def row_keys(self) -> list[RowKey]:
         """Return the key of each row: its id, and its number from 1 among the rows with an equal id."""
@@ -231,7 +234,8 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     rows = _RowsOfFile(path, ids) if kept is None else tuple(kept)
     # The name of one row's rubric is not that of the run.
     rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
-    return RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks))
+    written = path.stat().st_mtime if path.is_file() else None
+    return RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks), written)
 
 
 def _mark(line: Mapping[str, Any]) -> float | None:
@@ -250,14 +254,32 @@ def is_run_file(path: Path) -> bool:
 
     What comes from a pipe is none, because its first line could not be read again.
     """
+    return _first_line(path).keys() >= _GRADE_FIELDS
+
+
+def run_date(path: Path) -> str | None:
+    """Return the date of a run, which its first line has as `date`, or its `metadata`; None without one.
+
+    It is an ISO 8601 text, such as 2026-11-22 or 2026-11-22T09:14:00+01:00, and is returned in UTC.
+    """
+    fields = _first_line(path)
+    value = fields.get("date") or (_mapping(fields.get("metadata")) or {}).get("date")
+    try:
+        date = datetime.fromisoformat(str(value)) if value else None
+        return date and (date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _first_line(path: Path) -> dict[str, Any]:
+    """Return the object in the first line of a file; empty if it has none, or comes from a pipe."""
     try:
         if not path.is_file():
-            return False
+            return {}
         with path.open("rb") as lines:
-            fields = parse_json(next((line for line in lines if line.strip()), b"").decode("utf-8-sig"))
+            return _mapping(parse_json(next((line for line in lines if line.strip()), b"").decode("utf-8-sig"))) or {}
     except (OSError, ValueError):
-        return False
-    return isinstance(fields, dict) and cast("dict[str, Any]", fields).keys() >= _GRADE_FIELDS
+        return {}
 
 
 def matched_rows(runs: Sequence[RunFile]) -> Iterator[tuple[RowKey, list[GradedRow | None]]]:

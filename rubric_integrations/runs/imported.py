@@ -21,8 +21,9 @@ from rubric_integrations.runs.files import IMPORTED, MISSING_REPLY
 from rubric_integrations.runs.summary import Graded
 from rubric_integrations.scoring.aggregate import aggregate_answers
 from rubric_integrations.scoring.judgment import JudgeAnswers, JudgeFailure, Judgment, Outcome
+from rubric_integrations.submission.columns import fold
 from rubric_integrations.submission.files import read_responses
-from rubric_integrations.submission.inputs import Row, fold
+from rubric_integrations.submission.inputs import Row
 from rubric_integrations.submission.tables import UNSUPPORTED, CsvError, how_to_encode, read_csv
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {

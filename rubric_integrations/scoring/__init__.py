@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rubric_integrations._util.lazy import lazy_names
+from rubric_integrations.scoring.aggregate import aggregate_answers
 from rubric_integrations.scoring.formula import (
     Score,
     ScoreRange,
@@ -20,7 +21,15 @@ from rubric_integrations.scoring.formula import (
     score_range,
     score_values,
 )
-from rubric_integrations.scoring.judgment import JudgeFailure, Judgment, Spend, TokenUsage, Vote, to_judgment
+from rubric_integrations.scoring.judgment import (
+    JudgeAnswers,
+    JudgeFailure,
+    Judgment,
+    Spend,
+    TokenUsage,
+    Vote,
+    to_judgment,
+)
 from rubric_integrations.scoring.labels import LabelledJudgment, submission_digest
 from rubric_integrations.scoring.length import LengthPenalty, compute_length_penalty, word_count
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
@@ -43,6 +52,7 @@ __all__ = [
     "DefaultFallbackVerdicts",
     "Escalations",
     "EvaluationReport",
+    "JudgeAnswers",
     "JudgeError",
     "JudgeFailure",
     "Judgment",
@@ -57,6 +67,7 @@ __all__ = [
     "Vote",
     "VoteResult",
     "WeightedValue",
+    "aggregate_answers",
     "blend_scores",
     "compute_length_penalty",
     "count_votes",

@@ -285,6 +285,11 @@ def report_by_condition(
         neutralized=condition.neutralized,
         tags=criterion.tags,
         metadata=criterion.metadata,
+        options=tuple(criterion.options or ()),
+        scale_type=criterion.scale_type,
+        scale=criterion.scale if criterion.cap is None else None,
+        cap=criterion.cap,
+        computed=criterion.check is not None,
         evidence=condition.evidence,
     )
     if condition.error:

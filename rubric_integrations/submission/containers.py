@@ -13,16 +13,15 @@ from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.json import split_path, value_at
-from rubric_integrations.submission.dialects.detect import dialect_of
-from rubric_integrations.submission.inputs import (
+from rubric_integrations.submission.columns import (
     USUAL_COLUMNS,
     ColumnNames,
     describe_missing_column,
     field_columns,
-    is_row,
     missing_column,
-    row_fields,
 )
+from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.inputs import is_row, row_fields
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.tool_answers import (
     Fields,
@@ -82,9 +81,12 @@ def is_single_row(data: Fields) -> bool:
     """Return whether a JSON object is one row: it has a response, and no list of rows, under one of the usual names."""
     if missing_column(data, USUAL_COLUMNS) is not None or not is_row(data):
         return False
-    response = row_fields(data, warns=False).get("response")
-    # A number is a value of a response that is JSON.
+    fields = row_fields(data, warns=False)
+    response = fields.get("response")
+    # A number is a value of a response that is JSON, unless the object has a task, a reference or an id, too.
     is_value = response is None or isinstance(response, bool | int | float)
+    if is_value and not fields.keys().isdisjoint(("id", "query", "reference")):
+        return True
     return not is_value and (not _is_table(response) or is_conversation(response))
 
 

@@ -6,228 +6,52 @@ that cannot be read as a whole is one error.
 
 from __future__ import annotations
 
-import io
 import json
-import re
 import warnings
-import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, count, islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, cast
-from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
-from rubric_integrations._util.json import parse_json, refuse_endless, split_path, value_at
-from rubric_integrations.rubric.rubric import RubricError
+from rubric_integrations._util.json import refuse_endless, split_path, value_at
 from rubric_integrations.submission.attachments import file_in_folder
-from rubric_integrations.submission.containers import find_rows, is_at, is_single_row, rows_at
-from rubric_integrations.submission.dialects.detect import dialect_of
-from rubric_integrations.submission.inputs import (
+from rubric_integrations.submission.columns import (
     USUAL_COLUMNS,
     ColumnNames,
-    Row,
     describe_missing_column,
     fold,
     has_id_column,
     missing_column,
-    other_columns,
-    own_id,
-    read_row,
-    row_fields,
-    source_columns,
 )
-from rubric_integrations.submission.messages import Respond, check_respond, is_conversation
+from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.inputs import Row, other_columns, own_id, read_row, row_fields, source_columns
+from rubric_integrations.submission.messages import Respond, check_respond
+from rubric_integrations.submission.readers import (
+    AS_TEXT,
+    MAX_PATH,
+    ONE_RESPONSE,
+    PROMPTFOO_TEXT,
+    READERS,
+    ROWS_OF_OBJECT,
+)
 from rubric_integrations.submission.tables import (
-    MAX_PARSED,
     UNSUPPORTED,
     Entry,
     Layout,
     ResponsesError,
-    encoding_of,
     how_to_encode,
-    read_csv_entries,
-    read_lines,
-    read_parquet,
-    read_sheet,
     read_text,
 )
 from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer, as_mapping, parsed_json
 from rubric_integrations.submission.tool_rows import find_row_format
 from rubric_integrations.submission.traces import SPANS, read_traces
 
-
-def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
-    with path.open(encoding=encoding_of(path, layout.encoding)) as file:
-        for number, line in enumerate(read_lines(file), start=1):
-            if not line.strip():
-                continue
-            try:
-                data = parse_json(line)
-            except ValueError as error:
-                yield Entry(number, f"line {number}", None, f"line {number} {error}")
-                continue
-            yield _json_entry(data, number, f"line {number}", layout.columns)
-
-
-def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
-    text = read_text(path, layout.encoding)
-    try:
-        data: Any = parse_json(text)
-    except ValueError as error:
-        # A file in UTF-16 or UTF-32 that does not say so has zeros between its characters.
-        begin = text.lstrip("\0\ufeff \t\r\n")[:1]
-        if begin in ("[", "{"):
-            remedy = "" if begin == "[" else "; to grade it as one text, save it as a `.txt` file"
-            raise ResponsesError(f"{path}: {error}{remedy}") from None
-        data = None
-    yield from _document_entries(path, data, text, layout)
-
-
-def _read_yaml(path: Path, layout: Layout) -> Iterator[Entry]:
-    from rubric_integrations.formats.parsing import load_text
-
-    text = read_text(path, layout.encoding)
-    try:
-        # As JSON, so that dates are texts, and the values that aliases share are separate.
-        data = parse_json(json.dumps(load_text(text, "yaml", str(path)), default=str))
-    except RubricError as error:
-        raise ResponsesError(f"{error}; write it as JSON, or save a text as a `.txt` file") from None
-    except (TypeError, ValueError) as error:
-        raise ResponsesError(f"{path}: cannot be read as JSON: {error}; save a text as a `.txt` file") from None
-    # Unlike JSON, YAML that is cut off is often valid.
-    if _PROMPTFOO_TEXT.match(text) and "config" not in data:
-        raise ResponsesError(f"{path}: is promptfoo's results without `config`, its end: write them again")
-    yield from _document_entries(path, data, text, layout)
-
-
-def _document_entries(path: Path, data: Any, text: str, layout: Layout) -> Iterator[Entry]:
-    """Yield the rows of a JSON or YAML document; its text is the response if it has none."""
-    columns = layout.columns
-    rows: Iterable[Any] | None = None
-    if layout.rows is not None:
-        rows = rows_at(data, layout.rows)
-    elif isinstance(data, dict):
-        rows = find_rows(cast("dict[str, Any]", data), columns)
-    elif isinstance(data, list):
-        rows = cast("list[Any]", data)
-        if is_conversation(rows) and not _has_response(rows[0], columns):
-            fields = {columns.id or "id": path.stem, columns.response or "response": rows}
-            yield Entry(1, "item 1", fields, form=_ONE_RESPONSE)
-            return
-    if rows is None:
-        fields, form = _single_row(path, data, text, columns)
-        yield Entry(1, "item 1", fields, form=form)
-    else:
-        form = _ROWS_OF_OBJECT if isinstance(data, dict) else "JSON, a list of rows"
-        for number, item in enumerate(rows, start=1):
-            yield _json_entry(item, number, f"item {number}", columns)._replace(form=form)
-
-
-_ROWS_OF_OBJECT = "JSON, rows in one object"
-_ONE_RESPONSE = "JSON, all of it one response"
-
-
-def _has_response(row: object, columns: ColumnNames) -> bool:
-    return isinstance(row, Mapping) and missing_column(cast("Mapping[str, Any]", row), columns) is None
-
-
-def _single_row(path: Path, data: object, text: str, columns: ColumnNames) -> tuple[dict[str, Any], str]:
-    """Return the fields and the form of a JSON file that is one row, one conversation or one response."""
-    own_id_column, response = columns.id or "id", columns.response or "response"
-    if not isinstance(data, dict):
-        return {own_id_column: path.stem, response: text}, _ONE_RESPONSE
-    fields = cast("dict[str, Any]", data)
-    is_named = columns.response is not None and is_at(fields, columns.response)
-    if is_named or (columns.response is None and is_single_row(fields)):
-        return (fields if own_id(fields, columns) else {**fields, own_id_column: path.stem}), "JSON, one row"
-    return {own_id_column: path.stem, response: text if dialect_of(fields) is None else fields}, _ONE_RESPONSE
-
-
-def _json_entry(data: object, number: int, place: str, columns: ColumnNames) -> Entry:
-    if isinstance(data, str):
-        return Entry(number, place, {columns.response or "response": data})
-    if isinstance(data, dict):
-        return Entry(number, place, cast("dict[str, Any]", data))
-    return Entry(number, place, None, f"{place} is {type(data).__name__}, not an object with a `response`")
-
-
-def _read_inspect_log(path: Path, layout: Layout) -> Iterator[Entry]:
-    """Yield the samples of an `.eval` file, which is a ZIP archive of JSON files."""
-    try:
-        with ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.startswith("samples/") and name.endswith(".json")]
-            if not names:
-                raise ResponsesError(f"{path}: is an Inspect log without samples: there is nothing to grade")
-            for number, name in enumerate(names, start=1):
-                data = parse_json(_unpack(path, archive, name).decode("utf-8"))
-                yield _json_entry(data, number, name, layout.columns)
-    except (BadZipFile, UnicodeDecodeError, RuntimeError, EOFError, zlib.error) as error:
-        raise ResponsesError(f"{path}: is no Inspect log that can be read: {error}") from None
-    except ResponsesError:
-        raise
-    except ValueError as error:
-        raise ResponsesError(f"{path}: a sample {error}") from None
-
-
-# The Zstandard compression of ZIP files, which Python reads from version 3.14.
-_ZSTANDARD = 93
-
-
-def _unpack(path: Path, archive: ZipFile, name: str) -> bytes:
-    member = archive.getinfo(name)
-    if member.file_size > MAX_PARSED:
-        raise ResponsesError(f"{path}: {name[:_MAX_PATH]} has {member.file_size:,} bytes, more than {MAX_PARSED:,}")
-    if member.compress_type in (ZIP_STORED, ZIP_DEFLATED):
-        with archive.open(member) as file:
-            # Not more than the archive says: without a size, all would be unpacked before it is compared.
-            return file.read(member.file_size)
-    if member.compress_type != _ZSTANDARD:
-        raise ResponsesError(
-            f"{path}: is compressed by the method {member.compress_type}, which Inspect does not write: convert it by "
-            "`inspect log convert --to json`"
-        )
-    from zstandard import ZstdDecompressor, ZstdError
-
-    with path.open("rb") as file:
-        file.seek(member.header_offset)
-        header = file.read(30)
-        file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
-        try:
-            # Not more than the archive says: a frame may unpack to any size.
-            packed = io.BytesIO(file.read(member.compress_size))
-            content = ZstdDecompressor().stream_reader(packed).read(member.file_size + 1)
-        except ZstdError as error:
-            raise ResponsesError(f"{path}: {name} cannot be unpacked: {error}") from None
-    if len(content) != member.file_size:
-        raise ResponsesError(f"{path}: {name} cannot be unpacked: it has another size than the archive says")
-    return content
-
-
-READERS: Mapping[str, Callable[[Path, Layout], Iterator[Entry]]] = {
-    ".jsonl": _read_jsonl,
-    ".ndjson": _read_jsonl,
-    ".json": _read_json,
-    ".yaml": _read_yaml,
-    ".yml": _read_yaml,
-    ".csv": read_csv_entries,
-    ".tsv": read_csv_entries,
-    ".parquet": read_parquet,
-    ".xlsx": read_sheet,
-    ".xlsm": read_sheet,
-    ".eval": _read_inspect_log,
-    ".traj": _read_json,
-}
-"""The reader of each file format, by the suffix of the file; files with other suffixes are read as one text."""
-
-
 # A file is wrong as a whole if so many rows at its beginning have no response.
 _MAX_WITHOUT_RESPONSE = 1000
 # Characters of an error.
 _MAX_ERROR = 1000
-# Characters; a longer text is a rubric, and no path of one.
-_MAX_PATH = 1000
 
 
 def read_responses(
@@ -385,7 +209,7 @@ def _describe(suffix: str, layout: Layout, entries: Iterable[Entry]) -> FileDesc
                 sources[field] = dict.fromkeys(_paths_of(fields[own[0]], entry.source))
     roots = {split_path(path)[0] for path in columns if path}
     read = {name for own in sources.values() for name in own} | metadata.keys() | roots
-    is_plain = not tool and not dialect and columns == USUAL_COLUMNS and form not in (_ROWS_OF_OBJECT, _ONE_RESPONSE)
+    is_plain = not tool and not dialect and columns == USUAL_COLUMNS and form not in (ROWS_OF_OBJECT, ONE_RESPONSE)
     return FileDescription(
         form or _FORMS[suffix], tool, dialect, {field: tuple(own) for field, own in sources.items()}, tuple(metadata),
         () if tool else tuple(name for name in names if name not in read and name.strip()), is_plain=is_plain,
@@ -468,6 +292,7 @@ def _refused_by_name(path: Path, layout: Layout) -> Generator[None]:
         raise ResponsesError(f"{path}: is not text in {encoding!r}: {error}") from None
 
 
+_MAX_SHAPES = 1000
 _WITH_PLACES = (".json", ".yaml", ".yml", ".xlsx", ".xlsm")
 
 
@@ -479,15 +304,15 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
     columns = layout.columns
     known: RowFormat | None = None
     is_decided, has_answers, has_parts, seen = columns.response is not None, False, False, set[tuple[str, str]]()
+    # The names and types in the rows of no tool so far: most rows of a file are alike.
+    plain = set[tuple[Any, ...]]()
     for entry in READERS[path.suffix.lower()](path, layout):
         if entry.fields is None:
             has_answers = True
             yield entry
             continue
-        # With a text, it is read as the rows before it. Any other response would be graded with all that a tool wrote.
-        later = find_row_format(entry.fields) if is_decided and known is None and columns.response is None else None
-        if later and not isinstance(row_fields(entry.fields, warns=False).get("response"), str):
-            error = f"{entry.place} is a row of {later.name}, and the first row is not: correct or remove that row"
+        is_plain = is_decided and known is None and columns.response is None
+        if is_plain and (error := _of_another_tool(entry, entry.fields, plain)):
             yield Entry(entry.number, entry.place, None, error)
             continue
         if not is_decided:
@@ -516,9 +341,41 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
             place = entry.place if len(answers) == 1 else f"{entry.place}, answer {number}"
             respond = {"respond": known.respond} if known.respond else {}
             fields = {**respond, **answer.fields, **_named_values(entry.fields, columns)}
-            yield Entry(entry.number, place, fields, answer.error, entry.form, known.name, entry.fields)
+            lacks = not known.has_all_calls
+            yield Entry(entry.number, place, fields, answer.error, entry.form, known.name, entry.fields, lacks)
     if has_parts and not has_answers:
         raise ResponsesError(f"{path}: has {known.name if known else 'rows'}, but only parts of runs and no whole run")
+
+
+def _of_another_tool(entry: Entry, fields: Mapping[str, Any], plain: set[tuple[Any, ...]]) -> str | None:
+    """Return the error of a row that a tool wrote, after a row that it did not write; None if it is read as that one.
+
+    With a text, it is read as the rows before it. Any other response would be graded with all that the tool wrote.
+
+    Args:
+        entry: The row.
+        fields: Its fields.
+        plain: The names and types of the rows of no tool so far, to which those of this one are added.
+
+    Raises:
+        LayoutError: It is a step of a trace, and so may be all other rows.
+    """
+    shape = (*fields, *map(type, fields.values()))
+    if shape in plain:
+        return None
+    later = find_row_format(fields)
+    if later is None:
+        if len(plain) < _MAX_SHAPES:
+            plain.add(shape)
+        return None
+    if later.name in SPANS:
+        raise LayoutError(
+            f"has rows of {later.name}, and the first row is not one: correct or remove that row, or steps would be "
+            "graded as answers"
+        )
+    if isinstance(row_fields(fields, warns=False).get("response"), str):
+        return None
+    return f"{entry.place} is a row of {later.name}, and the first row is not: correct or remove that row"
 
 
 def _trace_entries(path: Path, layout: Layout, known: RowFormat, first: Entry) -> Iterator[Entry]:
@@ -530,7 +387,7 @@ def _trace_entries(path: Path, layout: Layout, known: RowFormat, first: Entry) -
 
     for entry, answer in read_traces(known, rows):
         fields, error = answer or ({}, entry.error or _unknown_form(known, entry))
-        yield Entry(entry.number, entry.place, fields, error)
+        yield Entry(entry.number, entry.place, fields, error, entry.form, known.name, entry.fields)
 
 
 def _warn_of_tasks(path: Path, known: RowFormat) -> None:
@@ -611,6 +468,7 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             row = _with_rubric_file(
                 read_row({**entry.fields, **respond}, row_id, query, columns, path.parent), path.parent
             )
+            row = _without_absent_calls(row) if entry.may_lack_calls else row
         row = _with_short_error(row)
         if (first := places.setdefault(row.id, entry.place)) != entry.place:
             repeated = repeated or (
@@ -632,8 +490,17 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             yield from waiting
             waiting.clear()
     if refusal and not is_right:
-        raise ResponsesError(f"{path}: {refusal}")
+        is_document = path.suffix.lower() in (".json", ".yaml", ".yml")
+        raise ResponsesError(f"{path}: {refusal}{AS_TEXT if is_document else ''}")
     yield from waiting
+
+
+def _without_absent_calls(row: Row) -> Row:
+    """Remove a trajectory without calls, so that no condition is decided by the absence of a call."""
+    submission = row.submission
+    if submission is None or submission.trajectory is None or submission.trajectory.calls:
+        return row
+    return row._replace(submission=submission.model_copy(update={"trajectory": None, "show_trajectory": "always"}))
 
 
 def _with_short_error(row: Row) -> Row:
@@ -661,7 +528,7 @@ def _free_id(number: int, taken: set[str]) -> str:
 def _with_rubric_file(row: Row, folder: Path) -> Row:
     """Replace the name of a rubric file in the folder of the rows by its path, by the same rule as for attachments."""
     name = row.rubric
-    if not isinstance(name, str) or len(name) > _MAX_PATH or "\n" in name:
+    if not isinstance(name, str) or len(name) > MAX_PATH or "\n" in name:
         return row
     with suppress(OSError, ValueError):
         file_in_folder(name, folder)
@@ -671,12 +538,8 @@ def _with_rubric_file(row: Row, folder: Path) -> Row:
 
 def _text_row(path: Path, query: str | None, encoding: str | None) -> Row:
     text = read_text(path, encoding)
-    if _PROMPTFOO_TEXT.match(text):
+    if PROMPTFOO_TEXT.match(text):
         raise ResponsesError(
             f"{path}: is promptfoo's results as YAML: rename it to `.yaml`, or all would be one response"
         )
     return read_row({"id": path.stem, "response": text}, 1, query)
-
-
-# promptfoo writes the same to an output file with the suffix `.txt` as to one with `.yaml`.
-_PROMPTFOO_TEXT = re.compile(r"evalId: \S+\nresults:\n")

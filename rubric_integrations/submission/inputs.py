@@ -1,7 +1,7 @@
 """The inputs that can be graded, and their conversion to a `Submission`.
 
-An input may be a text, a mapping, a row of named fields, or a value of an evaluation framework. `COLUMNS` lists the
-accepted names of fields. Values of NumPy and pandas become plain Python values.
+An input may be a text, a mapping, a row of named fields, or a value of an evaluation framework. The
+accepted names of fields are in `submission/columns.py`. Values of NumPy and pandas become plain Python values.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import dataclasses
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, cast
 
@@ -19,9 +17,19 @@ from pydantic import BaseModel, ValidationError
 
 from rubric_integrations._util.json import parse_json
 from rubric_integrations.submission.attachments import attachment_fields, read_paths
+from rubric_integrations.submission.columns import (
+    COLUMNS,
+    MAX_NAMES,
+    USUAL_COLUMNS,
+    ColumnNames,
+    find_columns,
+    find_unused,
+    fold,
+    list_names,
+    missing_column,
+)
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.messages import (
-    DOCUMENT_NAMES,
     Messages,
     Respond,
     is_conversation,
@@ -207,7 +215,7 @@ def _submission_of_row(data: Mapping[str, Any], context: dict[str, Any]) -> Subm
 
 def is_row(data: Mapping[str, Any]) -> bool:
     """Return whether a mapping has fields under names of `COLUMNS`; any other is a value or a conversation."""
-    columns = _find_columns(tuple(data), USUAL_COLUMNS)
+    columns = find_columns(tuple(data), USUAL_COLUMNS)
     if columns["response"]:
         # The messages or steps of a sample of Inspect, or of an agent's run, are beside the raw reply or the answer.
         output = data.get("output")
@@ -240,29 +248,6 @@ def _find_conversation(to_grade: object) -> tuple[Any, Respond] | None:
     return None if dialect_of(to_grade) is None else (to_grade, "last")
 
 
-COLUMNS = {
-    "response": (
-        "response", "output", "outputs", "completion", "answer", "structured_response", "text", "messages",
-    ),
-    "thinking": ("thinking",),
-    "query": ("query", "input", "inputs", "prompt", "question", "instruction"),
-    "reference": (
-        "reference", "reference_output", "reference_answer", "expected_output", "expected_response", "expected",
-    ),
-    "context": DOCUMENT_NAMES,
-    "attachments": ("attachments",),
-    "trajectory": ("trajectory",),
-    "respond": ("respond",),
-    "id": ("id",),
-    "rubric": ("rubric", "rubrics"),
-    "labels": ("labels",),
-    "metadata": ("metadata",),
-}  # fmt: skip
-"""The names of each field in a mapping, in every host; the first that is present and has a value is used.
-
-Beside an `instruction`, as in Alpaca's data, an `input` is a part of the task, and not the task.
-"""
-
 # Names that data sets have for the task and that others have for something else: a warning asks about them.
 _LIKE_TASKS = frozenset({
     "task", "task_description", "instructions", "user_input", "user_query", "user_question", "user_prompt",
@@ -275,7 +260,7 @@ _NOT_OF_OUTPUTS = ("reference", "respond", "rubric", "labels")
 # Mappings within each other under names of a response, such as `{"output": {"answer": ...}}`; deeper ones are data.
 _MAX_NESTED = 8
 
-_MAX_NAMES, _MAX_NAME = 20, 60
+_MAX_NAME = 60
 # Characters. A longer text is data of another step, and would only make the run larger.
 _MAX_METADATA = 200
 
@@ -299,19 +284,6 @@ class Row(NamedTuple):
     rubric: Any = None
     labels: Mapping[str, Any] | None = None
     metadata: Mapping[str, Any] | None = None
-
-
-class ColumnNames(NamedTuple):
-    """The names of the columns that a caller chose; None where the usual names hold."""
-
-    response: str | None = None
-    query: str | None = None
-    reference: str | None = None
-    id: str | None = None
-    rubric: str | None = None
-
-
-USUAL_COLUMNS = ColumnNames()
 
 
 def read_row(
@@ -366,12 +338,12 @@ def read_row(
         fields.pop("respond", None)
     missing = missing_column(data, columns)
     if missing is not None:
-        names = _list_names(data, "fields")
+        names = list_names(data, "fields")
         if missing == "response":
             return Row(row_id, None, f"row {row_id} has no `response` ({names}): nothing to grade")
         return Row(row_id, None, f"row {row_id} has no column {missing!r} ({names}): it cannot be graded")
     if "response" not in fields or isinstance(fields["response"], bool | int | float):
-        column = _find_columns(tuple(data), columns)["response"][0]
+        column = find_columns(tuple(data), columns)["response"][0]
         return Row(row_id, None, f"row {row_id}: `{column}` {_not_a_text(fields.get('response', data[column]))}")
     try:
         if "attachments" in fields:
@@ -389,17 +361,12 @@ def read_row(
 
 def other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:
     """Return the short values of the columns that no field has, such as a topic, a split or the name of a model."""
-    others = ((name, data[name]) for name in _find_unused(tuple(data), columns))
+    others = ((name, data[name]) for name in find_unused(tuple(data), columns))
     return {
         name: value
         for name, value in others
         if isinstance(value, bool | int | float | str) and not _is_missing(value) and len(str(value)) <= _MAX_METADATA
     }
-
-
-def has_id_column(names: Iterable[str], columns: ColumnNames = USUAL_COLUMNS) -> bool:
-    """Return whether one of some columns is the one of the ids."""
-    return bool(_find_columns(tuple(names), columns)["id"])
 
 
 def own_id(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> str | None:
@@ -429,14 +396,14 @@ def row_fields(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS, *,
         {'response': '42', 'query': '6 x 7?'}
     """
     values = _select(data, tuple(COLUMNS), columns)
-    if warns and "response" in values and (unused := _find_unused(tuple(data), columns)):
+    if warns and "response" in values and (unused := find_unused(tuple(data), columns)):
         _warn_of_unused(unused, asks_for_task="query" not in values)
     return values
 
 
 def _select(data: Mapping[str, Any], fields: tuple[str, ...], columns: ColumnNames = USUAL_COLUMNS) -> dict[str, Any]:
     """Return the first value of each of some fields in a mapping, without those that have none."""
-    names_of = _find_columns(tuple(data), columns)
+    names_of = find_columns(tuple(data), columns)
     present = {field: next((name for name in names_of[field] if not _is_missing(data[name])), None) for field in fields}
     values = {field: data[name] for field, name in present.items() if name is not None}
     if present.get("response") == "structured_response":
@@ -457,7 +424,7 @@ def source_columns(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS
         >>> source_columns({"Answer": "42", "instruction": "Multiply.", "input": "6 x 7"})
         {'response': ('Answer',), 'query': ('instruction', 'input')}
     """
-    names_of = _find_columns(tuple(data), columns)
+    names_of = find_columns(tuple(data), columns)
     present = {
         field: next((name for name in names if not _is_missing(data[name])), None) for field, names in names_of.items()
     }
@@ -499,8 +466,8 @@ def _is_thinking_output(data: Mapping[str, Any]) -> bool:
 
 def _warn_of_unused(names: tuple[str, ...], *, asks_for_task: bool = False) -> None:
     # Cut and by `!r`, as a model may have written them. Without the row's id, so that Python prints it once for a run.
-    listed = ", ".join(repr(name[:_MAX_NAME]) for name in names[:_MAX_NAMES])
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    listed = ", ".join(repr(name[:_MAX_NAME]) for name in names[:MAX_NAMES])
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     task = next((name for name in names if fold(name) in _LIKE_TASKS), None) if asks_for_task else None
     hint = f"; if {task!r} is the task, name it by `query_column` (`--query-column`): there is no other" if task else ""
     warnings.warn(
@@ -541,67 +508,6 @@ def as_row(item: Any, number: int, *, warns: bool = True) -> Row:
         return Row(str(number), None, f"row {number}: {error_line(error)}")
     except RecursionError:  # records within records
         return Row(str(number), None, f"row {number}: {NestingError()}")
-
-
-def missing_column(names: Iterable[str], columns: ColumnNames) -> str | None:
-    """Return the first column that a row must have but has not: one that the caller named, or `response`."""
-    names_of = _find_columns(tuple(names), columns)
-    named = {field: column for field, column in columns._asdict().items() if column is not None}
-    return next((column for field, column in ({"response": "response"} | named).items() if not names_of[field]), None)
-
-
-def field_columns(names: Iterable[str], columns: ColumnNames) -> list[str]:
-    """Return those columns of a file that fields are made of."""
-    return list(chain.from_iterable(_find_columns(tuple(names), columns).values()))
-
-
-def describe_missing_column(names: Iterable[str], missing: str) -> str:
-    """Say that a file has no column `missing`, which columns it has, and what to do."""
-    listed = _list_names(names, "columns")
-    if missing == "response":
-        return (
-            f"has no `response` column ({listed}): rename one of them, or name it by `response_column` "
-            "(`--response-column`)"
-        )
-    return f"has no column {missing!r} ({listed}): write its name as in the file"
-
-
-def fold(name: object) -> str:
-    """Return the form in which names of columns are compared."""
-    return str(name).strip().casefold().replace(" ", "_").replace("-", "_")
-
-
-# Most rows of a file have the same columns.
-@lru_cache(maxsize=256)
-def _find_columns(names: tuple[str, ...], columns: ColumnNames) -> dict[str, tuple[str, ...]]:
-    """Return, for each field, the names of a row that can hold it, the preferred one first."""
-    by_name: dict[str, str] = {}
-    for name in names:
-        # A name that is written exactly as expected is preferred to one that differs in case.
-        if fold(name) not in by_name or name == fold(name):
-            by_name[fold(name)] = name
-    exact = {name: name for name in by_name.values()}
-    names_of: dict[str, tuple[str, ...]] = {}
-    for field, usual in COLUMNS.items():
-        own = getattr(columns, field, None)
-        wanted = usual if own is None else (own,)
-        present = (exact.get(name) or by_name.get(fold(name)) for name in wanted)
-        names_of[field] = tuple(name for name in present if name is not None)
-    return names_of
-
-
-@lru_cache(maxsize=256)
-def _find_unused(names: tuple[str, ...], columns: ColumnNames, ignored: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the names of a mapping that are no field, nor one of a field in `ignored`."""
-    chosen = {fold(column) for column in columns if column is not None}
-    known = {name for field, usual in COLUMNS.items() if field not in ignored for name in usual} | chosen
-    return tuple(str(name) for name in names if fold(name) not in known and fold(name))
-
-
-def _list_names(names: Iterable[str], what: str) -> str:
-    listed = [str(name) for name in names]
-    more = f" and {len(listed) - _MAX_NAMES} more" if len(listed) > _MAX_NAMES else ""
-    return f"its {what} are {listed[:_MAX_NAMES]!r}{more}"
 
 
 def _is_missing(value: object) -> bool:
@@ -700,7 +606,7 @@ def output_fields(output: object) -> dict[str, Any]:
         named = _named_fields(cast("Mapping[str, Any]", output), "response", _OF_OUTPUTS)
         if named is None:
             break
-        if unused := _find_unused(tuple(cast("Mapping[str, Any]", output)), USUAL_COLUMNS, _NOT_OF_OUTPUTS):
+        if unused := find_unused(tuple(cast("Mapping[str, Any]", output)), USUAL_COLUMNS, _NOT_OF_OUTPUTS):
             _warn_of_unused(unused)
         output = named.pop("response")
         fields = {**_readable(named), **fields}
@@ -750,7 +656,7 @@ def _fields_of(value: object, field: str, names: tuple[str, ...]) -> dict[str, A
             value = next(named.pop(name) for name in names if name in named)
             fields = {name: named[name] for name in ("context",) if name in named}
             # The example of a dataset may have other values that are not for a judge.
-            if field == "query" and (unused := _find_unused(tuple(data), USUAL_COLUMNS)):
+            if field == "query" and (unused := find_unused(tuple(data), USUAL_COLUMNS)):
                 _warn_of_unused(unused)
         elif len(data) == 1 and not is_state(data):
             value = next(iter(data.values()))
@@ -763,7 +669,7 @@ def _named_fields(data: Mapping[str, Any], field: str, beside: tuple[str, ...]) 
     The value of the field is None if it is missing.
     """
     data = without_arrays(data)
-    if not _find_columns(tuple(data), USUAL_COLUMNS)[field]:
+    if not find_columns(tuple(data), USUAL_COLUMNS)[field]:
         return None
     return {field: None, **_select(data, (field, *beside))}
 

@@ -17,7 +17,7 @@ from zipfile import BadZipFile, ZipFile
 
 from rubric_integrations._util.json import split_path
 from rubric_integrations._util.lazy import install_command
-from rubric_integrations.submission.inputs import (
+from rubric_integrations.submission.columns import (
     USUAL_COLUMNS,
     ColumnNames,
     describe_missing_column,
@@ -84,6 +84,7 @@ class Entry(NamedTuple):
         form: How the file contains its rows, such as `CSV, separated by ';'`; empty if its suffix says it all.
         tool: The tool that wrote the row, such as `promptfoo results`; None for rows in the columns of this library.
         source: The row as the tool wrote it; None without a tool.
+        may_lack_calls: Whether a conversation in it may lack calls of its run.
     """
 
     number: int
@@ -93,6 +94,7 @@ class Entry(NamedTuple):
     form: str = ""
     tool: str | None = None
     source: Mapping[str, Any] | None = None
+    may_lack_calls: bool = False
 
 
 class Layout(NamedTuple):

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.json import parse_json
-from rubric_integrations.submission.inputs import USUAL_COLUMNS, missing_column, task_fields
+from rubric_integrations.submission.columns import USUAL_COLUMNS, missing_column
+from rubric_integrations.submission.inputs import task_fields
 from rubric_integrations.submission.messages import Respond, is_conversation, value_text
 
 Fields = Mapping[str, Any]
@@ -46,6 +47,8 @@ class RowFormat(NamedTuple):
         repeats: Whether the tool writes one answer in several rows. Those with an equal id and answer are read once.
         prepare: Returns the format for one file, if its rows need those before them, or another file in its folder.
         respond: Which part of the conversations is graded unless the caller chooses; None leaves it to the rows.
+        has_all_calls: Whether a conversation has all calls of its run. If not, one without calls is no trajectory: a
+            check must not take it for evidence that there were none.
     """
 
     name: str
@@ -55,6 +58,7 @@ class RowFormat(NamedTuple):
     repeats: bool = False
     prepare: Callable[[RowFormat, Path], RowFormat] | None = None
     respond: Respond | None = None
+    has_all_calls: bool = False
 
 
 def failed_answer(row_id: str, reason: object) -> ToolAnswer:
@@ -148,5 +152,7 @@ def query_of(inputs: object) -> Any:
 
 
 def response_of(output: object) -> Any:
-    """Return an output: a text, a conversation, or the JSON of another value."""
+    """Return an output: a text, a conversation, or the JSON of another value; None if it is missing."""
+    if isinstance(output, float) and not has_value(output):
+        return None
     return output if isinstance(output, str) or is_conversation(output) else value_text(output)

@@ -34,7 +34,7 @@ from rubric_integrations.submission.tool_answers import (
     unclear_answer,
     unread_rows,
 )
-from rubric_integrations.submission.traces import TRACE_FORMATS, matches_langsmith_run, read_langsmith_run
+from rubric_integrations.submission.traces import TRACE_FORMATS
 
 
 def find_row_format(row: object) -> RowFormat | None:
@@ -92,7 +92,7 @@ def _promptfoo(row: Fields) -> Iterable[ToolAnswer]:
     response = row.get("response")
     output = response.get("output") if isinstance(response, Mapping) else None
     # 1 is a failed assertion about an answer, 2 is an error of the provider.
-    if row.get("failureReason") == 2 or output is None:
+    if row.get("failureReason") == 2 or output is None or output != output:  # noqa: PLR0124
         return [failed_answer(row_id, row.get("error") or (isinstance(response, Mapping) and response.get("error")))]
     prompt, provider = as_mapping(row.get("prompt")), as_mapping(row.get("provider"))
     case = as_mapping(row.get("testCase"))
@@ -454,6 +454,14 @@ def _promptfoo_table(_: Fields) -> Iterable[ToolAnswer]:
     raise LayoutError(f"{PROMPTFOO_TABLE}, or name that column by `response_column` (`--response-column`)")
 
 
+def _is_inspect_sample(row: Fields) -> bool:
+    # A sample that failed may have no output.
+    return has_keys("id", "epoch", "input", "target", "messages")(row) and not _INSPECT_KEYS.isdisjoint(row)
+
+
+_INSPECT_KEYS = frozenset({"output", "scores", "store", "events", "attachments", "setup", "model_usage"})
+
+
 def _is_openai_batch(row: Fields) -> bool:
     response = row.get("response")
     if "custom_id" not in row or "response" not in row or "result" in row:
@@ -494,12 +502,16 @@ ROW_FORMATS = (
         "OpenAI batch input", has_keys("custom_id", "method", "url", "body"),
         unread_rows("the input of an OpenAI batch", "name its output file"),
     ),
-    RowFormat("OpenAI batch", _is_openai_batch, _openai_batch, "the input file of the batch"),
-    RowFormat("Anthropic batch", _is_anthropic_batch, _anthropic_batch, "the requests of the batch"),
+    RowFormat("OpenAI batch", _is_openai_batch, _openai_batch, "the input file of the batch", has_all_calls=True),
+    RowFormat(
+        "Anthropic batch", _is_anthropic_batch, _anthropic_batch, "the requests of the batch", has_all_calls=True,
+    ),
     RowFormat("promptfoo results", has_keys("testIdx", "promptIdx", "testCase"), _promptfoo),
     RowFormat("promptfoo table", is_promptfoo_table, _promptfoo_table),
-    RowFormat("Inspect log", has_keys("id", "epoch", "input", "target", "messages", "output"), _inspect_sample),
-    RowFormat("LangSmith runs", matches_langsmith_run, read_langsmith_run),
+    RowFormat(
+        "Inspect log", _is_inspect_sample, _inspect_sample,
+        has_all_calls=True,
+    ),
     RowFormat(
         "LangSmith dataset", has_keys("dataset_id", "inputs", "outputs"),
         unread_rows("a LangSmith dataset", "its `outputs` are references; name an export of the runs"),
@@ -519,8 +531,8 @@ ROW_FORMATS = (
     RowFormat(
         "openai/evals log", _is_evals_log, unread_rows("an event of a log", "name the log"), prepare=_with_events,
     ),
-    RowFormat("tau-bench results", _is_tau_bench, _tau_bench, respond="trajectory"),
-    RowFormat("tau2 results", _is_tau2, _tau2, respond="trajectory"),
+    RowFormat("tau-bench results", _is_tau_bench, _tau_bench, respond="trajectory", has_all_calls=True),
+    RowFormat("tau2 results", _is_tau2, _tau2, respond="trajectory", has_all_calls=True),
 )  # fmt: skip
 """The rows that tools write; the first that matches reads a row."""
 

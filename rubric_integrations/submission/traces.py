@@ -6,6 +6,7 @@ row for each span, the spans of a trace are joined by its id (`read_traces`).
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from rubric_integrations.submission.dialects.blocks import (
     first_field,
     read_arguments,
 )
-from rubric_integrations.submission.dialects.detect import dialect_of, read_conversation
+from rubric_integrations.submission.dialects.detect import read_conversation
 from rubric_integrations.submission.inputs import MAX_DEPTH, is_row, is_state, row_fields
 from rubric_integrations.submission.messages import is_conversation, is_message, value_text
 from rubric_integrations.submission.steps import Step, ToolCall, join_calls
@@ -40,8 +41,6 @@ from rubric_integrations.submission.tool_answers import (
     prefixed_values,
     query_of,
     response_of,
-    short_values,
-    unclear_answer,
     unread_rows,
 )
 
@@ -102,7 +101,7 @@ def read_traces(
     last = dict[str, int]()
     for index, (_, row) in enumerate(read()):
         last |= dict.fromkeys((span.trace for span in _spans_of(known, row)), index)
-    waiting, count, has_content, has_model = dict[str, dict[str, Span]](), 0, False, False
+    waiting, count, has_content, has_model, has_answers = dict[str, dict[str, Span]](), 0, False, False, False
     for index, (place, row) in enumerate(read()):
         spans = _spans_of(known, row)
         if not spans:
@@ -116,6 +115,10 @@ def read_traces(
             if last[trace] == index:
                 complete = list(waiting.pop(trace).values())
                 count -= len(complete)
+                # The runs of a part of a program may be exported alone, and none of them is its answer.
+                if known.name == _LANGSMITH and all(span.parent is not None for span in complete):
+                    continue
+                has_answers = True
                 yield from ((place, answer) for answer in trace_answers(complete))
         if count > MAX_OPEN_SPANS:
             raise LayoutError(
@@ -127,6 +130,8 @@ def read_traces(
             "has no span of a language model: its spans need the attributes of OpenTelemetry's GenAI (`gen_ai.*`) or "
             "of OpenInference (`openinference.span.kind`)"
         )
+    if known.name == _LANGSMITH and not has_answers:
+        raise LayoutError(f"has {known.name}, but only parts of runs and no whole run")
     if not has_content:
         raise LayoutError(
             f"has {known.name} without content, so that there is nothing to grade: turn the recording of inputs and "
@@ -238,7 +243,9 @@ def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
     sent = replied if any(_is_task(message) for message in _read(replied)) else history + replied
     messages = _read(sent)
     response = messages[-1].answer() if replied else response_of(output)
-    if replied and (messages[-1].role != "assistant" or not response):
+    if replied and (structured := as_mapping(output).get("structured_response")) is not None:
+        response = value_text(structured)
+    elif replied and (messages[-1].role != "assistant" or not response):
         return failed_answer(own.trace, f"its last message, of the role {messages[-1].role!r}, has no answer")
     if not replied and all_objects(output, has_keys("role")):
         return failed_answer(own.trace, "the messages of its output are empty")
@@ -329,38 +336,76 @@ def _messages(value: object) -> list[Any]:
 # LangSmith.
 
 
-def read_langsmith_run(row: Fields) -> Iterable[ToolAnswer]:
-    """Return the answer of a run of LangSmith; none for a step of another run."""
-    if row.get("parent_run_id"):
-        return []
-    row_id = str(row.get("id") or row.get("run_id"))
-    outputs = parsed_json(row.get("outputs"))
-    if row.get("error") or not outputs:
-        return [failed_answer(row_id, row.get("error") or "it has no `outputs`")]
-    fields = {
-        "id": row_id,
-        "query": query_of(parsed_json(row.get("inputs"))),
-        "metadata": short_values(row, "name", "run_type"),
-    }
-    if not isinstance(outputs, Mapping):
-        return [ToolAnswer({**fields, "response": response_of(outputs)})]
-    generations = outputs.get("generations")
-    if isinstance(generations, list) and generations:
-        first = generations[0][0] if isinstance(generations[0], list) and generations[0] else generations[0]
-        return [ToolAnswer({**fields, "response": first.get("text") if isinstance(first, Mapping) else None})]
+_LANGSMITH = "LangSmith runs"
+
+
+def _langsmith_spans(row: Fields, trace: str | None = None) -> Iterator[Span]:
+    """Yield a run and the runs within it. The id of a trace is that of its root run."""
+    parent, run_id = row.get("parent_run_id"), _id(first_field(row, "id", "run_id"))
+    parent = str(parent) if has_value(parent) else None
+    trace = trace or (_id(row.get("trace_id")) if parent else run_id)
+    kind = {"tool": "tool", "llm": "chat"}.get(str(row.get("run_type")), "step")
+    sent, received = _value(row.get("inputs")), _value(row.get("outputs"))
+    error = str(row["error"]) if has_value(row.get("error")) else None
+    if kind == "tool":
+        sent, received = _tool_arguments(sent), _tool_result(received)
+    elif isinstance(received, Mapping):
+        received = _generation(cast("Fields", received))
+        if parent is None and error is None:
+            error = _unclear_outputs(received)
+    yield Span(trace, run_id, parent, kind, str(row.get("name")), str(row.get("start_time")), sent, received, error)
+    for child in row.get("child_runs") or ():
+        yield from _langsmith_spans({"parent_run_id": run_id, **child}, trace)
+
+
+def _unclear_outputs(outputs: Fields) -> str | None:
+    """Return why the answer in the outputs of a run is not certain; None if it is."""
     if isinstance(outputs.get("messages"), list) and not is_state(outputs):
-        return [failed_answer(row_id, "its `outputs.messages` cannot be read")]
-    if len(outputs) == 1 and not is_state(outputs):
-        return [ToolAnswer({**fields, "response": response_of(next(iter(outputs.values())))})]
-    if is_row(outputs) or dialect_of(outputs) is not None:
-        # A conversation has its task, as in LangChain's hosts.
-        query = None if is_state(outputs) else fields["query"]
-        return [ToolAnswer({**fields, "query": query, "response": outputs})]
-    return [unclear_answer(row_id, [f"outputs.{name}" for name in outputs])]
+        return "its `outputs.messages` cannot be read"
+    if len(outputs) < 2 or _messages(outputs) or is_row(outputs):
+        return None
+    places = [f"outputs.{name}" for name in outputs]
+    return (
+        f"it has several outputs ({', '.join(places)[:_MAX_PLACES]}): name the one to grade by `response_column` "
+        f"(`--response-column {places[0]}`)"
+    )
 
 
-def matches_langsmith_run(row: Fields) -> bool:
-    """Return whether a row is a run of LangSmith."""
+# Characters of the names of outputs in an error.
+_MAX_PLACES = 150
+
+
+def _generation(outputs: Fields) -> Any:
+    """Return the first reply in the outputs of a model of LangChain; other outputs unchanged."""
+    generations: Any = outputs.get("generations")
+    while isinstance(generations, list) and generations:
+        generations = cast("list[Any]", generations)[0]
+    reply = as_mapping(generations)
+    messages = [reply["message"]] if isinstance(reply.get("message"), Mapping) else None
+    return outputs if not reply else {"messages": messages} if is_conversation(messages) else reply.get("text")
+
+
+def _tool_arguments(inputs: object) -> Any:
+    """Return the arguments of a tool, which LangChain writes as Python under `input`."""
+    fields = as_mapping(inputs)
+    text = fields.get("input")
+    if list(fields) == ["input"] and isinstance(text, str) and text.startswith("{") and len(text) <= _MAX_ARGUMENTS:
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            return ast.literal_eval(text)
+    return inputs
+
+
+# To parse Python takes several hundred times the memory of the text.
+_MAX_ARGUMENTS = 100_000
+
+
+def _tool_result(outputs: object) -> Any:
+    fields = as_mapping(outputs)
+    result = fields["output"] if list(fields) == ["output"] else outputs
+    return as_mapping(result).get("content", result) if is_message(result) else result
+
+
+def _is_langsmith_run(row: Fields) -> bool:
     return has_keys("run_type", "inputs", "start_time")(row) and ("outputs" in row or has_no_response(row))
 
 
@@ -641,6 +686,7 @@ def _is_sdk_span(row: Fields) -> bool:
 
 
 SPANS: dict[str, Callable[[Fields], Iterable[Span]]] = {
+    _LANGSMITH: _langsmith_spans,
     "Langfuse observations": _langfuse_spans,
     "Phoenix spans": _phoenix_spans,
     "OTLP spans": _otlp_spans,
@@ -657,6 +703,7 @@ def _of_spans(name: str, matches: Callable[[Fields], bool]) -> RowFormat:
 
 
 TRACE_FORMATS = (
+    _of_spans(_LANGSMITH, _is_langsmith_run),
     _of_spans("OTLP spans", _is_otlp),
     _of_spans("OpenTelemetry spans", _is_sdk_span),
     _of_spans("Phoenix spans", _is_phoenix_span),

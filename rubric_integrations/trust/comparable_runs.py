@@ -36,11 +36,13 @@ class Comparability(NamedTuple):
         refused: Why the comparison would be meaningless; empty if it would not.
         warnings: What else differs between the runs, or cannot be checked.
         passing: Whether what makes a row pass is the same in both, so that the shares of passed rows can be compared.
+        other_judge: The warning, if another judge or another setting of it graded the second run; empty otherwise.
     """
 
     refused: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     passing: bool = True
+    other_judge: str = ""
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
@@ -81,7 +83,7 @@ def comparability(before: RunLike, after: RunLike | None = None) -> Comparabilit
         ...     rubric = Rubric.from_dict([{"name": "answer", "requirement": "Is right", "check": {"contains": words}}])
         ...     return list(grade_many(["It is 42."], rubric, PerCriterionGrader("offline")))
         >>> comparability(run("42"), run("42"))
-        Comparability(refused=(), warnings=(), passing=True)
+        Comparability(refused=(), warnings=(), passing=True, other_judge='')
         >>> print(*comparability(run("42"), run("is")).refused)
         the criterion `answer` of the row '1' has the check {"contains": "42"} in before and {"contains": "is"} in after
     """
@@ -118,7 +120,7 @@ _POLICIES = ("normalize", "length_penalty")
 _MOST_OTHER_QUERIES = 0.1
 # What reports of earlier versions lack.
 _ANSWERS = ("options", "scale", "cap")
-_FINGERPRINT_PARTS = ("model", "server", "settings", "client", "other settings", "prompts or examples")
+FINGERPRINT_PARTS = ("model", "server", "settings", "client", "other settings", "prompts or examples")
 
 _Fields = dict[str, Any]
 
@@ -168,7 +170,7 @@ class _Differences:
         """Note the rubric and the judge of a row."""
         if row.report is not None and row.report.criteria:
             self._rubrics[number].add(hash(frozenset((c.name, c.requirement, c.weight) for c in row.report.criteria)))
-        grader = _part(row, "grader")
+        grader = recorded_part(row, "grader")
         if not grader:
             self._unrecorded[number] += 1
             return
@@ -203,7 +205,7 @@ class _Differences:
 
     def _compare_settings(self, before: GradedRow, after: GradedRow) -> None:
         for part in ("rubric", "grader"):
-            one, other = _part(before, part), _part(after, part)
+            one, other = recorded_part(before, part), recorded_part(after, part)
             if not one or not other or one == other:
                 continue
             for name in sorted((one.keys() | other.keys()) - {"judges", "names"}):
@@ -262,23 +264,18 @@ class _Differences:
                 self.refused[name] = text
             else:
                 warnings.append(text)
-        warnings += self._judge_warnings(judge_names)
-        return Comparability(tuple(self.refused.values()), tuple(warnings), self._passing)
+        other_judge = self._other_judge(judge_names)
+        warnings += self._judge_warnings(other_judge)
+        return Comparability(tuple(self.refused.values()), tuple(warnings), self._passing, other_judge)
 
-    def _judge_warnings(self, judge_names: Sequence[str | None]) -> Iterator[str]:
+    def _judge_warnings(self, other_judge: str) -> Iterator[str]:
         if lacking := [name for name, count in zip(self._names, self._unrecorded, strict=True) if count]:
             yield (
                 f"{' and '.join(lacking)} recorded neither the judge's settings nor all that scores (a run of an "
                 "earlier version, or reports without their run): whether they are the same cannot be checked"
             )
-        named = [{name} if name else names for name, names in zip(judge_names, self._judge_names, strict=True)]
-        is_known = all(self._judges) and all("" not in judges for judges in self._judges)
-        if self._judges[0] != self._judges[1] if is_known else all(named) and named[0] != named[1]:
-            shown = [", ".join(sorted(names)) or "another judge" for names in named]
-            difference = f"{shown[0]} in {self._names[0]} and {shown[1]} in {self._names[1]}"
-            if is_known and shown[0] == shown[1]:
-                difference = f"{shown[0]}, with other {_other_parts(*self._judges)}"
-            yield f"another judge: {difference}: the change may be the judges' and not the program's"
+        if other_judge:
+            yield other_judge
         floating = sorted({model for judges in self._judges for text in judges for model in _floating_models(text)})
         if floating:
             yield (
@@ -286,15 +283,28 @@ class _Differences:
                 "between the runs, and scores with it; name a dated version if there is one"
             )
 
+    def _other_judge(self, judge_names: Sequence[str | None]) -> str:
+        """Return how the judges differ; empty if they do not, or if that is unknown."""
+        named = [{name} if name else names for name, names in zip(judge_names, self._judge_names, strict=True)]
+        is_known = all(self._judges) and all("" not in judges for judges in self._judges)
+        if not (self._judges[0] != self._judges[1] if is_known else all(named) and named[0] != named[1]):
+            return ""
+        shown = [", ".join(sorted(names)) or "another judge" for names in named]
+        difference = f"{shown[0]} in {self._names[0]} and {shown[1]} in {self._names[1]}"
+        if is_known and shown[0] == shown[1]:
+            difference = f"{shown[0]}, with other {_other_parts(*self._judges)}"
+        return f"another judge: {difference}: the change may be the judges' and not the program's"
 
-def _part(row: GradedRow, name: str) -> Mapping[str, Any]:
+
+def recorded_part(row: GradedRow, name: str) -> Mapping[str, Any]:
+    """Return a part of `GradedRow.scoring`: `rubric`, `criteria` or `grader`; empty if the row has none."""
     part = (row.scoring or {}).get(name)
     return cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}
 
 
 def _questions(row: GradedRow) -> dict[QuestionKey, _Fields]:
     """Return what the score depends on of each criterion of a row."""
-    entries, recorded = row.report.criteria if row.report else (), _part(row, "criteria")
+    entries, recorded = row.report.criteria if row.report else (), recorded_part(row, "criteria")
     return {
         key: {
             "name": entry.name,
@@ -348,17 +358,17 @@ def _shown(value: object) -> str:
 
 def _other_parts(before: set[str], after: set[str]) -> str:
     """Name the parts in which the fingerprints of two judges of one name differ."""
-    one, other = (_fingerprints(next(iter(judges), "")) for judges in (before, after))
+    one, other = (fingerprints(next(iter(judges), "")) for judges in (before, after))
     parts = [
         f"{name} ({_shown(first)} and {_shown(second)})" if name == "settings" else name
         for earlier, later in zip(one, other, strict=False)
-        for name, first, second in zip(_FINGERPRINT_PARTS, earlier, later, strict=False)
+        for name, first, second in zip(FINGERPRINT_PARTS, earlier, later, strict=False)
         if first != second
     ]
     return " and ".join(dict.fromkeys(parts)) or "settings"
 
 
-def _fingerprints(judges: str) -> list[list[Any]]:
+def fingerprints(judges: str) -> list[list[Any]]:
     """Return the fingerprints of language models in the record of a run's judges, also those within a cascade."""
 
     def find(value: Any) -> Iterator[list[Any]]:
@@ -373,7 +383,7 @@ def _fingerprints(judges: str) -> list[list[Any]]:
                 parts = json.loads(value)
             except ValueError:
                 return
-            if isinstance(parts, list) and len(cast("list[Any]", parts)) == len(_FINGERPRINT_PARTS):
+            if isinstance(parts, list) and len(cast("list[Any]", parts)) == len(FINGERPRINT_PARTS):
                 yield cast("list[Any]", parts)
 
     return list(find(json.loads(judges) if judges else []))
@@ -386,7 +396,7 @@ _VERSION = re.compile(r"@|(?<!\d)(\d{8}|\d{6}|\d{4}-\d{2}-\d{2}|\d{3,4})(?!\d)")
 
 
 def _floating_models(judges: str) -> Iterator[str]:
-    for model, server, *_ in _fingerprints(judges):
+    for model, server, *_ in fingerprints(judges):
         if isinstance(model, str) and not server and model.startswith(_HOSTED):
             name = model.rpartition("/")[2]
             if name.endswith("latest") or not _VERSION.search(name):

@@ -16,7 +16,7 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.labels import NO_TEXT, LabelledJudgment, Sampled, same_text, submission_digest
 from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
-from rubric_integrations.submission.inputs import fold
+from rubric_integrations.submission.columns import fold
 from rubric_integrations.submission.submission import Submission, error_line
 from rubric_integrations.submission.tables import UNSUPPORTED, CsvError, how_to_encode, read_csv
 from rubric_integrations.trust.matching import RunLike, is_run, read_rows

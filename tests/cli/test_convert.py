@@ -49,3 +49,25 @@ def test_convert_reads_the_format_that_is_named(files: Path) -> None:
     assert "weight: 1.0" in run("convert", path, "--from", "checklist", "--to", "native").stdout
     refused = run("convert", path, "--from", "toml", "--to", "native")
     assert (refused.exit_code, "'toml': use one of" in refused.stderr) == (2, True)
+
+
+def test_convert_with_weights_writes_them_and_refuses_other_files(files: Path) -> None:
+    weights = files / "weights.yaml"
+    weights.write_text("pass_mark: 0.5\nweights: {answer: 7}\n")
+    changed = run("convert", files / "rubric.yaml", "--to", "native", "--weights", weights)
+    assert (changed.exit_code, changed.stderr) == (0, "")
+    assert "pass_mark: 0.5" in changed.stdout
+    assert "weight: 7.0" in changed.stdout
+    assert "check:\n" in changed.stdout
+    for text, words in [
+        ("weights: {margin: 7}", "`weights` names 'margin', which is none of the criteria ['answer', 'c2']"),
+        ("weights: {answer: much}", "`weight`: must be a finite number, got 'much'"),
+        ("pass_mark: 0.5", "must have `weights`, by the names of the criteria"),
+        ("weights: [7]", "must have `weights`, by the names of the criteria"),
+        ("weights: {answer: 7}\npassmark: 1", "must have `weights`, by the names of the criteria"),
+        ("weights: {answer: 7}\npass_mark: 5", "`pass_mark`"),
+    ]:
+        weights.write_text(text)
+        refused = run("convert", files / "rubric.yaml", "--to", "native", "--weights", weights)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert words in " ".join(refused.stderr.split())

@@ -571,6 +571,7 @@ def test_files_of_the_shell_are_written_in_one_module_only() -> None:
         "runs/batches/providers.py",  # the requests of a batch, in a temporary folder
         "runs/batches/collect.py",  # its results, likewise
         "training/reward.py",  # `RubricReward(record=...)`, to which each step of a training run appends
+        "dspy/metric.py",  # `RubricMetric.to_run`
     }
     assert writers == {"cli/outputs.py"} | others
 

@@ -36,6 +36,14 @@ def parameters_of(name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_help_marks_no_argument_as_required_that_may_be_left_out(name: str) -> None:
+    optional = [parameter for parameter in parameters_of(name) if "Leave it out" in (parameter.help or "")]
+    assert [parameter.name for parameter in optional if parameter.required] == []
+    if optional:
+        assert run(name).exit_code == 2
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_at_80_columns_cuts_no_name(name: str) -> None:
     text = CliRunner(env={"COLUMNS": "80"}).invoke(app, [name, "--help"]).stdout
     assert max(map(len, text.splitlines())) <= 80

@@ -18,10 +18,17 @@ def test_report_writes_a_page_with_an_escaped_title(files: Path) -> None:
     assert "<title>A &lt;title&gt;</title>" in (files / "page.html").read_text(encoding="utf-8")
 
 
-def test_report_with_three_runs_or_an_unwritable_page_exits_with_2(files: Path) -> None:
+def test_report_with_redact_has_no_texts(files: Path) -> None:
     assert grade(files, "--out", files / "run.jsonl").exit_code == 0
-    three = run("report", *[files / "run.jsonl"] * 3)
-    assert (three.exit_code, "`runs` are 3 files" in three.stderr) == (2, True)
+    for options in ([], ["--redact"]):
+        page = files / f"page{len(options)}.html"
+        result = run("report", files / "run.jsonl", "--output", page, *options)
+        assert result.exit_code == 0, result.output
+        assert ("The texts are left out" in page.read_text(encoding="utf-8")) == bool(options)
+
+
+def test_report_with_an_unwritable_page_exits_with_2(files: Path) -> None:
+    assert grade(files, "--out", files / "run.jsonl").exit_code == 0
     unwritable = run("report", files / "run.jsonl", "--output", files / "no" / "page.html")
     assert (unwritable.exit_code, "cannot be written" in unwritable.stderr) == (2, True)
 
@@ -91,6 +98,48 @@ def test_report_of_two_runs_of_one_rubric_compares_them(files: Path) -> None:
     for name in ("a.jsonl", "b.jsonl"):
         assert grade(files, "--out", files / name).exit_code == 0
     assert run("report", files / "a.jsonl", files / "b.jsonl", "--output", files / "page.html").exit_code == 0
+
+
+def test_report_of_a_folder_follows_its_runs_by_date_or_else_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for name in ("run-10", "run-9", "run-1"):
+        write_own(folder / f"{name}.jsonl", 3)
+    (folder / "notes.jsonl").write_text('{"note": 1}\n')
+    (folder / "rubric.yaml").write_text("[]")
+    by_name = run("report", folder, "--output", tmp_path / "page.html")
+    assert by_name.exit_code == 0, by_name.output
+    assert "The order of the runs is by file name: run-1.jsonl, run-9.jsonl, run-10.jsonl." in by_name.stdout
+    assert by_name.stderr == f"{folder}: left out, because they are no runs: notes.jsonl\n"
+    page = (tmp_path / "page.html").read_text()
+    assert "The order of the runs is by file name." in page
+    assert [page.index(f"<b>{number}. run-{name}</b>") for number, name in ((1, 1), (2, 9), (3, 10))]
+    dates = {"run-10": "2026-11-20", "run-9": "2026-11-21T00:30:00+02:00", "run-1": "2026-11-20T23:00:00"}
+    for name, date in dates.items():
+        path = folder / f"{name}.jsonl"
+        lines = [json.loads(line) | {"metadata": {"date": date}} for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    by_date = run("report", folder, "--output", tmp_path / "page.html")
+    assert "is by the dates in the files: run-10.jsonl, run-9.jsonl, run-1.jsonl." in by_date.stdout
+
+
+def test_report_of_a_folder_without_a_run_exits_with_2(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text('{"note": 1}\n')
+    result = run("report", tmp_path, "--output", tmp_path / "page.html")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert "is a folder without a run" in result.stderr
+
+
+def test_report_of_three_runs_puts_one_of_another_rubric_into_a_series_of_its_own(files: Path) -> None:
+    (files / "other.yaml").write_text("- {name: answer, weight: 3, requirement: Says 7, check: {number: 7}}\n")
+    for name in ("a", "b"):
+        assert grade(files, "--out", files / f"{name}.jsonl").exit_code == 0
+    assert grade(files, "--out", files / "c.jsonl", rubric="other.yaml").exit_code == 0
+    paths = [files / f"{name}.jsonl" for name in "abc"]
+    result = run("report", *paths, "--output", files / "page.html")
+    assert result.exit_code == 0, result.output
+    assert "warning: c starts a series: the row" in result.stderr
+    assert "NOT COMPARABLE" not in (files / "page.html").read_text()
 
 
 def test_report_of_a_run_that_was_cut_off_says_so_in_one_line(files: Path) -> None:

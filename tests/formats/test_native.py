@@ -111,3 +111,9 @@ def test_written_rubric_is_read_as_an_equal_rubric(rubric: Rubric) -> None:
     assert Rubric.from_dict(rubric.to_dict()) == rubric
     assert Rubric.from_json(rubric.to_json()) == rubric
     assert Rubric.from_yaml(rubric.to_yaml()) == rubric
+
+
+def test_group_with_the_smallest_weights_divides_its_weight() -> None:
+    criteria = [{"requirement": name, "weight": 5e-324} for name in ("a", "b")]
+    rubric = Rubric.from_dict({"criteria": [{"requirement": "g", "weight": 1, "criteria": criteria}]})
+    assert [criterion.weight for criterion in rubric.criteria] == [0.5, 0.5]

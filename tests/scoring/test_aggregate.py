@@ -196,6 +196,20 @@ def test_criteria_that_do_not_apply_do_not_lower_the_coverage() -> None:
     assert aggregate_answers(rubric, [answers], NO_CHECKS, POLICIES).passed
 
 
+@pytest.mark.parametrize("condition", ["UNMET", "CANNOT_ASSESS"])
+def test_report_of_a_criterion_that_its_condition_decides_has_the_possible_answers(condition: Verdict) -> None:
+    options = [Option(label="all", value=1.0), Option(label="none", value=0.2)]
+    rubric = Rubric(
+        [
+            Criterion(requirement="a", options=options, applies_when="w"),
+            Criterion(requirement="b", per="occurrence", cap=3, applies_when="w"),
+        ]
+    )
+    outcomes: dict[int, Outcome] = {2: Judgment(verdict=condition, value=0.0 if condition == "UNMET" else None)}
+    rows = aggregate_answers(rubric, [JudgeAnswers(outcomes)], JudgeAnswers({}), PerCriterionGrader("offline").policies)
+    assert [(row.options, row.cap) for row in rows.criteria] == [(tuple(options), None), ((), 3)]
+
+
 def test_rubric_that_leaves_out_a_part_of_its_file_is_partial_and_never_passes() -> None:
     whole = rubric_of(1)
     partial = Rubric(whole.criteria, left_out=["`tests[0]`: `javascript`"])

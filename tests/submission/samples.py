@@ -67,6 +67,7 @@ SAMPLES = [
     Sample("lm-eval repeats", ".json", LM_EVAL),
     Sample("AlpacaEval", ".json", ALPACA_EVAL),
     Sample("one conversation", ".json", EXAMPLES["openai_chat"].conversation),
+    Sample("one row", ".traj", {"response": EXAMPLES["swe_agent"].conversation, "id": "f"}),
 ]
 
 

@@ -58,7 +58,7 @@ def write_log(path: Path, content: bytes, method: int = zipfile.ZIP_DEFLATED) ->
 
 
 def test_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rubric_integrations.submission.files.MAX_PARSED", 1_000_000)
+    monkeypatch.setattr("rubric_integrations.submission.readers.MAX_PARSED", 1_000_000)
     assert "has 2,000,000 bytes, more than" in refusal(write_log(tmp_path / "f.eval", b"0" * 2_000_000))
     # The archive says less than it has.
     packed = bytearray((tmp_path / "f.eval").read_bytes())

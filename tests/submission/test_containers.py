@@ -100,6 +100,12 @@ def test_object_that_is_one_row_or_one_response_is_read(
     assert read(write("f.json", data)) == [("f", response or json.dumps(data), query)]
 
 
+@pytest.mark.parametrize("more", [{"id": "a"}, {"query": "6 x 7?"}, {"reference": "42"}])
+def test_number_beside_a_task_an_id_or_a_reference_is_no_response(write: Write, more: dict[str, str]) -> None:
+    ((_, error, _),) = read(write("f.json", {"response": 42, **more}))
+    assert "is the number 42, not a text: write '42'" in str(error)
+
+
 def test_mapping_in_python_is_read_as_before() -> None:
     for value in ({"data": TWO}, {"results": {"results": TWO}, "evalId": "e"}):
         assert as_row(value, 1) == Row("1", Submission(response=json.dumps(value)))
@@ -243,12 +249,12 @@ INSPECT_ROWS = [
 
 def run(run_id: str, **fields: Any) -> dict[str, Any]:
     return {"id": run_id, "name": "chain", "run_type": "chain", "inputs": {"question": "6 x 7?"},
-            "start_time": "2026-01-01", "parent_run_id": None, "error": None, **fields}  # fmt: skip
+            "start_time": "2026-01-01", "trace_id": run_id, "parent_run_id": None, "error": None, **fields}  # fmt: skip
 
 
 LANGSMITH = [
     run("a", outputs={"result": "It is 42."}),
-    run("a1", outputs={"text": "a step"}, parent_run_id="a"),
+    run("a1", outputs={"text": "a step"}, parent_run_id="a", trace_id="a"),
     run("b", outputs={"answer": "It is 41.", "tokens": 3}),
     run("c", outputs=None, error="KeyError('x')"),
     run("d", outputs={"first": "1", "second": "2"}),
@@ -258,9 +264,9 @@ LANGSMITH_ROWS = [
     ("a", "It is 42.", "6 x 7?"),
     ("b", "It is 41.", "6 x 7?"),
     ("c", "row c: has no answer: KeyError('x')", None),
-    ("d", "row d: has several outputs (outputs.first, outputs.second): name the one to grade by `response_column` "
-     "(`--response-column outputs.first`)", None),
-    ("e", "It is 42.", USER_TASK),
+    ("d", "row d: has no answer: it has several outputs (outputs.first, outputs.second): name the one to grade by "
+     "`response_column` (`--response-column outputs.first`)", None),
+    ("e", "It is 42.", "6 x 7?"),
 ]  # fmt: skip
 RAGAS = [
     {"user_input": "6 x 7?", "response": "It is 42.", "retrieved_contexts": ["a table"], "faithfulness": 1.0},
@@ -685,3 +691,26 @@ def test_file_of_an_agents_run_is_graded_with_its_calls(write: Write, document: 
     assert row.submission is not None
     assert row.submission.trajectory is not None
     assert (row.id, row.submission.response, len(row.submission.trajectory.calls)) == ("run", "It is 42.", 1)
+
+
+def test_sample_of_inspect_without_an_output_has_no_answer(write: Write) -> None:
+    failed = {"id": 1, "epoch": 4, "input": "6 x 7?", "target": "42", "files": [], "setup": "x", "messages": [USER]}
+    log = {"version": 2, "status": "success", "eval": {}, "plan": {}, "samples": [failed]}
+    error = "row 1-epoch4: has no answer: its `output` has no choices"
+    assert read(write("f.json", log)) == read(write("f.jsonl", failed)) == [("1-epoch4", error, None)]
+    own = {name: failed[name] for name in ("id", "epoch", "input", "target")} | {"messages": CHAT}
+    assert read(write("g.jsonl", own))[0][1] == Submission.from_messages(CHAT).response
+
+
+def test_output_that_is_nan_is_no_answer(write: Write) -> None:
+    rows = [promptfoo(0, 0, response={"output": float("nan")}), promptfoo(0, 1, response={"output": 42.5})]
+    assert [answer for _, answer, _ in read(write("f.jsonl", *rows))] == [
+        "row test0-prompt0: has no answer: no reason is recorded", "42.5"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_list_of_objects_without_responses_can_be_graded_as_a_text(write: Write, suffix: str) -> None:
+    manifest = [{"apiVersion": "v1", "kind": "Service"}, {"apiVersion": "v1", "kind": "Pod"}]
+    with pytest.raises(ResponsesError, match=r"has no `response` column .*save it as a `\.txt` file"):
+        list(read_responses(write(f"f{suffix}", manifest)))

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from rubric_integrations.formats.registry import FORMATS
 from rubric_integrations.submission import ResponsesError, Row, read_responses
 from rubric_integrations.submission.containers import DOCUMENTS
+from rubric_integrations.submission.dialects.blocks import NO_NAME
 from rubric_integrations.submission.dialects.detect import DIALECTS
 from rubric_integrations.submission.inputs import read_row
 from rubric_integrations.submission.tool_rows import ROW_FORMATS, find_row_format
-from tests.submission.samples import SAMPLES, Sample, encode
+from tests.submission.samples import DIALECT_ROWS, SAMPLES, Sample, encode
+from tests.submission.traces import TRACES
 
 Answers = dict[str, tuple[str, str | None]]
 
@@ -41,6 +43,7 @@ class Mutant(NamedTuple):
         old: The value before.
         new: The value now; None if there is none.
         is_removed: Whether the key was removed or renamed.
+        change: What was done to the value.
     """
 
     data: Any
@@ -48,6 +51,7 @@ class Mutant(NamedTuple):
     old: Any
     new: Any
     is_removed: bool = False
+    change: str = "replace"
 
 
 def paths_of(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -67,23 +71,27 @@ def at(data: Any, path: tuple[Any, ...]) -> Any:
 @st.composite
 def mutants(draw: st.DrawFn, sample: Sample) -> Mutant:
     """Replace, remove, rename or double one value of a sample."""
-    data = copy.deepcopy(sample.data)
-    path = draw(st.sampled_from(list(paths_of(data))))
+    path = draw(st.sampled_from(list(paths_of(sample.data))))
+    change = draw(st.sampled_from(["replace", "replace", "remove", "rename", "double"]))
+    assume(change == "replace" or isinstance(path[-1], str))
+    return mutate(sample.data, path, change, draw(st.sampled_from(_VALUES)) if change == "replace" else None)
+
+
+def mutate(original: Any, path: tuple[Any, ...], change: str, new: Any = None) -> Mutant:
+    """Return a document with another value at a path, or with its key removed, renamed or doubled."""
+    data = copy.deepcopy(original)
     parent, key = at(data, path[:-1]), path[-1]
     old = parent[key]
-    change = draw(st.sampled_from(["replace", "replace", "remove", "rename", "double"]))
     if change == "replace":
-        new = draw(st.sampled_from(_VALUES))
         parent[key] = new
         return Mutant(data, path, old, new)
-    assume(isinstance(parent, dict))
     if change == "rename":
         parent["x" + key] = old
     if change == "double":
         parent[_DOUBLED + key] = "another text"
     else:
         del parent[key]
-    return Mutant(data, path, old, None, change != "double")
+    return Mutant(data, path, old, None, change != "double", change)
 
 
 def encode_mutant(sample: Sample, data: Any) -> bytes:
@@ -132,20 +140,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("files")
 
 
+def call_counts(rows: list[Row], *, with_results: bool) -> dict[str, int]:
+    """Return the number of calls in the trajectory of each row, also with the results that have no call."""
+    trajectories = {row.id: row.submission.trajectory for row in rows if row.submission and row.submission.trajectory}
+    return {
+        row_id: len(trajectory.calls) + with_results * sum(step.role == "tool" for step in trajectory.steps)
+        for row_id, trajectory in trajectories.items()
+    }
+
+
 ANY_SAMPLE = st.sampled_from(SAMPLES)
 _settings = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-UNHARMED: dict[str, Answers] = {}
+UNHARMED: dict[str, list[Row]] = {}
 
 
-def unharmed(sample: Sample, path: Path) -> Answers:
-    """Return the answers of a sample; every sample can be read."""
+def unharmed_rows(sample: Sample, path: Path) -> list[Row]:
+    """Return the rows of a sample; every sample can be read."""
     key = sample.name + sample.suffix
     if key not in UNHARMED:
         rows = read_file(path, encode(sample.suffix, sample.data))
         assert not isinstance(rows, str), rows
-        UNHARMED[key] = answers_of(rows)
-        assert UNHARMED[key]
+        assert answers_of(rows)
+        UNHARMED[key] = rows
     return UNHARMED[key]
+
+
+def unharmed(sample: Sample, path: Path) -> Answers:
+    return answers_of(unharmed_rows(sample, path))
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
@@ -158,11 +179,85 @@ def test_every_sample_is_read(sample: Sample, folder: Path) -> None:
 def test_malformed_value_is_an_error_or_changes_no_other_value(
     sample: Sample, data: st.DataObject, folder: Path
 ) -> None:
-    path = folder / f"f{sample.suffix}"
-    before, mutant = unharmed(sample, path), data.draw(mutants(sample))
-    rows = check_errors(read_file(path, encode_mutant(sample, mutant.data)))
+    check_mutant(sample, data.draw(mutants(sample)), folder / f"f{sample.suffix}")
+
+
+def check_mutant(sample: Sample, mutant: Mutant, path: Path) -> None:
+    """Fail if a malformed file is read in another way, lacks a row, or lacks a call that is not damaged."""
+    before = unharmed(sample, path)
+    result = read_file(path, encode_mutant(sample, mutant.data))
+    rows = check_errors(result)
     for row_id, answer in answers_of(rows).items():
         check_answer(row_id, answer, before, sample, mutant)
+    if not isinstance(result, str):
+        check_count(rows, sample, mutant)
+    check_calls(rows, unharmed_rows(sample, path), sample, mutant)
+
+
+def check_count(rows: list[Row], sample: Sample, mutant: Mutant) -> None:
+    """Fail if a file lost a row. A trace has several, which may be another trace's now."""
+    lists = (at(sample.data, mutant.path[:length]) for length in range(len(mutant.path)))
+    # An object may have another list of rows now.
+    entries = next((value for value in lists if isinstance(value, list)), [])
+    if sample.name not in _TRACES:
+        assert len(rows) >= (1 if sample.name in _ONE_ROW else len(entries)), (sample.name, mutant.path, rows)
+
+
+_ONE_ROW = {"one row", "one conversation", "lm-eval samples", "lm-eval repeats", "pandas split", "pandas columns"}
+_TRACES = {*TRACES, "LangSmith runs", "openai/evals log"}
+
+
+def check_calls(rows: list[Row], before: list[Row], sample: Sample, mutant: Mutant) -> None:
+    """Fail if a conversation lacks a call that the mutation did not remove."""
+    if not sample.name.startswith((*_CONVERSATION, "one ")) or mutant.path[-1] in _SELECTED:
+        return
+    is_part = isinstance(mutant.old, dict | list) and mutant.change in ("replace", "remove")
+    # Any other text or a number cannot be distinguished from a row's own response.
+    if sample.name.startswith("rows of") and mutant.path[1:] == ("response",):
+        return
+    names = {call.name for row in before if row.submission and row.submission.trajectory
+             for call in row.submission.trajectory.calls}  # fmt: skip
+    # The calls in the value that was there, by the names of their tools.
+    removed = sum(json.dumps(mutant.old).count(f'"{name}"') for name in names) if is_part else 0
+    damaged = max(1, sum(json.dumps(mutant.old).count(f'"{name}"') for name in names))
+    # All are there, if not as calls, then as results without one, which a check refuses. Only one may be damaged.
+    for with_results, missing in ((True, removed), (False, damaged)):
+        counts = call_counts(before, with_results=with_results)
+        for row_id, number in call_counts(rows, with_results=with_results).items():
+            assert number >= counts.get(row_id, 0) - missing, (row_id, mutant.path, mutant.change, mutant.new)
+
+
+# A message that says so belongs to another run.
+_SELECTED = {"is_demo"}
+
+
+@pytest.mark.parametrize("name", DIALECT_ROWS)
+def test_conversation_with_a_renamed_key_is_an_error_or_has_all_calls(name: str, folder: Path) -> None:
+    sample = next(sample for sample in SAMPLES if sample.name == f"rows of {name}")
+    for path in paths_of(sample.data[0]["response"], (0, "response")):
+        if isinstance(path[-1], str):
+            check_mutant(sample, mutate(sample.data, path, "rename"), folder / "f.jsonl")
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
+def test_file_whose_first_row_lacks_a_key_or_has_it_twice_is_an_error_or_has_all_rows(
+    sample: Sample, folder: Path
+) -> None:
+    first = sample.data[0] if isinstance(sample.data, list) else sample.data
+    for key in first:
+        path = (0, key) if isinstance(sample.data, list) else (key,)
+        for change in ("remove", "double") if sample.suffix in _JSON else ("remove",):
+            check_mutant(sample, mutate(sample.data, path, change), folder / f"f{sample.suffix}")
+
+
+_JSON = (".jsonl", ".json", ".traj")
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
+def test_file_that_is_cut_off_at_any_tenth_is_an_error_or_reads_as_before(sample: Sample, folder: Path) -> None:
+    size = len(encode(sample.suffix, sample.data))
+    for place in [size * tenth // 10 for tenth in range(1, 10)] + [size - 2]:
+        check_bytes(sample, folder / f"f{sample.suffix}", place)
 
 
 def text_of(value: Any) -> str:
@@ -203,8 +298,9 @@ def words_of(text: str | None) -> set[str]:
 
 # What the text of a conversation has beside the texts of its messages.
 _RENDERED = words_of(
-    "step 1 2 3 role user system assistant tool content tool_calls name arguments result null is_error error bash "
-    "command no u0000b"
+    "step 1 2 3 4 5 6 7 8 9 10 true thought "
+    "role user system assistant tool content tool_calls name arguments result null is_error error bash None "
+    f"command u0000b {NO_NAME}"
 )
 # Without these, a row is another one: a part of a run is a run.
 _MEANINGS = {"parent_run_id"}
@@ -216,6 +312,10 @@ _MESSAGES = {"response", "traj", "messages"}
 def check_answer(row_id: str, answer: tuple[str, str | None], before: Answers, sample: Sample, mutant: Mutant) -> None:
     """Fail if a row has a text that neither it had before, nor the mutation gave it."""
     response, query = answer
+    # The second value of a key must not be read, nor the first.
+    if mutant.change == "double":
+        assert before.get(row_id) == answer, (row_id, answer, mutant.path)
+        return
     # A row that had an error, or has another id now.
     candidates = [before[row_id]] if row_id in before else [*before.values(), (None, None)]
     if any(
@@ -227,8 +327,8 @@ def check_answer(row_id: str, answer: tuple[str, str | None], before: Answers, s
     if sample.name.startswith(_CONVERSATION) and place is not None:
         value = at(mutant.data, mutant.path[:place])
         messages = text_of(value).encode("utf-8", "backslashreplace").decode()
-        # A damaged document is an object like any other, which is graded as JSON. A list of messages is not.
-        is_json = response == messages and isinstance(value, list)
+        # The damaged request of Gemini has no other key, and is an object like any other.
+        is_json = response == messages and (isinstance(value, list) or set(value) != set(mutant.path[place:]))
         if words_of(f"{response} {query or ''}") <= words_of(messages) | _RENDERED and not is_json:
             return
     # Without a key that a tool always writes, the row is one of the user's own.
@@ -245,13 +345,21 @@ def check_answer(row_id: str, answer: tuple[str, str | None], before: Answers, s
 def test_file_that_is_cut_off_or_has_other_bytes_is_an_error_or_reads_as_before(
     sample: Sample, data: st.DataObject, folder: Path
 ) -> None:
-    path = folder / f"f{sample.suffix}"
-    before, content = unharmed(sample, path), encode(sample.suffix, sample.data)
-    place = data.draw(st.integers(0, len(content)))
+    place = data.draw(st.integers(0, len(encode(sample.suffix, sample.data))))
     added = data.draw(st.sampled_from([None, b"\0", b"\xed\xa0\x80", b"\xff"]))
-    rows = check_errors(
-        read_file(path, content[:place] if added is None else content[:place] + added + content[place:])
-    )
+    check_bytes(sample, folder / f"f{sample.suffix}", place, added)
+
+
+def check_bytes(sample: Sample, path: Path, place: int, added: bytes | None = None) -> None:
+    """Check a file that is cut off at a place, or has bytes added there."""
+    before, content = unharmed(sample, path), encode(sample.suffix, sample.data)
+    content = content[:place] if added is None else content[:place] + added + content[place:]
+    result = read_file(path, content)
+    rows = check_errors(result)
+    if sample.suffix == ".jsonl" and sample.name not in _TRACES and not isinstance(result, str):
+        # Several rows of lm-eval are one answer.
+        lines = 1 if sample.name == "lm-eval samples" else sum(bool(line.strip()) for line in content.split(b"\n"))
+        assert len(rows) >= (lines if content.strip() else 0), (sample.name, place, added)
     if sample.suffix in (".csv", ".tsv") and added != b"\0":
         # A cell at the end of a table without quotes does not show that it is cut off.
         rows = rows[:-1]

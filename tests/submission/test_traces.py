@@ -307,3 +307,78 @@ def test_row_of_a_users_own_with_similar_columns_is_not_claimed(row: dict[str, A
 def test_response_column_reads_the_rows_as_they_are(write: Write) -> None:
     path = write("f.json", LANGFUSE_DOCUMENT)
     assert read(path, response_column="trace.id") == [("1", "t1", None)]
+
+
+def langsmith(run_id: str, kind: str = "chain", **fields: Any) -> dict[str, Any]:
+    own = {"id": run_id, "trace_id": "r", "name": "agent", "run_type": kind, "inputs": {"question": TASK}}
+    parent = None if run_id == "r" else "r"
+    return {**own, "start_time": "2026-01-01", "parent_run_id": parent, "error": None, "outputs": None, **fields}
+
+
+LAST = {"type": "ai", "content": ANSWER}
+LANGSMITH_TOOL = {"name": "times", "inputs": {"input": "{'a': 6}"}, "outputs": {"output": "42"}}
+LANGSMITH_REPLY = {
+    "lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "AIMessage"],
+    "kwargs": {"content": "", "type": "ai", "tool_calls": [{"name": "times", "args": {"a": 6}, "id": "c"}]},
+}  # fmt: skip
+LANGSMITH_MODEL = {"inputs": {}, "outputs": {"generations": [[{"text": "", "message": LANGSMITH_REPLY}]]}}
+
+
+@pytest.mark.parametrize("outputs", [{"messages": [LAST]}, {"answer": ANSWER}, {"messages": [
+    {"type": "human", "content": TASK}, LAST]}])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([("t", "tool", LANGSMITH_TOOL)], [("times", {"a": 6}, "42")]),
+        ([("t", "tool", {**LANGSMITH_TOOL, "parent_run_id": "x"}), ("m", "llm", LANGSMITH_MODEL)],
+         [("times", {"a": 6}, "42")]),
+        ([("m", "llm", LANGSMITH_MODEL)], [("times", {"a": 6}, None)]),
+        ([], None),
+    ],
+)  # fmt: skip
+def test_tool_runs_of_langsmith_are_the_calls_of_their_root_run(
+    write: Write, outputs: dict[str, Any], rows: list[Any], expected: Any
+) -> None:
+    steps = [langsmith(run_id, kind, **fields) for run_id, kind, fields in rows]
+    within = langsmith("r", outputs=outputs, child_runs=steps)
+    for path in (write("f.jsonl", langsmith("r", outputs=outputs), *steps), write("g.json", within)):
+        (row,) = read_responses(path)
+        assert row.submission
+        assert (row.submission.response, row.submission.query) == (ANSWER, TASK)
+        assert calls(row) == expected
+
+
+def test_structured_response_of_a_run_is_the_answer(write: Write) -> None:
+    state = {"messages": [{"type": "human", "content": TASK}, LAST], "structured_response": {"product": 42}}
+    assert read(write("f.jsonl", langsmith("r", outputs=state))) == [("r", '{"product": 42}', TASK)]
+
+
+def test_file_with_parts_of_runs_only_is_refused(write: Write) -> None:
+    with pytest.raises(ResponsesError, match="only parts of runs and no whole run"):
+        list(read_responses(write("f.jsonl", langsmith("m", "llm", outputs={"text": "a step"}))))
+
+
+@pytest.mark.parametrize(
+    ("row", "has_trajectory"),
+    [
+        ({"inputs.q": TASK, "outputs.messages": [{"role": "user", "content": TASK}, LAST]}, False),
+        ({"id": "s", "conversations": [{"from": "human", "value": TASK}, {"from": "gpt", "value": ANSWER}]}, False),
+        ({"user_input": [{"type": "human", "content": TASK}, {"type": "ai", "content": ANSWER}]}, False),
+        ({"custom_id": "a", "response": {"status_code": 200, "body": {"choices": [{"message": LAST}]}}}, True),
+        ({"messages": [{"role": "user", "content": TASK}, LAST]}, True),
+    ],
+)
+def test_conversation_that_may_lack_calls_is_no_trajectory_without_one(
+    write: Write, row: dict[str, Any], has_trajectory: bool
+) -> None:
+    (read_row,) = read_responses(write("f.jsonl", row))
+    assert read_row.submission
+    assert read_row.submission.response == ANSWER
+    assert (read_row.submission.trajectory is not None) == has_trajectory
+
+
+def test_steps_after_a_row_that_is_none_are_refused_and_not_graded(write: Write) -> None:
+    first, *others = OBSERVATIONS
+    damaged = {name: value for name, value in first.items() if name != "id"}
+    with pytest.raises(ResponsesError, match="has rows of Langfuse observations, and the first row is not one"):
+        list(read_responses(write("f.jsonl", {**damaged, "output": "a step"}, *others)))

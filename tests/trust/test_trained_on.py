@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.reporting.page.figures import trust_figures
+from rubric_integrations.reporting.page.trust_figures import trust_figures
 from rubric_integrations.runs import GradedRow, RunFile
 from rubric_integrations.scoring import LabelledJudgment
 from rubric_integrations.trust import agreement, calibrate, choose_for_labels, compare_runs, gate

@@ -1,4 +1,4 @@
-"""The report page: one run, or two to compare, as one HTML file without a server, a network or further files."""
+"""The report page: one run, two to compare or many to follow, as one HTML file that needs no server and no network."""
 
 from rubric_integrations.reporting.page.render import report_page
 

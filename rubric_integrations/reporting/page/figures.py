@@ -1,4 +1,4 @@
-"""Computes the figures of the report page: the summary, points lost by criterion, a comparison, and trust in the judge.
+"""Computes the figures of the report page: the summary, the cost of each criterion, and a comparison.
 
 All figures are computed in one pass over the rows, and no row is kept: each class has a method `add` for one row.
 """
@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Literal, NamedTuple
 
-from rubric_integrations.runs.files import GradedRow, RowKey, RunFile
+from rubric_integrations.reporting.score_sum import sum_score
+from rubric_integrations.runs.files import GradedRow, RowKey
+from rubric_integrations.scoring.formula import ROUNDING, reaches_mark
 from rubric_integrations.scoring.judgment import SpendTotal
-from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
+from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.scoring.report import NO_ESCALATIONS, CriterionReport, Escalations
-from rubric_integrations.trust.calibration import CriterionCalibration, calibrate
-from rubric_integrations.trust.comparable_runs import Comparability
-from rubric_integrations.trust.comparison import CriterionChange, RunChanges, RunComparison, compare_changes
-from rubric_integrations.trust.matching import Match, match_labels
+from rubric_integrations.trust.comparable_runs import Comparability, recorded_part
+from rubric_integrations.trust.comparison import (
+    CriterionChange,
+    PairedChanges,
+    RunChanges,
+    RunComparison,
+    compare_changes,
+)
 from rubric_integrations.trust.means import estimate_scores
-from rubric_integrations.trust.measure import Agreement, CriterionAgreement, agreement
 
 # More columns than this do not fit in a window.
 _MOST_TAGS = 30
@@ -99,11 +105,34 @@ def tags_of(row: GradedRow) -> set[str]:
 
 # Scores are sums of floats: a difference of this size is rounding.
 _ROUNDING = 1e-9
-# More would make a table that nobody reads; those that changed most surely come first.
-_MOST_CRITERIA = 100
 
 
 _COMPARABLE = Comparability()
+
+
+class ChangedCriterion(NamedTuple):
+    """One criterion in two runs.
+
+    Attributes:
+        name: Its name; its words if several criteria have one name.
+        key: Its name and its requirement in the second run.
+        change: The change of its value.
+        before, after: Its mean value in each run, over the submissions with a value in both.
+        gained, lost: The number of submissions with a better and with a worse answer in the second run.
+    """
+
+    name: str
+    key: tuple[str, str]
+    change: CriterionChange
+    before: float
+    after: float
+    gained: int
+    lost: int
+
+    @property
+    def column(self) -> ColumnKey:
+        """The key of its column (see `column_key`)."""
+        return self.key[0], self.key[1] if _POSITION.fullmatch(self.key[0]) else ""
 
 
 class Comparison(NamedTuple):
@@ -113,8 +142,7 @@ class Comparison(NamedTuple):
         figures: The figures of `compare_runs`.
         better, worse, same: The number of scores that rose, fell and stayed the same.
         flips: The number of criteria whose answer changed, among those with an answer in both runs.
-        criteria: The change of each criterion with its name, those that changed most surely first.
-        more: How many more criteria there are than are shown.
+        criteria: The criteria, those that changed most surely first.
     """
 
     figures: RunComparison
@@ -122,8 +150,7 @@ class Comparison(NamedTuple):
     worse: int
     same: int
     flips: int
-    criteria: Sequence[tuple[str, CriterionChange]]
-    more: int
+    criteria: Sequence[ChangedCriterion]
 
 
 class ComparisonFigures:
@@ -157,21 +184,30 @@ class ComparisonFigures:
         if not self._changes.score.differences:
             return None
         figures = compare_changes(self._changes, comparable=self._comparable)
-        criteria = sorted(figures.criteria.items(), key=_certainty)
+        criteria = [
+            _changed(name, key, change, self._changes.criteria[key])
+            for key, (name, change) in zip(self._changes.criteria, figures.criteria.items(), strict=True)
+        ]
         return Comparison(
             figures=figures,
             better=self._better,
             worse=self._worse,
             same=self._same,
             flips=self._flips,
-            criteria=criteria[:_MOST_CRITERIA],
-            more=max(0, len(criteria) - _MOST_CRITERIA),
+            criteria=sorted(criteria, key=_certainty),
         )
 
 
-def _certainty(named: tuple[str, CriterionChange]) -> float:
-    change = named[1]
-    return 2.0 if change.p_value is None else change.p_value
+def _changed(name: str, key: tuple[str, str], change: CriterionChange, values: PairedChanges) -> ChangedCriterion:
+    rose, fell = (sum(sign * value > _ROUNDING for value in values.differences) for sign in (1, -1))
+    gained, lost = (rose, fell) if change.weight >= 0 else (fell, rose)
+    before = fmean(values.before)
+    return ChangedCriterion(name, key, change, before, before + fmean(values.differences), gained, lost)
+
+
+def _certainty(criterion: ChangedCriterion) -> float:
+    p_value = criterion.change.p_value
+    return 2.0 if p_value is None else p_value
 
 
 BINS = 20
@@ -194,6 +230,12 @@ class Summary(NamedTuple):
         tokens: Tokens sent and received; None where a call did not report them.
         cost: US dollars; None where the price of a call is unknown.
         escalations: How many answers the expensive judge of a cascade gave.
+        pass_mark: The score that a submission needs to pass; None if it is unknown, or the scores are not normalized.
+        reached: The number of scores that reach the pass mark, also of submissions that miss a required criterion.
+        outside: The number of scores outside [0, 1].
+        failed_answers: The number of answers at which a judge failed.
+        judged: The number of answers that judges gave, also earlier: a run does not record which came from a ledger.
+        computed: The number of answers that checks gave.
     """
 
     submissions: int
@@ -208,6 +250,12 @@ class Summary(NamedTuple):
     tokens: int | None
     cost: float | None
     escalations: Escalations = NO_ESCALATIONS
+    pass_mark: float | None = None
+    reached: int = 0
+    outside: int = 0
+    failed_answers: int = 0
+    judged: int = 0
+    computed: int = 0
 
 
 class CriterionFigures(NamedTuple):
@@ -223,6 +271,9 @@ class CriterionFigures(NamedTuple):
         met, partly, unmet: The number of answers that are fully, partly and not at all as the author wants.
         abstained, failed, open: The number of missing answers: the judge could not tell, failed, or got no request.
         inapplicable: The number of submissions to which the criterion does not apply.
+        cost: How much higher the mean score would be if every submission did as the author wants; None if the scores
+            are not the sums of the answers, as with groups, metrics, a length penalty or a holistic judge.
+        place: The place of the column among those of the table, from 0.
     """
 
     name: str
@@ -238,12 +289,47 @@ class CriterionFigures(NamedTuple):
     failed: int
     open: int
     inapplicable: int
+    cost: float | None = None
+    place: int = 0
+
+    @property
+    def answered(self) -> int:
+        """The number of answers with a value."""
+        return self.met + self.partly + self.unmet
+
+    @property
+    def loss(self) -> float:
+        """The cost, or the points that are lost if the cost is not known."""
+        return self.lost if self.cost is None else self.cost
+
+    @property
+    def answers(self) -> list[tuple[str, str]]:
+        """The answers in words, each with the filter of the table that shows their rows."""
+        words = "as wanted" if self.weight is None else "met" if self.weight > 0 else "deducted"
+        # What a penalty deducts is what its author does not want.
+        refusal = "" if words == "deducted" else "not "
+        answered = f"{self.unmet:,} of {self.answered:,} {refusal}{words}" if self.answered else ""
+        parts = [
+            (answered, "missed" if self.unmet else ""),
+            (f"{self.partly:,} partly {words}" if self.partly else "", "part"),
+            (f"{self.abstained:,} could not be judged" if self.abstained else "", "abstained"),
+            (f"judge failed at {self.failed:,}" if self.failed else "", "failed"),
+            (f"{self.open:,} not asked" if self.open else "", "open"),
+            (f"does not apply to {self.inapplicable:,}" if self.inapplicable else "", "inapplicable"),
+        ]
+        return [(text, answer) for text, answer in parts if text]
 
 
 class SummaryFigures:
-    """Computes the `Summary` of one run."""
+    """Computes the `Summary` of one run.
 
-    def __init__(self) -> None:
+    Args:
+        pass_mark: The score that a submission needs to pass; None if it is unknown.
+    """
+
+    def __init__(self, pass_mark: float | None = None) -> None:
+        self._pass_mark = pass_mark
+        self._reached = self._outside = self._failed_answers = self._judged = self._computed = 0
         self._submissions = self._reports = self._graded = self._passed = self._abstained = 0
         self._coverage = 0.0
         self._scores: list[float] = []
@@ -263,8 +349,17 @@ class SummaryFigures:
         self._spend.add(report.spend)
         if (escalations := report.escalations).judgments:
             self._escalations += escalations
+        for criterion in report.criteria:
+            self._failed_answers += criterion.error is not None
+            self._computed += criterion.computed
+            self._judged += criterion.was_judged and not criterion.computed
+        # The pass mark is one of normalized scores.
+        if recorded_part(row, "grader").get("normalize") is False:
+            self._pass_mark = None
         if report.score is not None:
             self._histogram[min(BINS - 1, max(0, int(report.score * BINS)))] += 1
+            self._outside += not 0 <= report.score <= 1
+            self._reached += self._pass_mark is not None and reaches_mark(report.score, self._pass_mark)
         if row.is_graded:
             self._passed += report.passed
             if report.score is not None:
@@ -287,6 +382,12 @@ class SummaryFigures:
             tokens=spend.total_tokens,
             cost=spend.cost,
             escalations=self._escalations,
+            pass_mark=self._pass_mark,
+            reached=self._reached,
+            outside=self._outside,
+            failed_answers=self._failed_answers,
+            judged=self._judged,
+            computed=self._computed,
         )
 
 
@@ -305,12 +406,14 @@ class _Group:
         self.weights = set[float]()
         self.required = False
         self.rows = 0
-        self.lost = self.worst = 0.0
+        self.lost = self.worst = self.cost = 0.0
         self.met = self.partly = self.unmet = self.abstained = self.failed = self.open = self.inapplicable = 0
 
-    def add(self, criteria: Sequence[CriterionReport]) -> None:
+    def add(self, answers: Sequence[tuple[CriterionReport, float]]) -> None:
+        """Add the criteria of one row, each with its cost in points of the score."""
         has_answer = False
-        for criterion in criteria:
+        for criterion, cost in answers:
+            self.cost += cost
             # Two are enough to know that they differ.
             if len(self.requirements) < 2:
                 self.requirements.add(criterion.requirement)
@@ -331,7 +434,8 @@ class _Group:
             self.open += not criterion.was_asked
         self.rows += has_answer
 
-    def figures(self, name: str) -> CriterionFigures:
+    def figures(self, name: str, place: int, scores: int) -> CriterionFigures:
+        """Return the figures; the cost is the mean over `scores` rows, and unknown if there are 0."""
         return CriterionFigures(
             name=name,
             requirement=next(iter(self.requirements)) if len(self.requirements) == 1 else "",
@@ -346,6 +450,8 @@ class _Group:
             failed=self.failed,
             open=self.open,
             inapplicable=self.inapplicable,
+            cost=self.cost / scores if scores else None,
+            place=place,
         )
 
 
@@ -355,18 +461,20 @@ class ColumnFigures:
     def __init__(self) -> None:
         self._criteria: dict[ColumnKey, _Group] | None = None
         self._tags: dict[str, _Group] = {}
+        self._scores, self._forgiven, self._adds_up = 0, 0.0, True
 
     def add(self, row: GradedRow) -> None:
         """Add one row. A criterion that it does not have is given up, so that memory holds only shared ones."""
         criteria = row.report.criteria if row.report else ()
         if not criteria:
+            self._adds_up = self._adds_up and not row.report
             return
-        by_key: dict[ColumnKey, list[CriterionReport]] = {}
-        by_tag: dict[str, list[CriterionReport]] = {}
-        for place, criterion in enumerate(criteria):
-            by_key.setdefault(column_key(criterion), []).append(criterion)
+        by_key: dict[ColumnKey, list[tuple[CriterionReport, float]]] = {}
+        by_tag: dict[str, list[tuple[CriterionReport, float]]] = {}
+        for place, answer in enumerate(zip(criteria, self._costs(row), strict=True)):
+            by_key.setdefault(column_key(answer[0]), []).append(answer)
             for tag in row.criterion_tags[place] if place < len(row.criterion_tags) else ():
-                by_tag.setdefault(tag, []).append(criterion)
+                by_tag.setdefault(tag, []).append(answer)
         if self._criteria is None:
             self._criteria = {key: _Group() for key in by_key}
         self._criteria = {key: group for key, group in self._criteria.items() if key in by_key}
@@ -374,6 +482,24 @@ class ColumnFigures:
             group.add(by_key[key])
         for tag, tagged in by_tag.items():
             self._tags.setdefault(tag, _Group()).add(tagged)
+
+    def _costs(self, row: GradedRow) -> list[float]:
+        """Return the cost of each criterion in the score of a row; 0 if the row has no score."""
+        report = row.report
+        if report is None or report.score is None or not row.is_graded or not self._adds_up:
+            return [0.0] * len(report.criteria if report else ())
+        result = sum_score(row)
+        self._adds_up = result.score is not None and abs(result.score - report.score) <= ROUNDING
+        if not self._adds_up or result.raw is None or result.score is None or not result.divisor:
+            return [0.0] * len(result.terms)
+        self._scores += 1
+        self._forgiven += result.score - result.raw / result.divisor - (not result.has_positive_weight)
+        return [term.cost / result.divisor for term in result.terms]
+
+    @property
+    def forgiven(self) -> float:
+        """How much more the criteria cost than the mean score is below 1, because no score is below 0."""
+        return self._forgiven / self._scores if self._scores and self._adds_up else 0.0
 
     @property
     def keys(self) -> list[ColumnKey]:
@@ -385,156 +511,7 @@ class ColumnFigures:
         groups = (
             (self._criteria or {}) if columns.kind == "criteria" else {(tag, ""): self._tags[tag] for tag in self._tags}
         )
-        figures = [groups[key].figures(key[0]) for key in columns.keys if key in groups]
+        scores = self._scores if self._adds_up else 0
+        places = {key: place for place, key in enumerate(columns.keys)}
+        figures = [groups[key].figures(key[0], place, scores) for key, place in places.items() if key in groups]
         return sorted(figures, key=lambda criterion: -criterion.lost)
-
-
-# More would make a list that nobody reads; the labels themselves have all.
-_MOST_DISAGREEMENTS = 200
-_MOST_CHARACTERS = 300
-# A scale with more numbers has no list of them: its bias says more.
-_MOST_NUMBERS = 7
-
-
-class CorrectedRate(NamedTuple):
-    """How often a criterion has one answer.
-
-    Attributes:
-        answer: The answer: MET, an option, or a number.
-        judged: The judge's own share of it, from 0 to 1.
-        corrected: The share that people would give.
-    """
-
-    answer: str
-    judged: float
-    corrected: Estimate
-
-
-class CriterionTrust(NamedTuple):
-    """How far the judge can be trusted on one criterion.
-
-    Attributes:
-        measured: Its agreement with people.
-        rates: How often each answer occurs; only MET for a binary criterion, and none for a scale with many numbers.
-    """
-
-    measured: CriterionAgreement
-    rates: list[CorrectedRate]
-
-
-class ShownDisagreement(NamedTuple):
-    """One judgment on which people and the judge differ.
-
-    Attributes:
-        place: The place of its row on the page, from 0.
-        id: The row's id.
-        criterion: The criterion's name.
-        people: The answer of most people.
-        judged: The judge's answer.
-        reason: What a rater noted about it, or the beginning of it; may be empty.
-    """
-
-    place: int
-    id: str
-    criterion: str
-    people: str
-    judged: str
-    reason: str
-
-
-class Trust(NamedTuple):
-    """What the section shows.
-
-    Attributes:
-        problem: Why there are no figures; None if there are.
-        agreement: The agreement with people; None without figures.
-        criteria: The figures of each criterion.
-        labelled: The number of labelled judgments.
-        decided: How many of them people and the judge both decided.
-        score: The mean score that people's answers would give; None without figures.
-        judge_score: The judge's mean score; None without a score.
-        warnings: What limits the figures.
-        disagreements: Where people and the judge differ, in the order of the run.
-        more: How many more of these there are than are shown.
-    """
-
-    problem: str | None = None
-    agreement: Agreement | None = None
-    criteria: Sequence[CriterionTrust] = ()
-    labelled: int = 0
-    decided: int = 0
-    score: Estimate | None = None
-    judge_score: float | None = None
-    warnings: Sequence[str] = ()
-    disagreements: Sequence[ShownDisagreement] = ()
-    more: int = 0
-
-    @property
-    def has_alpha(self) -> bool:
-        """Whether several people labelled the same judgments, so that there is their agreement with each other."""
-        return any(criterion.measured.people_alpha is not None for criterion in self.criteria)
-
-
-def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment]) -> Trust:
-    """Compute the figures of the last run from people's labels. Labels that people chose to make are left out."""
-    run = runs[-1]
-    if not labels:
-        return Trust("There are no labels. Draw judgments, and label them: rubric-integrations label RUN.")
-    if all(label.sampled == "chosen" for label in labels):
-        return Trust(
-            f"All {len(labels):,} labels are of judgments that people chose, such as those that they overruled: they "
-            "say nothing about how often the judge is right. Draw what to read: rubric-integrations label RUN."
-        )
-    rows = list(run.rows)
-    try:
-        matches = match_labels(rows, labels).matches
-        if not matches:
-            return Trust(f"None of the {len(labels):,} labels belongs to a judgment of this run.")
-        measured = agreement(rows, labels)
-        corrected = calibrate(rows, labels)
-    except (ImportError, ValueError) as error:
-        return Trust(f"The figures cannot be computed: {error}.")
-    warnings = list(dict.fromkeys([*measured.warnings, *corrected.warnings]))
-    if undecided := sum(criterion.undecided for criterion in measured.criteria.values()):
-        warnings.append(
-            f"{undecided:,} of {len(matches):,} labelled judgments are not in the list of differences: their raters "
-            "disagree, and no answer has a majority"
-        )
-    if measured.unmatched:
-        warnings.append(f"{measured.unmatched:,} labels belong to no judgment of this run")
-    disagreements = list(_disagreements(runs, rows, matches))
-    return Trust(
-        agreement=measured,
-        criteria=[CriterionTrust(of, _rates(of, corrected.criteria.get(key))) for key, of in measured.criteria.items()],
-        labelled=len(matches),
-        decided=sum(criterion.n for criterion in measured.criteria.values()),
-        score=corrected.score,
-        judge_score=corrected.judge_score,
-        warnings=warnings,
-        disagreements=disagreements[:_MOST_DISAGREEMENTS],
-        more=max(0, len(disagreements) - _MOST_DISAGREEMENTS),
-    )
-
-
-def _rates(measured: CriterionAgreement, calibration: CriterionCalibration | None) -> list[CorrectedRate]:
-    if calibration is None:
-        return []
-    if measured.kind == "scaled" and len(calibration.rates) > _MOST_NUMBERS:
-        return []
-    return [CorrectedRate(answer, judged or 0.0, rate) for answer, rate, judged in calibration.rates]
-
-
-def _disagreements(
-    runs: Sequence[RunFile], rows: Sequence[GradedRow], matches: Sequence[Match]
-) -> Iterator[ShownDisagreement]:
-    # The page has the rows of the first run, and then those that only the second one has.
-    places = {key: place for place, key in enumerate(dict.fromkeys(key for run in runs for key in run.row_keys()))}
-    keys = runs[-1].row_keys()
-    for match in matches:
-        judged, people = match.judged.verdict, match.consensus
-        if judged is None or people is None or match.judged.error or people == judged:
-            continue
-        reason = next((label.reason for label in match.labels if label.reason), "")
-        if len(reason) > _MOST_CHARACTERS:
-            reason = reason[:_MOST_CHARACTERS] + "..."
-        yield ShownDisagreement(places[keys[match.row]], rows[match.row].id, match.judged.name, people, judged, reason)

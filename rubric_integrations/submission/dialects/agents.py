@@ -72,6 +72,8 @@ def _read_line(line: Mapping[str, Any], place: str, attachments: AttachmentList)
     if role == "tool":
         text = result_text(content, f"{place}.content", attachments)
         return Message(role, [Result(text, None, name)], place, milliseconds=milliseconds)
+    if "content" not in line and "tool_calls" not in line:
+        raise UnknownBlockError(place, "has neither `content` nor `tool_calls`")
     parts: list[Part] = []
     for index, block in enumerate(content if isinstance(content, list) else []):
         block_place = f"{place}.content[{index}]"

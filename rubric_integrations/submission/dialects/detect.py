@@ -143,7 +143,7 @@ def read_conversation(conversation: Any, attachments: AttachmentList | None = No
     if name is None:
         raise TypeError(
             f"`messages` must be a list of messages, got {type(conversation).__name__}: pass the messages, or a "
-            "document of a dialect that docs/conversations.md lists"
+            "document of a dialect that docs/agents.md lists"
         )
     if isinstance(conversation, list | tuple | Mapping) and not conversation:
         raise ValueError("`messages` is empty: pass at least one message, or there is nothing to grade")

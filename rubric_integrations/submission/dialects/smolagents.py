@@ -69,7 +69,7 @@ def _read_step(step: Mapping[str, Any], place: str, attachments: AttachmentList)
     text = result_text(step.get("model_output"), f"{place}.model_output", attachments)
     parts: list[Part] = [Text(text)] if text else []
     entries = list_field(step, "tool_calls", place)
-    if not entries and error is not None:
+    if not entries:
         entries = list_field(step.get("model_output_message"), "tool_calls", place)
     if error is not None and not entries and get_field(error, "type") not in _WITHOUT_CALLS:
         raise UnknownBlockError(place, f"failed ({get_field(error, 'type')}), and the call that failed is not in it")

@@ -31,10 +31,11 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         *runs: RunFile,
         to_label: Sequence[JudgmentToLabel] = (),
         labels: Sequence[LabelledJudgment] | None = None,
+        redact: bool = False,
         **options: Any,
     ) -> Any:
         path = tmp_path / "report.html"
-        path.write_text(report_page(runs, to_label=to_label, labels=labels), encoding="utf-8")
+        path.write_text(report_page(runs, to_label=to_label, labels=labels, redact=redact), encoding="utf-8")
         context = browser.new_context(accept_downloads=True, **options)
         contexts.append(context)
         page = context.new_page()
@@ -43,7 +44,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         page.on("pageerror", record)
         page.on("request", record_request)
         page.goto(path.as_uri())
-        page.wait_for_selector("#label-title" if to_label else "#heat tbody tr, #count")
+        page.wait_for_selector("body[data-ready]")
         return page
 
     yield open_page

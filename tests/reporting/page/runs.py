@@ -101,18 +101,24 @@ SECOND = run_of(
 
 
 def summarize(run: RunFile) -> Summary:
-    figures = SummaryFigures()
+    figures = SummaryFigures(run.pass_mark)
     for row in run.rows:
         figures.add(row)
     return figures.summary
 
 
+def column_figures(run: RunFile) -> ColumnFigures:
+    figures = ColumnFigures()
+    for row in run.rows:
+        figures.add(row)
+    return figures
+
+
 def criterion_figures(run: RunFile) -> list[CriterionFigures]:
-    shared, figures = SharedColumns(), ColumnFigures()
+    shared = SharedColumns()
     for row in run.rows:
         shared.add([row])
-        figures.add(row)
-    return figures.of(shared.columns)
+    return column_figures(run).of(shared.columns)
 
 
 def compare(first: RunFile, second: RunFile) -> Comparison | None:

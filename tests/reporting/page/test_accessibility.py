@@ -10,7 +10,8 @@ import pytest
 
 from rubric_integrations.runs import RunFile
 from rubric_integrations.trust import choose_for_labels
-from tests.reporting.page.runs import FIRST, SECOND, SHOWN_RUN
+from tests.reporting.page.runs import FIRST, SECOND, SHOWN_RUN, Line, own_line
+from tests.reporting.page.test_overview import run_with
 from tests.trust.runs import binary_rubric, labels_of, run_of
 
 RUBRIC = binary_rubric(2)
@@ -54,16 +55,64 @@ def test_views_of_one_run_with_labels_have_no_violation(
     assert violations(page) == []
     page.click(".differences a")
     page.wait_for_selector("#one h2")
+    page.keyboard.press("o")
     page.click("button:has-text('confirm') >> nth=0")
     assert violations(page) == []
+    page.keyboard.press("w")
+    page.keyboard.press("?")
+    assert page.is_visible("#help")
+    assert violations(page) == []
+
+
+def test_table_and_panel_with_markdown_steps_and_metadata_have_no_violation(
+    show: Callable[..., Any], violations: Callable[[Any], list[str]]
+) -> None:
+    line = own_line(1, "MET", "UNMET")
+    line["submission"] |= {
+        "query": "Line\n" * 30,
+        "response": "# Title\n\n- a **b** `c`\n\n"
+        "| x | y |\n|---|---|\n| 1 | 2 |\n\n```\ncode\n```\n> [l](http://a) \u202e",
+        "trajectory": {"steps": [{"role": "user", "text": "Why?"}]},
+    }
+    line |= {"metadata": {"model": "a"}}
+    page = show(RunFile.of("run", [Line(line), Line(own_line(2, "MET", "UNMET") | {"metadata": {"model": "b"}})]))
+    page.keyboard.press("t")
+    assert page.is_visible("#f-meta")
+    assert violations(page) == []
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#one .read table")
+    assert violations(page) == []
+
+
+def test_overview_with_groups_and_settings_has_no_violation(
+    show: Callable[..., Any], violations: Callable[[Any], list[str]]
+) -> None:
+    page = show(run_with(*[{"model": "ab"[n % 2], "topic": n % 5} for n in range(20)]))
+    page.click(".facts summary")
+    assert page.is_visible("#group-name")
+    assert page.is_visible(".facts dl")
+    assert violations(page) == []
+    redacted = show(SECOND, redact=True)
+    assert violations(redacted) == []
 
 
 def test_views_of_two_runs_have_no_violation(show: Callable[..., Any], violations: Callable[[Any], list[str]]) -> None:
     page = show(FIRST, SECOND)
-    assert page.is_visible("#changes")
+    assert page.is_visible(".changes")
     assert violations(page) == []
     page.evaluate("location.hash = '#s3'")
-    page.wait_for_selector("#one h2:text-is('s3')")
+    page.wait_for_selector("#one del")
+    assert violations(page) == []
+
+
+def test_views_of_many_runs_have_no_violation(show: Callable[..., Any], violations: Callable[[Any], list[str]]) -> None:
+    page = show(FIRST, SECOND, SECOND._replace(name="third", judge="another"), FIRST._replace(name="fourth"))
+    assert page.is_visible(".chart")
+    page.click(".pick >> nth=0")
+    assert violations(page) == []
+    page.click(".pick >> nth=1")
+    assert page.is_visible(".changes")
     assert violations(page) == []
 
 

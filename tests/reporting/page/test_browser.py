@@ -28,13 +28,24 @@ EVIL = [
 ]
 
 
+def ids(page: Any) -> list[str]:
+    """Return the ids of the rows that are drawn, in the order of the document."""
+    return page.eval_on_selector_all("#rows .id", "rows => rows.map(row => row.textContent)")
+
+
+def focused(page: Any) -> str | None:
+    """Return the id of the row that has the focus; None if no row has it."""
+    return page.evaluate("document.activeElement.querySelector(':scope > .id')?.textContent ?? null")
+
+
 def test_failure_that_a_policy_replaced_is_shown_on_the_submission_and_not_in_the_list(
     show: Callable[..., Any],
 ) -> None:
     tolerant = PerCriterionGrader(EchoJudge(), on_failure="abstain", max_retries=0)
     page = show(RunFile.of("tolerant", grade_many(["right=MET error=fails tone=plain"], RUBRIC, tolerant)))
-    assert "1.000" in page.inner_text("#heat")
-    assert "not graded" not in page.inner_text("#heat")
+    page.keyboard.press("t")
+    assert "1.000" in page.inner_text("#rows")
+    assert "not graded" not in page.inner_text("#rows")
     page.evaluate("location.hash = '#s0'")
     page.wait_for_selector("#one h2:text-is('1')")
     assert "`error` was not judged: transport: no reply" in page.inner_text("#one")
@@ -42,49 +53,85 @@ def test_failure_that_a_policy_replaced_is_shown_on_the_submission_and_not_in_th
 
 def test_each_kind_of_answer_has_its_own_look(show: Callable[..., Any]) -> None:
     page = show(FIRST)
-    looks = page.eval_on_selector_all(
-        "#heat tbody i.cell", "cells => cells.map(cell => [cell.textContent, cell.className.trim()])"
+    page.keyboard.press("t")
+    rows = page.eval_on_selector_all(
+        "#rows .marks",
+        "rows => rows.map(row => [...row.children].map(mark => mark.textContent + mark.className))",
     )
-    assert ["M", "cell g4"] in looks
-    assert ["U", "cell g4"] in looks  # a penalty that did not apply
-    assert ["U", "cell g0"] in looks
-    assert ["?", "cell abstained"] in looks
-    assert ["!", "cell failed"] in looks
-    shades = {
-        name: page.evaluate(f"getComputedStyle(document.querySelector('.legend .{name}')).background")
-        for name in ("g0", "abstained", "failed")
-    }
-    assert len(set(shades.values())) == 3
+    assert rows == [
+        ["✓mark good", "✓mark good", "✓mark good"],  # a penalty that did not apply is good
+        ["✕mark bad", "✕mark bad", "✕mark bad"],  # and one that did is not
+        ["✓mark good", "!mark failed", "✕mark bad"],
+        ["✓mark good", "✓mark good", "?mark abstained"],
+    ]  # fmt: skip
+    kinds = page.eval_on_selector_all(".legend i", "marks => marks.map(mark => mark.classList[1])")
+    assert kinds == ["good", "part", "bad", "abstained", "failed", "open", "inapplicable"]
+    shades = [
+        page.evaluate(f"getComputedStyle(document.querySelector('.legend .{kind}')).background") for kind in kinds
+    ]
+    assert len(set(shades[:5])) == 5
+
+
+def test_mark_says_its_answer_in_words_and_the_reason_once_the_pointer_is_on_its_row(show: Callable[..., Any]) -> None:
+    page = show(FIRST)
+    page.keyboard.press("t")
+    page.hover("#rows li:nth-child(2) .id")
+    page.wait_for_selector("#rows li:nth-child(2) .mark[title]")
+    assert page.eval_on_selector_all("#rows li:nth-child(2) .mark", "marks => marks.map(mark => mark.title)") == [
+        "right: not met. because UNMET", "error: deducted. because MET", "tone: x. because x"
+    ]  # fmt: skip
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.hover("#rows li:nth-child(3) .id")
+    page.wait_for_selector("#rows li:nth-child(3) .missed[title]")
+    chips = page.eval_on_selector_all(
+        "#rows li:nth-child(3) .missed", "marks => marks.map(mark => mark.textContent + mark.title)"
+    )
+    assert chips == [
+        "! error -2error: the judge failed: left out. transport: no reply", "✕ tone +1tone: x. because x"
+    ]  # fmt: skip
+    assert page.inner_text("#rows li:nth-child(2) .missed >> nth=0") == "✕ right +3 ●"
+
+
+def test_list_with_many_criteria_says_how_many_marks_are_left_out(show: Callable[..., Any]) -> None:
+    rubric = Rubric([Criterion(name=f"c{number}", requirement=f"Says {number}") for number in range(20)])
+    page = show(RunFile.of("many", grade_many(["c0=MET c19=UNMET"], rubric, PerCriterionGrader(EchoJudge()))))
+    page.keyboard.press("t")
+    assert page.locator("#rows .mark").count() == 12
+    assert page.inner_text("#rows .marks small") == "+8"
+    assert page.inner_text("#heads").endswith("8 more")
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.wait_for_selector("#rows .missed:text-is('✕ c19 +10')")
 
 
 def test_filters_sorting_and_keyboard_navigation_select_the_submissions(show: Callable[..., Any]) -> None:
     page = show(FIRST)
-    names = "rows => rows.map(row => row.textContent)"
+    page.keyboard.press("t")
     page.select_option("#f-sort", "low")
-    assert page.eval_on_selector_all("#heat tbody a", names)[0] == "s1"
+    assert ids(page)[0] == "s1"
     page.select_option("#f-status", "failed")
-    assert page.eval_on_selector_all("#heat tbody a", names) == ["s2"]
+    assert ids(page) == ["s2"]
     page.select_option("#f-status", "all")
     page.select_option("#f-criterion", "2")
     page.select_option("#f-answer", "abstained")
-    assert page.eval_on_selector_all("#heat tbody a", names) == ["s3"]
+    assert ids(page) == ["s3"]
     page.select_option("#f-answer", "")
     page.fill("#f-text", "tone=plain")
     page.wait_for_selector("#count:text-is('1 of 4 submissions')")
     page.fill("#f-text", "")
     page.wait_for_selector("#count:text-is('4 of 4 submissions')")
     page.select_option("#f-sort", "order")
-    page.focus("#heat tbody a")
+    page.focus("#rows a")
     page.keyboard.press("Enter")
     page.wait_for_selector("#one h2")
     assert page.inner_text("#one h2") == "s0"
     assert "because plain" in page.inner_text("#one")
-    assert "right=MET error=UNMET tone=plain" in page.inner_text("#one pre >> nth=1")
+    assert page.inner_text("#one [data-text=response]") == "right=MET error=UNMET tone=plain"
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#one h2:text-is('s1')")
     page.keyboard.press("Escape")
-    page.wait_for_selector("#heat")
-    assert page.is_visible("#heat")
+    page.wait_for_selector("#one", state="hidden")
+    assert page.is_visible("#rows")
+    assert focused(page) == "s1"
 
 
 def test_two_runs_are_shown_side_by_side(show: Callable[..., Any]) -> None:
@@ -96,26 +143,24 @@ def test_two_runs_are_shown_side_by_side(show: Callable[..., Any]) -> None:
     assert "1 better, 1 worse, 1 the same; 3 answers changed. The share that passed changed by" in verdict
     assert "So many submissions show a true difference of" in verdict
     assert "fewer than 50 inputs" in page.inner_text(".warnings")
-    changes = page.eval_on_selector_all(
-        "[aria-labelledby=changes] .key", "names => names.map(name => name.textContent)"
-    )
+    changes = page.eval_on_selector_all(".changes .key", "names => names.map(name => name.textContent)")
     assert changes == ["right", "error", "tone"]
+    page.keyboard.press("t")
     page.select_option("#f-status", "worse")
-    assert page.eval_on_selector_all("#heat tbody a", "rows => rows.map(row => row.textContent)") == ["s3"]
-    page.click("#heat tbody a")
+    assert ids(page) == ["s3"]
+    assert page.inner_text("#rows .score").split() == ["1.000", "→", "0.333", "-0.667"]
+    assert page.locator("#rows .mark.changed").count() == 1
+    page.click("#rows a")
     page.wait_for_selector("#one h2")
     assert page.eval_on_selector_all("#one thead th", "heads => heads.map(head => head.textContent)") == [
-        "criterion",
-        "first",
-        "second",
-        "your answer",
-    ]
+        "criterion", "first", "points", "second", "points", "your answer"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}}])
 def test_page_in_each_window_fits_its_width(show: Callable[..., Any], options: dict[str, Any]) -> None:
     page = show(FIRST, SECOND, **options)
-    for place in ("", "#s1"):
+    for place in ("", "#table", "#s1"):
         page.evaluate(f"location.hash = '{place}'")
         page.wait_for_timeout(50)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -138,21 +183,31 @@ def test_hostile_text_in_every_field_stays_text(show: Callable[..., Any]) -> Non
             return Judgment(verdict="MET", value=1.0, reason=everything)
 
     rows = [
-        {"id": f"{number}{evil}", "response": evil + everything, "query": everything, "reference": everything}
+        {
+            "id": f"{number}{evil}", "response": evil + everything, "query": everything, "reference": everything,
+            "metadata": {EVIL[0]: EVIL[number % 2]},
+        }
         for number, evil in enumerate([*EVIL, "fail"])
-    ]
+    ]  # fmt: skip
     panel = PerCriterionGrader(judges=[Evil(), Evil()], on_failure="abstain", max_retries=0)
     run = RunFile.of(everything, grade_many(rows, rubric, panel), rubric=rubric.name, judge=everything)
     page = show(run, run._replace(name=everything + "2"))
     plain = (
         "HTML HEAD META TITLE STYLE BODY A HEADER H1 MAIN DIV SECTION H2 P B DL DT DD SMALL svg rect title line text "
         "TABLE THEAD TBODY TR TH TD SPAN FORM LABEL INPUT SELECT OPTION UL LI I CAPTION ARTICLE NOSCRIPT FOOTER SCRIPT "
-        "NAV H3 PRE BUTTON BDI"
+        "NAV H3 PRE BUTTON BDI KBD DIALOG CODE BR TFOOT DETAILS SUMMARY"
     )
-    for place in ["", *(f"#s{number}" for number in range(len(rows)))]:
+    page.keyboard.press("?")
+    for place in ["", "#table", *(f"#s{number}" for number in range(len(rows)))]:
         page.evaluate(f"location.hash = '{place}'")
-        if place:
-            page.wait_for_selector(f"#one h2:has-text('{rows[int(place[2:])]['id'][:1]}')")
+        if place == "#table":
+            page.keyboard.press("Escape")
+            page.hover("#rows .id")
+            page.wait_for_selector("#rows .mark[title]")
+            assert everything in page.get_attribute("#rows .mark", "title")
+            assert page.input_value("#f-meta") == ""
+        elif place:
+            page.wait_for_selector(f"#one h2:has-text('{place[2:]}')")
         elements = page.evaluate("[...document.querySelectorAll('*')].map(e => [e.tagName, ...e.getAttributeNames()])")
         assert {names[0] for names in elements} <= set(plain.split(" "))
         assert not [names for names in elements if any(name.startswith("on") for name in names[1:])]
@@ -164,7 +219,10 @@ def test_hostile_text_in_every_field_stays_text(show: Callable[..., Any]) -> Non
     assert page.inner_text("#one h2") == " ".join(["7fail"])
     page.evaluate("location.hash = '#s0'")
     page.wait_for_selector("#one h2:has-text('0')")
-    assert page.eval_on_selector_all("#one pre", "elements => elements[0].textContent") == everything
+    page.keyboard.press("m")
+    page.wait_for_selector("#one [data-text=query].source")
+    source = page.eval_on_selector("#one [data-text=query]", "element => element.textContent")
+    assert source == everything.replace("\u202e", "U+202E")
 
 
 def test_content_security_policy_allows_no_other_script(show: Callable[..., Any]) -> None:
@@ -178,11 +236,13 @@ def test_content_security_policy_allows_no_other_script(show: Callable[..., Any]
 def test_overruled_answer_is_stored_exported_and_read_back(show: Callable[..., Any], tmp_path: Path) -> None:
     page = show(FIRST)
     page.evaluate("location.hash = '#s1'")
-    page.wait_for_selector("#one select")
+    page.wait_for_selector("#one h2")
+    assert not page.is_visible("#one select >> nth=0")
+    page.keyboard.press("o")
     page.select_option("#one select >> nth=0", "MET")
     page.select_option("#one select >> nth=2", "plain")
     page.reload()
-    page.wait_for_selector("#one select")
+    page.wait_for_selector("#one h2")
     assert page.input_value("#one select >> nth=0") == "MET"
     with page.expect_download() as waiting:
         page.click("text=Export labels")
@@ -196,11 +256,11 @@ def test_overruled_answer_is_stored_exported_and_read_back(show: Callable[..., A
 
 def test_overruled_answer_belongs_to_one_of_two_rows_with_an_equal_id(show: Callable[..., Any]) -> None:
     page = show(FIRST._replace(rows=tuple(row._replace(id="same") for row in FIRST.rows)))
-    assert page.eval_on_selector_all("#heat tbody th", "cells => cells.map(cell => cell.textContent)") == [
-        "same", "same (2)", "same (3)", "same (4)"
-    ]  # fmt: skip
+    page.keyboard.press("t")
+    assert ids(page) == ["same", "same (2)", "same (3)", "same (4)"]
     page.evaluate("location.hash = '#s1'")
     page.wait_for_selector("#one h2:text-is('same (2)')")
+    page.keyboard.press("o")
     page.select_option("#one select >> nth=0", "MET")
     for place, value in [(0, ""), (1, "MET"), (2, "")]:
         page.evaluate(f"location.hash = '#s{place}'")
@@ -221,25 +281,28 @@ def test_runs_of_holistic_stopped_and_unnormalized_graders_are_shown(show: Calla
     assert "Fine <b>." in page.inner_text("#one")
     stopped = PerCriterionGrader(EchoJudge(), stop_when_decided=True)
     page = show(RunFile.of("open", grade_many(["right=UNMET", "  "], RUBRIC, stopped)))
-    assert page.eval_on_selector_all("#heat .score", "cells => cells.map(cell => cell.textContent)") == [
-        "score",
-        "0.00..0.25",
-        "not graded",
-    ]
-    assert page.locator("#heat i.cell.open").count() == 2
+    page.keyboard.press("t")
+    assert page.eval_on_selector_all("#rows .num", "cells => cells.map(cell => cell.textContent)") == [
+        "0.00..0.25", "not graded"
+    ]  # fmt: skip
+    assert page.locator("#rows i.mark.open").count() == 2
     raw = PerCriterionGrader(EchoJudge(), normalize=False)
     page = show(RunFile.of("raw", grade_many(["right=MET error=UNMET tone=x", "error=MET tone=x"], RUBRIC, raw)))
-    assert "-2.000" in page.inner_text("#heat")
+    page.keyboard.press("t")
+    assert "-2.000" in page.inner_text("#rows")
     page = show(RunFile.of("nothing", grade_many(["  "], RUBRIC, raw)))
-    assert page.inner_text("#count") == "1 of 1 submissions"
+    page.keyboard.press("t")
+    assert page.inner_text("#count") == "1 of 1 submission"
 
 
 def test_rows_with_their_own_criteria_have_columns_of_tags_and_open_to_their_criteria(show: Callable[..., Any]) -> None:
     page = show(own_rubrics("own", 3, "MET", "UNMET", "MET"))
-    assert page.eval_on_selector_all("#heat thead th", "heads => heads.map(head => head.textContent)") == [
-        "submission", "score", "passed", "as wanted", "facts", "style"
-    ]  # fmt: skip
-    assert "s1 0.667 yes 2 of 3" in " ".join(page.inner_text("#heat tbody").split())
+    page.keyboard.press("t")
+    assert page.eval_on_selector_all("#heads > span", "heads => heads.map(head => head.textContent)") == [
+        "facts",
+        "style",
+    ]
+    assert " ".join(page.inner_text("#rows li >> nth=1").split()) == "s1 Question 1? It is 1. 0.667 ✓ ✓"
     page.evaluate("location.hash = '#s1'")
     page.wait_for_selector("#one h2:text-is('s1')")
     assert page.eval_on_selector_all("#one .words", "words => words.map(word => word.textContent)") == [
@@ -253,8 +316,8 @@ def test_names_that_all_rows_share_are_columns_though_their_requirements_differ(
     for line in lines:
         line["report"][1]["name"] = "accuracy"
     page = show(RunFile.of("own", [Line(line) for line in lines]))
-    heads = page.eval_on_selector_all("#heat thead th.c", "heads => heads.map(head => head.textContent)")
-    assert heads == ["accuracy"]
+    page.keyboard.press("t")
+    assert page.eval_on_selector_all("#heads > span", "heads => heads.map(head => head.textContent)") == ["accuracy"]
     page.select_option("#f-criterion", "0")
     page.select_option("#f-answer", "good")
     page.wait_for_selector("#count:text-is('0 of 3 submissions')")
@@ -268,6 +331,7 @@ def test_overruled_answer_belongs_to_one_row_one_name_and_one_requirement(
     page = show(*runs)
     page.evaluate("location.hash = '#s1'")
     page.wait_for_selector("#one h2:text-is('s1')")
+    page.keyboard.press("o")
     page.select_option("#one select >> nth=1", "MET")
     values = "fields => fields.map(field => field.value)"
     for place, expected in [(0, ["", ""]), (1, ["", "MET"]), (2, ["", ""])]:
@@ -285,21 +349,25 @@ def test_overruled_answer_belongs_to_one_row_one_name_and_one_requirement(
 
 def test_long_list_renders_the_rows_that_are_visible_and_reaches_the_last(show: Callable[..., Any]) -> None:
     page = show(own_rubrics("own", 2_000, "MET", "UNMET"))
-    rows = "rows => rows.map(row => row.textContent)"
-    assert page.inner_text("#count") == "2000 of 2000 submissions"
-    assert page.locator("#heat tbody th").count() < 200
-    assert page.get_attribute("#heat", "aria-rowcount") == "2001"
-    page.evaluate("document.querySelector('#heat').parentElement.scrollTop = 1e9")
-    page.wait_for_selector("#heat tbody a:text-is('s1999')")
-    assert page.eval_on_selector_all("#heat tbody th", rows)[-1] == "s1999"
-    page.click("#heat tbody a:text-is('s1999')")
+    page.keyboard.press("t")
+    assert page.inner_text("#count") == "2,000 of 2,000 submissions"
+    assert page.locator("#rows li").count() < 60
+    page.evaluate("document.querySelector('#window').scrollTop = 1e9")
+    page.wait_for_selector("#rows .id:text-is('s1999')")
+    assert ids(page)[-1] == "s1999"
+    assert page.eval_on_selector("#rows li:last-child", "row => [row.ariaPosInSet, row.ariaSetSize]") == [
+        "2000",
+        "2000",
+    ]
+    page.click("#rows .id:text-is('s1999')")
     page.wait_for_selector("#one h2:text-is('s1999')")
     assert "why 1999.1" in page.inner_text("#one")
     page.keyboard.press("Escape")
-    page.wait_for_selector("#heat tbody a:text-is('s1999')")
+    page.wait_for_selector("#one", state="hidden")
+    assert focused(page) == "s1999"
     page.fill("#f-text", "Question 1234?")
-    page.wait_for_selector("#count:text-is('1 of 2000 submissions')")
-    assert page.eval_on_selector_all("#heat tbody th", rows) == ["s1234"]
+    page.wait_for_selector("#count:text-is('1 of 2,000 submissions')")
+    assert ids(page) == ["s1234"]
 
 
 def test_answer_of_a_row_s_own_criterion_with_options_is_overruled_by_typing(show: Callable[..., Any]) -> None:
@@ -307,16 +375,20 @@ def test_answer_of_a_row_s_own_criterion_with_options_is_overruled_by_typing(sho
     line["report"][1] |= {"verdict": "plain", "value": 0.5}
     page = show(RunFile.of("own", [Line(line), Line(own_line(1, "MET"))]))
     page.evaluate("location.hash = '#s0'")
+    page.wait_for_selector("#one h2")
+    page.click("#one button:text-is('Overrule')")
     page.fill("#one td input", "kind")
     page.keyboard.press("Tab")
     assert page.inner_text("#labels [role=status]").startswith("1 label, stored")
     page.reload()
     page.wait_for_selector("#one h2")
+    page.keyboard.press("o")
     assert page.input_value("#one td input") == "kind"
     page.select_option("#one select", "UNMET")
     page.click("#one button:has-text('change')")
     page.fill("#one td input", "")
     page.keyboard.press("Tab")
     page.evaluate("location.hash = '#list'")
+    page.wait_for_selector("#one", state="hidden")
     page.select_option("#f-status", "labelled")
     assert page.inner_text("#count") == "1 of 2 submissions"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rubric_integrations import PerCriterionGrader, grade_many
+from rubric_integrations import LengthPenalty, PerCriterionGrader, grade_many
 from rubric_integrations.judges import Question
 from rubric_integrations.runs import RunFile
 from rubric_integrations.scoring import Judgment, Spend
@@ -14,6 +16,7 @@ from tests.reporting.page.runs import (
     RUBRIC,
     SECOND,
     EchoJudge,
+    column_figures,
     compare,
     criterion_figures,
     own_rubrics,
@@ -61,6 +64,68 @@ def test_criterion_figures_of_a_penalty_count_an_avoided_error_as_met() -> None:
     assert (tone.met, tone.unmet, tone.abstained, tone.failed) == (1, 2, 1, 0)
 
 
+def test_cost_is_the_rise_of_the_mean_if_every_submission_did_as_wanted() -> None:
+    figures = {criterion.name: criterion for criterion in criterion_figures(FIRST)}
+    # The third row has no score. The second loses 3 + 2 + 1 of 4 points, and its score ends at 0.
+    assert {name: of.cost for name, of in figures.items()} == {
+        "right": pytest.approx(0.75 / 3), "error": pytest.approx(0.5 / 3), "tone": pytest.approx(0.25 / 3)
+    }  # fmt: skip
+    assert column_figures(FIRST).forgiven == pytest.approx(0.5 / 3)
+
+
+@given(
+    st.lists(st.tuples(*[st.sampled_from(["MET", "UNMET", "CANNOT_ASSESS"])] * 2, st.sampled_from("px")), min_size=1)
+)
+@settings(max_examples=30)
+def test_costs_add_up_to_what_the_mean_is_below_one(answers: list[tuple[str, str, str]]) -> None:
+    tones = {"p": "plain", "x": "x"}
+    run = run_of("run", *[f"right={right} error={error} tone={tones[tone]}" for right, error, tone in answers])
+    summary, columns = summarize(run), column_figures(run)
+    assert summary.score
+    assert summary.score.value is not None
+    lost = sum(criterion.cost or 0 for criterion in criterion_figures(run))
+    assert lost - columns.forgiven == pytest.approx(1 - summary.score.value)
+
+
+def test_cost_is_unknown_where_scores_are_not_the_sums_of_answers() -> None:
+    texts = ["right=UNMET error=MET tone=x"]
+    weighted = PerCriterionGrader(EchoJudge(), normalize=False)
+    penalized = PerCriterionGrader(
+        EchoJudge(), length_penalty=LengthPenalty(free_budget=1, max_cap=2, penalty_at_cap=0.5)
+    )
+    for rubric, grader in ((RUBRIC, weighted), (RUBRIC, penalized)):
+        run = RunFile.of("run", grade_many([*texts, "right=MET tone=plain"], rubric, grader))
+        figures = criterion_figures(run)
+        assert [criterion.cost for criterion in figures] == [None] * 3
+        assert [criterion.loss for criterion in figures] == [criterion.lost for criterion in figures]
+
+
+def test_answers_are_in_words_with_the_filter_that_shows_their_rows() -> None:
+    figures = {criterion.name: criterion.answers for criterion in criterion_figures(FIRST)}
+    assert figures == {
+        "right": [("1 of 4 not met", "missed")],
+        "error": [("1 of 3 deducted", "missed"), ("judge failed at 1", "failed")],
+        "tone": [("2 of 3 not met", "missed"), ("1 could not be judged", "abstained")],
+    }
+    never = criterion_figures(run_of("never", "error=UNMET tone=plain"))
+    assert {criterion.name: criterion.answers for criterion in never} == {
+        "right": [("1 could not be judged", "abstained")], "error": [("0 of 1 deducted", "")],
+        "tone": [("0 of 1 not met", "")],
+    }  # fmt: skip
+
+
+def test_summary_counts_the_scores_at_the_pass_mark_and_where_answers_come_from() -> None:
+    summary = summarize(FIRST)
+    assert (FIRST.pass_mark, summary.pass_mark, summary.reached, sum(summary.histogram)) == (0.8, 0.8, 2, 3)
+    assert (summary.judged, summary.computed, summary.failed_answers, summary.outside) == (11, 0, 1, 0)
+    weighted = PerCriterionGrader(EchoJudge(), normalize=False)
+    raw = RunFile.of("raw", grade_many(["right=MET error=UNMET tone=plain"], RUBRIC, weighted))
+    assert (summarize(raw).pass_mark, summarize(raw).outside) == (None, 1)
+    check = {"requirement": "Says 42", "check": {"contains": "42"}}
+    checked = RunFile.of("checked", grade_many(["42"], [check], PerCriterionGrader("offline")))
+    assert (summarize(checked).judged, summarize(checked).computed) == (0, 1)
+
+
 def test_compare_two_runs_counts_pairs_and_changed_answers() -> None:
     comparison = compare(FIRST, SECOND)
     assert comparison
@@ -76,12 +141,12 @@ def test_compare_lists_the_criterion_that_changed_most_surely_first() -> None:
     first, second = run_of("first", *["right=UNMET error=MET tone=x"] * 40), run_of("second", *rise)
     comparison = compare(first, second)
     assert comparison
-    assert [(name, change.decision) for name, change in comparison.criteria] == [
+    assert [(criterion.name, criterion.change.decision) for criterion in comparison.criteria] == [
         ("right", "better"), ("error", "better"), ("tone", "unclear")
     ]  # fmt: skip
     reverse = compare(second, first)
     assert reverse
-    assert [change.decision for _, change in reverse.criteria] == ["worse", "worse", "unclear"]
+    assert [criterion.change.decision for criterion in reverse.criteria] == ["worse", "worse", "unclear"]
 
 
 def test_compare_of_equal_differences_has_the_interval_of_bounded_scores() -> None:

@@ -154,7 +154,8 @@ def test_people_see_what_the_judge_reads_and_numbers_are_checked(show: Callable[
 def test_report_page_checks_a_number_and_changes_a_label_on_demand_alone(show: Callable[..., Any]) -> None:
     page = show(SHOWN_RUN)
     page.evaluate("location.hash = '#s0'")
-    page.wait_for_selector("#one td input")
+    page.wait_for_selector("#one h2")
+    page.keyboard.press("o")
     page.fill("#one td input", "99")
     page.keyboard.press("Tab")
     assert '"99" is not possible: it takes a number from 1 to 5' in page.inner_text("#one")
@@ -162,7 +163,8 @@ def test_report_page_checks_a_number_and_changes_a_label_on_demand_alone(show: C
     page.keyboard.press("Tab")
     page.select_option("#one select", "UNMET")
     page.reload()
-    page.wait_for_selector("#one td input")
+    page.wait_for_selector("#one h2")
+    page.keyboard.press("o")
     assert page.input_value("#one td input") == "2.5"
     assert page.locator("#one td :is(button, input, select):disabled").count() == 4
     page.click("#one button:has-text('change') >> nth=1")
@@ -178,6 +180,7 @@ def test_label_after_the_judge_s_answer_was_shown_is_not_blind(show: Callable[..
     press(page, "1", "Judgment 2 of 4")
     page.evaluate(f"location.hash = '#s{drawn[0].row}'")
     page.wait_for_selector("#one h2")
+    assert not page.is_visible("#rows")  # which shows answers to other submissions
     page.evaluate("location.hash = '#label'")
     page.wait_for_selector("#label-title:has-text('Judgment 2 of 4')")
     press(page, "1", "Judgment 3 of 4")
@@ -186,7 +189,7 @@ def test_label_after_the_judge_s_answer_was_shown_is_not_blind(show: Callable[..
     blind = [lines[item.id, item.criterion]["blind"] for item in drawn[:3]]
     assert blind == [True, False, True]
     page.evaluate("location.hash = '#list'")  # the list shows an answer in each cell
-    page.wait_for_selector("#heat tbody tr")
+    page.wait_for_selector("#rows li")
     page.evaluate("location.hash = '#label'")
     page.wait_for_selector("#label-title:has-text('Judgment 4 of 4')")
     press(page, "1", "All 4 are labelled")
@@ -198,6 +201,7 @@ def test_confirmed_answer_is_exported_as_chosen_and_not_blind(show: Callable[...
     page = show(FIRST)
     page.evaluate("location.hash = '#s2'")
     page.wait_for_selector("#one h2:text-is('s2')")
+    page.keyboard.press("o")
     assert page.locator("#one tbody button").count() == 2  # none for the criterion that the judge did not answer
     page.click("#one button:has-text('confirm') >> nth=0")
     assert page.input_value("#one select >> nth=0") == "MET"
@@ -265,7 +269,8 @@ def test_hostile_text_in_the_labelling_view_stays_text(show: Callable[..., Any])
     for key, title, count in (("2", "Judgment 2", 6), ("1", "Judgment 3", 3), ("2", "All 3 are labelled", 4)):
         assert page.inner_text("#label-words .words") == evil
         assert page.inner_text("#label-question").count(evil) >= count
-        assert page.locator("#label-texts pre").all_text_contents() == [evil] * 5
+        seen = evil.replace("\u202e", "U+202E")
+        assert page.locator("#label-texts [data-text]").all_text_contents() == [seen] * 5
         press(page, key, title)
     assert page.evaluate("window.hacked") is None
     assert page.locator("img").count() == 0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations.reporting import report_page
-from rubric_integrations.reporting.page import render
+from rubric_integrations.reporting.page import data
 from rubric_integrations.runs import RunFile
 from tests.reporting.page.runs import FIRST, Line, own_line
 from tests.reporting.page.test_browser import EVIL
@@ -67,14 +67,16 @@ def test_data_of_a_row_have_its_steps_evidence_and_files() -> None:
     ]  # fmt: skip
     assert [file[5] is not None for file in row["files"]] == [True, False, False, False, False]
     assert row["files"][3][:5] == ["large.pdf", "application/pdf", 300_000, "ab" * 32, None]
-    assert row["grades"][0]["answers"][1][5] == {"evidence": [2, 9]}
+    assert row["grades"][0]["answers"][1][7] == {"evidence": [2, 9]}
 
 
 def test_data_of_a_run_without_steps_and_files_are_as_before() -> None:
     _, (block,) = data_of(FIRST)
     assert {key for row in block["rows"] for key in row} == {"response", "query", "grades"}
-    assert {key for row in block["rows"] for key in row["grades"][0]} == {"coverage", "answers", "error"}
-    assert {len(answer) for row in block["rows"] for answer in row["grades"][0]["answers"]} == {5}
+    assert {key for row in block["rows"] for key in row["grades"][0]} == {
+        "coverage", "answers", "error", "overruling", "sum", "why"
+    }  # fmt: skip
+    assert {len(answer) for row in block["rows"] for answer in row["grades"][0]["answers"]} == {7}
 
 
 def test_characters_that_the_judge_did_not_see_are_in_the_data() -> None:
@@ -88,7 +90,7 @@ def test_characters_that_the_judge_did_not_see_are_in_the_data() -> None:
 
 def test_steps_of_another_run_are_not_those_that_an_answer_of_it_cites() -> None:
     _, (block,) = data_of(run_with(STEPS), run_with(STEPS[:2]))
-    assert [grade.get("unlinked") for grade in block["rows"][0]["grades"]] == [None, True]
+    assert [grade.get("unlinked") for grade in block["rows"][0]["grades"]] == [True, None]
     _, (block,) = data_of(run_with(STEPS), run_with(STEPS))
     assert [grade.get("unlinked") for grade in block["rows"][0]["grades"]] == [None, None]
 
@@ -99,7 +101,7 @@ def test_long_texts_and_many_images_are_bounded(monkeypatch: pytest.MonkeyPatch)
     assert block["rows"][0]["steps"][0][2] == "a" * 10_000 + " [10,000 more characters are in the run file]"
     _, (block,) = data_of(run_with(long * 100))
     assert len(str(block["rows"][0]["steps"])) < 320_000
-    monkeypatch.setattr(render, "MAX_IMAGES", 2 * len(png()))
+    monkeypatch.setattr(data, "MAX_IMAGES", 2 * len(png()))
     _, (block,) = data_of(run_with(files=FILES[:1] * 3))
     assert [file[5] is not None for file in block["rows"][0]["files"]] == [True, True, False]
 
@@ -138,7 +140,7 @@ def test_hostile_steps_and_files_stay_text(show: Callable[..., Any]) -> None:
     elements = page.evaluate("[...document.querySelectorAll('#one *')].map(e => [e.tagName, ...e.getAttributeNames()])")
     plain = (
         "NAV A H2 H3 P DIV TABLE THEAD TBODY TR TH TD SPAN SMALL I B SELECT OPTION PRE OL UL LI DETAILS SUMMARY BUTTON "
-        "IMG"
+        "IMG SECTION TFOOT INPUT"
     )
     assert {names[0] for names in elements} <= set(plain.split(" "))
     assert not [names for names in elements if any(name.startswith("on") for name in names[1:])]

@@ -9,7 +9,7 @@ import pytest
 
 from rubric_integrations import Criterion, Rubric, Scale
 from rubric_integrations.reporting import report_page
-from rubric_integrations.reporting.page.figures import trust_figures
+from rubric_integrations.reporting.page.trust_figures import trust_figures
 from rubric_integrations.runs import RunFile
 from rubric_integrations.scoring import LabelledJudgment
 from rubric_integrations.trust import statistics

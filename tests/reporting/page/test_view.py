@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations.reporting import report_page
-from rubric_integrations.reporting.page import render
+from rubric_integrations.reporting.page import data
 from rubric_integrations.runs import RunFile
 from tests.reporting.page.runs import FIRST, compare, own_rubrics, run_of
 
@@ -22,7 +22,10 @@ def unpack(packed: str) -> dict[str, Any]:
 
 def data_of(*runs: RunFile) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the index of a page and its blocks."""
-    page = report_page(runs)
+    return data_of_page(report_page(runs))
+
+
+def data_of_page(page: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     (index,) = re.findall(r'<script type="text/plain" id="data">(.*)</script>', page)
     return unpack(index), [
         unpack(block) for block in re.findall(r'<script type="text/plain" class="block">(.*)</script>', page)
@@ -38,7 +41,9 @@ def test_rows_with_an_equal_id_are_all_shown_and_matched_in_their_order() -> Non
         ("a", None, [0, 0]), ("a", 2, [0, 1]), ("a", 3, [0, 2])
     ]  # fmt: skip
     rows = block["rows"]
-    assert [row["response"] for row in rows] == ["right=MET", "right=UNMET", "right=MET error=MET"]
+    # The texts are those of the last run that has the row, and the first one has its own where they differ.
+    assert [row["response"] for row in rows] == ["right=UNMET", "right=UNMET", "right=MET error=MET"]
+    assert [row["grades"][0].get("own") for row in rows] == [{"response": "right=MET"}, None, None]
     assert [grade and grade["answers"][0][2] for grade in rows[0]["grades"]] == ["MET", "UNMET"]
     assert [grade and grade["answers"][0][2] for grade in rows[1]["grades"]] == ["UNMET", "UNMET"]
     assert rows[2]["grades"][1] is None
@@ -49,7 +54,10 @@ def test_rows_with_an_equal_id_are_all_shown_and_matched_in_their_order() -> Non
 
 def test_rows_of_one_rubric_have_a_column_for_each_criterion() -> None:
     index, _ = data_of(FIRST)
-    assert (index["kind"], index["columns"]) == ("criteria", [["right", ""], ["error", ""], ["tone", ""]])
+    assert (index["kind"], index["columns"]) == (
+        "criteria",
+        [["right", "", 3, True], ["error", "", -2, False], ["tone", "", 1, False]],
+    )
     cells = index["rows"][1]["grades"][0]["cells"]
     assert [index["answers"][cell] for cell in cells] == [
         ["answered", "UNMET", 0.0], ["answered", "MET", 0.0], ["answered", "x", 0.0]
@@ -58,7 +66,7 @@ def test_rows_of_one_rubric_have_a_column_for_each_criterion() -> None:
 
 def test_rows_with_their_own_rubrics_have_a_column_for_each_tag_or_none() -> None:
     index, (block,) = data_of(own_rubrics("own", 3, "MET", "UNMET"))
-    assert (index["kind"], index["columns"]) == ("tags", [["facts", ""], ["style", ""]])
+    assert (index["kind"], index["columns"]) == ("tags", [["facts", "", None, False], ["style", "", None, False]])
     assert [row["grades"][0]["cells"] for row in index["rows"]] == [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
     assert [criterion[1] for criterion in block["criteria"]] == [
         f"Says {n}.{place}" for n in range(3) for place in (1, 2)
@@ -72,7 +80,7 @@ def test_rows_with_their_own_rubrics_have_a_column_for_each_tag_or_none() -> Non
 
 
 def test_long_run_is_split_into_blocks_that_each_have_their_criteria(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(render, "_BLOCK", 300)
+    monkeypatch.setattr(data, "_BLOCK", 300)
     index, blocks = data_of(own_rubrics("own", 7, "MET", "UNMET"))
     assert len(blocks) > 2
     for number, row in enumerate(index["rows"]):

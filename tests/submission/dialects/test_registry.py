@@ -18,6 +18,7 @@ from langchain_core.messages import messages_to_dict
 from rubric_integrations import Submission
 from rubric_integrations.submission import Trajectory
 from rubric_integrations.submission.dialects.detect import DIALECTS, dialect_of, read_conversation
+from rubric_integrations.submission.inputs import as_row
 from rubric_integrations.submission.messages import is_conversation, render_conversation
 from rubric_integrations.submission.steps import render_steps
 from tests.submission.conversations import TEXTS, parsed_lines
@@ -111,6 +112,51 @@ def test_form_that_is_not_read_is_refused_by_its_name(name: str) -> None:
             refuse(REFUSED[name])
     with pytest.raises(ValueError, match="no reader knows"):
         Submission.model_validate({"response": "x", "trajectory": REFUSED[name]})
+
+
+DAMAGED: dict[str, list[dict[str, Any]]] = {
+    "SWE-agent's `.traj`": [
+        {"history": [], "trajectory": [], "info": {"submission": "diff"}},
+        {"history": [{"role": "user", "agent": "main"}, 5], "trajectory": [], "info": None},
+    ],
+    "ATIF": [
+        {"schema_version": "ATIF-v1.4", "steps": "x"},
+        {"steps": [{"step_id": 1, "source": "user", "message": ""}, {}]},
+    ],
+    "Gemini's response": [{"candidates": [{"index": 0}], "modelVersion": "g"}],
+    "mini-swe-agent's trajectory": [{"trajectory_format": "mini-swe-agent-1", "messages": None}],
+    "AutoGen's state": [{"type": "AssistantAgentState", "llm_context": {"messages": []}}],
+    "OpenHands' `output.jsonl`": [{"instance_id": "a", "history": [{"source": "agent"}], "test_result": {}}],
+}
+
+
+@pytest.mark.parametrize(("name", "data"), [(name, data) for name, values in DAMAGED.items() for data in values])
+def test_damaged_document_is_refused_by_its_name_and_not_graded_as_json(name: str, data: dict[str, Any]) -> None:
+    assert readers_of(data) == ["refused"]
+    row = as_row({"id": "a", "response": data}, 1)
+    assert row.error
+    assert row.error.startswith(f"row a: `messages` has a damaged document of {name}, which no reader knows")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"history": ["Rome fell in 476."], "info": {"pages": 3}},
+        {"trajectory": "up", "info": {"status": "fine"}},
+        {"steps": [{"step_id": 1, "text": "Boil water."}, {"step_id": 2, "text": "Wait."}]},
+        {"schema_version": "2.0", "steps": []},
+        {"candidates": [{"name": "Ann"}, {"name": "Ben"}]},
+        {"contents": "a list of chapters"},
+        {"type": "UnitedState", "capital": "Albany"},
+        {"instance_id": "a", "history": []},
+        {"trajectory_format": "csv"},
+    ],
+)
+def test_own_object_with_a_key_of_a_document_is_graded_as_json(data: dict[str, Any]) -> None:
+    assert readers_of(data) == []
+    row = as_row({"id": "a", "response": data}, 1)
+    assert row.submission
+    assert json.loads(row.submission.response) == data
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,396 @@
+"""The data of the report page: an index of all rows, and their texts in compressed blocks.
+
+The index has what the table shows and filters by. The browser unpacks a block when a submission in it is opened.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rubric_integrations.reporting.page.figures import ColumnKey, TableColumns, column_key, desirability
+from rubric_integrations.reporting.page.overview_figures import short_values
+from rubric_integrations.reporting.page.shares import Shares, answer_values, overruling
+from rubric_integrations.reporting.score_sum import ScoreSum, score_settings, sum_score, why_not_passed
+from rubric_integrations.rubric.answers import counting_scale
+from rubric_integrations.runs.files import GradedRow, RowKey
+from rubric_integrations.scoring.report import CriterionReport
+from rubric_integrations.submission.attachments import MAX_BYTES_OF_FILE, StoredAttachment
+from rubric_integrations.submission.trajectory import Trajectory
+from rubric_integrations.trust.planning import JudgmentToLabel
+
+# Characters of one text, and of all texts of one trajectory. Each of very many texts has at least its beginning.
+MAX_TEXT = 10_000
+MAX_TEXTS = 300_000
+_MIN_TEXT = 100
+
+# Bytes of the images of one page: mail programs refuse larger files.
+MAX_IMAGES = 5_000_000
+
+# What a browser draws as pixels, by the first bytes. SVG is not among them, because it is a document with scripts.
+_BEGINNINGS = {
+    "image/png": (b"\x89PNG\r\n\x1a\n",),
+    "image/jpeg": (b"\xff\xd8\xff",),
+    "image/gif": (b"GIF87a", b"GIF89a"),
+    "image/webp": (b"RIFF",),
+}
+
+
+def shown_steps(trajectory: Trajectory) -> list[list[Any]]:
+    """Return each step as its role, its name, its text and its calls, for the page's script.
+
+    A call is its name, its arguments, its result, and whether it failed; None where the trace does not tell. Long texts
+    are cut, and say how many characters are left out.
+    """
+    count = len(trajectory.steps) + 2 * len(trajectory.calls)
+    limit = max(_MIN_TEXT, min(MAX_TEXT, MAX_TEXTS // count))
+    return [
+        [
+            step.role,
+            step.name,
+            _cut(step.text, limit),
+            [
+                [call.name, _cut(_arguments(call.arguments), limit), _cut(call.result, limit), call.is_error]
+                for call in step.calls
+            ],
+        ]
+        for step in trajectory.steps
+    ]
+
+
+class Thumbnails:
+    """Decides which attachments a page shows as images, up to 5,000,000 bytes in all."""
+
+    def __init__(self) -> None:
+        self._total = 0
+
+    def of(self, attachments: Sequence[StoredAttachment]) -> list[list[Any]]:
+        """Return each attachment as its name, its type, its size, its SHA-256, its address, and its image.
+
+        The image is a `data:` URI, and None for other files than small images of pixels.
+        """
+        return [[a.name, a.mime_type, a.size, a.sha256, a.url, self._image(a)] for a in attachments]
+
+    def _image(self, attachment: StoredAttachment) -> str | None:
+        mime_type = attachment.mime_type.lower()
+        beginnings = _BEGINNINGS.get(mime_type, ())
+        if attachment.data is None or not beginnings:
+            return None
+        try:
+            content = base64.b64decode(attachment.data, validate=True)
+        except binascii.Error:
+            return None
+        if not content.startswith(beginnings) or (mime_type == "image/webp" and content[8:12] != b"WEBP"):
+            return None
+        if len(content) > MAX_BYTES_OF_FILE or self._total + len(content) > MAX_IMAGES:
+            return None
+        self._total += len(content)
+        return f"data:{mime_type};base64,{base64.b64encode(content).decode()}"
+
+
+def _arguments(arguments: dict[str, Any] | str | None) -> str | None:
+    if arguments is None or isinstance(arguments, str):
+        return arguments
+    return json.dumps(arguments, ensure_ascii=False, default=str)
+
+
+def _cut(text: str | None, limit: int) -> str | None:
+    if text is None or len(text) <= limit:
+        return text
+    return f"{text[:limit]} [{len(text) - limit:,} more characters are in the run file]"
+
+
+# Characters of JSON. A larger block takes longer to open, and compresses no better.
+_BLOCK = 500_000
+# A higher level takes up to three times as long, and saves a few percent.
+_LEVEL = 5
+_KINDS = ("good", "part", "bad", "abstained", "failed", "open", "inapplicable")
+
+
+class PageData:
+    """Collects the data of a page, row by row; only compressed texts are kept.
+
+    Attributes:
+        blocks: The packed blocks so far.
+
+    Args:
+        names: The names of the runs.
+        is_redacted: Whether the rows are without their texts, which the page then says.
+    """
+
+    def __init__(self, names: Sequence[str], *, is_redacted: bool = False):
+        self.blocks: list[str] = []
+        self._is_redacted = is_redacted
+        self._names = list(names)
+        self._shares = Shares(names[-1])
+        self._thumbnails = Thumbnails()
+        self._rows: list[dict[str, Any]] = []
+        # The weight of each criterion that may become a column, None if it varies, and whether it is required.
+        self._weights: dict[ColumnKey, tuple[float | None, bool]] = {}
+        # Each distinct answer once: its state, verdict and desirability.
+        self._answers: dict[tuple[str, str | None, float | None], int] = {}
+        # The browser stores labels under this key, so that another page does not show them.
+        self._digest = hashlib.sha256()
+        self._start_block()
+
+    def add(
+        self,
+        key: RowKey,
+        grades: Sequence[GradedRow | None],
+        shared: dict[ColumnKey, None],
+        changed: Sequence[CriterionReport] = (),
+    ) -> None:
+        """Add one submission with its row in each run; None where a run does not have it.
+
+        Args:
+            key: The submission's id, and its number among those with an equal id.
+            grades: The rows.
+            shared: The criteria that may become columns.
+            changed: The criteria whose answer differs between two runs.
+        """
+        row_id, number = key
+        shown = next(row for row in reversed(grades) if row is not None)
+        sums = [row and sum_score(row) for row in grades]
+        self._shares.add(grades[-1], sums[-1])
+        details = [row and self._details(row, shown, of) for row, of in zip(grades, sums, strict=True)]
+        details = _json({**self._texts(shown), "grades": details})
+        entry: dict[str, Any] = {"id": row_id, "grades": [row and self._grade(row, shared) for row in grades]}
+        if shown.submission is not None:
+            entry["query"] = _excerpt(shown.submission.query)
+            entry["response"] = _excerpt(shown.submission.response)
+        if metadata := short_values(shown.metadata):
+            entry["metadata"] = metadata
+        if number > 1:
+            entry["copy"] = number
+        if changed:
+            entry["changed"] = [column_key(criterion) for criterion in changed]
+        entry["at"] = [len(self.blocks), len(self._block)]
+        self._rows.append(entry)
+        self._block.append(details)
+        self._size += len(details)
+        if self._size >= _BLOCK:
+            self._end_block()
+
+    def index(self, columns: TableColumns, to_label: Sequence[JudgmentToLabel] = ()) -> str:
+        """End the last block, and return the packed index; `add` cannot be called after it.
+
+        Args:
+            columns: The columns of the list.
+            to_label: The judgments that the page shows to be labelled, in this order, without the judge's answers.
+        """
+        if self._block:
+            self._end_block()
+        places = {key: place for place, key in enumerate(columns.keys)}
+        for row in self._rows:
+            if "changed" in row:
+                row["changed"] = [places.get(key, -1) for key in row["changed"]]
+            for grade in row["grades"]:
+                if grade and "answers" in grade:
+                    answers, tags = grade.pop("answers"), grade.pop("tags")
+                    if columns.kind == "criteria":
+                        grade["cells"] = [answers.get(key) for key in columns.keys]
+                    else:
+                        grade["cells"] = [tags.get(tag) for tag, _ in columns.keys]
+        index: dict[str, Any] = {
+            "runs": self._names, "kind": columns.kind,
+            "columns": [[*key, *self._weights.get(key, (None, False))] for key in columns.keys],
+            "answers": list(self._answers),
+            "rows": self._rows,
+            **({"redacted": True} if self._is_redacted else {}),
+        }  # fmt: skip
+        self._digest.update(_json({**index, "rows": [row["id"] for row in self._rows]}).encode("utf-8", "replace"))
+        index["key"] = self._digest.hexdigest()[:16]
+        if not to_label:
+            index["shares"] = self.shares
+        else:
+            # Most judgments share their question, which may have long guidelines and documents.
+            texts = [_json(_question(item)) for item in to_label]
+            questions = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+            index["questions"] = [json.loads(text) for text in questions]
+            index["queue"] = [[i.row, questions[text], i.sampled] for i, text in zip(to_label, texts, strict=True)]
+        return _pack(_json(index))
+
+    @property
+    def shares(self) -> dict[str, Any] | None:
+        """The numbers by which the page tries other weights on the last run; None if no row has a grade."""
+        return self._shares.data
+
+    def _start_block(self) -> None:
+        self._block: list[str] = []
+        self._size = 0
+        self._criteria: dict[str, int] = {}
+
+    def _end_block(self) -> None:
+        text = f'{{"criteria":[{",".join(self._criteria)}],"rows":[{",".join(self._block)}]}}'
+        self._digest.update(text.encode("utf-8", "replace"))
+        self.blocks.append(_pack(text))
+        self._start_block()
+
+    def _grade(self, row: GradedRow, shared: dict[ColumnKey, None]) -> dict[str, Any]:
+        """Return what the list shows of a row: its score, the number of answers of each kind, and the columns."""
+        report = row.report
+        if report is None:
+            return {"error": True}
+        answers: dict[ColumnKey, int] = {}
+        counts = [0] * len(_KINDS)
+        for criterion in report.criteria:
+            answer = _answer(criterion)
+            counts[_KINDS.index(_kind(*answer))] += 1
+            if (key := column_key(criterion)) in shared:
+                answers[key] = self._answers.setdefault(answer, len(self._answers))
+                weight, is_required = self._weights.get(key, (criterion.weight, False))
+                same = weight if weight == criterion.weight else None
+                self._weights[key] = (same, is_required or criterion.required)
+        grade = {
+            "score": report.score,
+            "range": report.score_range,
+            "passed": report.passed,
+            "error": (row.error is not None and not row.is_graded) or None,
+            "counts": counts if report.criteria else None,
+            "split": any(c.agreement is not None and c.agreement < 1 for c in report.criteria if c.votes) or None,
+            "answers": answers,
+            "tags": {tag: None if score is None else round(score, 4) for tag, score in row.tags.items()},
+        }
+        return {name: value for name, value in grade.items() if value is not None}
+
+    def _texts(self, row: GradedRow) -> dict[str, Any]:
+        """Return what was graded: the texts, the steps, and the attachments."""
+        if row.submission is None:
+            return {}
+        others = {"logprobs", "trajectory", "show_trajectory", "attachments"}
+        texts = row.submission.model_dump(mode="json", exclude_none=True, exclude=others)
+        if row.submission.trajectory is not None:
+            texts["steps"] = shown_steps(row.submission.trajectory)
+        if row.attachments:
+            texts["files"] = self._thumbnails.of(row.attachments)
+        return texts
+
+    def _details(self, row: GradedRow, shown: GradedRow, score_sum: ScoreSum | None) -> dict[str, Any]:
+        """Return what the page of a submission shows, beyond what is in the index and in the row that is shown."""
+        report = row.report
+        own = _own_texts(row, shown)
+        if report is None or score_sum is None:
+            return {"error": row.error or "not graded", **own}
+        answers: list[list[Any]] = []
+        settings = score_settings(row)
+        for place, (c, term) in enumerate(zip(report.criteria, score_sum.terms, strict=True)):
+            tags = row.criterion_tags[place] if place < len(row.criterion_tags) else ()
+            text = _json(
+                [c.name, c.requirement, c.weight, c.required, tags, answer_values(c, settings), *_possible_answers(c)]
+            )
+            position = self._criteria.setdefault(text, len(self._criteria))
+            reason = c.error or c.reason
+            answers.append([position, *_answer(c), reason, term.words, term.value, *filter(None, [_more(c)])])
+        details = {
+            "why": why_not_passed(row) or None,
+            "sum": [score_sum.in_words, score_sum.after, score_sum.problem] if answers else None,
+            "overruling": overruling(row, score_sum) if answers else None,
+            ("note" if row.is_graded else "error"): row.error,
+            "coverage": round(report.coverage, 4),
+            "low": report.low_coverage or None,
+            "partial": report.partial or None,
+            "penalty": report.length_penalty or None,
+            # How much of a long trajectory the judge did not see.
+            "omitted": report.omitted_characters or None,
+            # The steps of another run are not on the page, so that what it cites cannot be shown.
+            "unlinked": (row is not shown and _steps_of(row) != _steps_of(shown)) or None,
+            "metrics": report.metrics or None,
+            "tags": row.tags or None,
+            "reason": report.reason or None,
+            "answers": answers,
+            **own,
+        }
+        return {name: value for name, value in details.items() if value is not None}
+
+
+# Characters of a text in the table, which shows one line of it.
+_MAX_EXCERPT = 160
+
+
+def _excerpt(text: str | None) -> str:
+    """Return the beginning of a text as one line, without the mark of a Markdown heading or quotation."""
+    return " ".join((text or "")[: 2 * _MAX_EXCERPT].split()).lstrip("#> ")[:_MAX_EXCERPT]
+
+
+_TEXTS = ("query", "response", "thinking", "reference")
+
+
+def _own_texts(row: GradedRow, shown: GradedRow) -> dict[str, Any]:
+    """Return the texts of a row that differ from those of the row that is shown."""
+    texts, others = ({name: getattr(of.submission, name, None) for name in _TEXTS} for of in (row, shown))
+    own = {name: text for name, text in texts.items() if text != others[name]}
+    return {"own": own} if own else {}
+
+
+def _possible_answers(row: CriterionReport) -> list[Any]:
+    """Return the options and the ends of the scale of a criterion that has them; nothing for MET and UNMET."""
+    if row.options:
+        return [[option.label for option in row.options], None]
+    scale = counting_scale(row.cap) if row.cap is not None else row.scale
+    return [[], [scale.min, scale.max, scale.integer]] if scale is not None else []
+
+
+def _question(item: JudgmentToLabel) -> dict[str, Any]:
+    """Return what the page shows of a judgment to label, beside the submission: never the judge's answer."""
+    question = item.question
+    criterion = question.criterion
+    scale = criterion.scale if criterion else None
+    return {
+        "name": item.criterion,
+        "requirement": item.requirement,
+        "words": question.words,
+        "guidelines": question.guidelines,
+        "answers": question.answers,
+        "numbers": question.range_text,
+        "range": [scale.min, scale.max, scale.integer] if scale else None,
+        "typed": question.takes_number,
+        "texts": list(question.texts.items()),
+    }
+
+
+def _steps_of(row: GradedRow) -> Trajectory | None:
+    return row.submission and row.submission.trajectory
+
+
+def _answer(row: CriterionReport) -> tuple[str, str | None, float | None]:
+    """Return the state of an answer, its verdict and its desirability."""
+    desirable = desirability(row)
+    if row.not_applicable:
+        state = "inapplicable"
+    else:
+        state = "failed" if row.error else "open" if not row.was_asked else "abstained" if row.abstained else "answered"
+    return state, row.verdict, None if desirable is None else round(desirable, 4)
+
+
+def _kind(state: str, _verdict: str | None, desirable: float | None) -> str:
+    return state if state != "answered" else {1.0: "good", 0.0: "bad"}.get(desirable or 0.0, "part")
+
+
+def _more(row: CriterionReport) -> dict[str, Any]:
+    """Return what few answers have: votes, sanitized text, confidence, an escalation, and the steps that it cites."""
+    more: dict[str, Any] = {}
+    if row.votes:
+        more["votes"] = [[vote.judge, vote.verdict, vote.reason or vote.error] for vote in row.votes]
+        more["agreement"] = row.agreement
+    if row.neutralized:
+        more["neutralized"] = True
+    if row.confidence is not None:
+        more["confidence"] = row.confidence
+    if row.escalated:
+        more["escalated"] = True
+    if row.evidence:
+        more["evidence"] = row.evidence
+    return more
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _pack(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), _LEVEL, mtime=0)).decode()

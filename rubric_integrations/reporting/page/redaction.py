@@ -1,0 +1,78 @@
+"""Leaves texts out of a report page that goes to people who may not read them.
+
+A row without texts replaces each row before anything of it is put on the page, so that no part of the page can have
+one. Left out are the submission (query, response, reference, documents, steps, thinking), attachments, metadata, the
+words of judges (reasons, quotations, errors), and people's notes. Ids, the rubric, answers, scores and spend stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rubric_integrations._util.text import counted
+from rubric_integrations.runs.files import GradedRow
+from rubric_integrations.scoring.judgment import Vote
+from rubric_integrations.scoring.report import CriterionReport
+from rubric_integrations.trust.comparable_runs import Comparability
+
+LEFT_OUT = "the reason is left out"
+"""Replaces an error."""
+
+
+def redact_row(row: GradedRow) -> GradedRow:
+    """Return a row without its texts.
+
+    Example:
+        >>> redact_row(GradedRow("7", None, None, "cannot read 'Hello Ann'", metadata={"customer": "Ann"}))[:4]
+        ('7', None, None, 'the reason is left out')
+    """
+    report = row.report
+    if report is not None:
+        criteria = None if report.report is None else tuple(map(_redact_criterion, report.report))
+        report = report.model_copy(
+            update={"report": criteria, "reason": "", "error": _redact_error(report.error)},
+        )
+    return row._replace(
+        submission=None, report=report, error=_redact_error(row.error), attachments=(), labels=None, metadata=None,
+        guidelines="", criterion_texts=(),
+    )  # fmt: skip
+
+
+def _redact_criterion(entry: CriterionReport) -> CriterionReport:
+    votes = tuple(map(_redact_vote, entry.votes))
+    return entry.model_copy(
+        update={"reason": "", "error": _redact_error(entry.error), "votes": votes, "metadata": None}
+    )
+
+
+def _redact_vote(vote: Vote) -> Vote:
+    return vote.model_copy(update={"reason": "", "error": _redact_error(vote.error)})
+
+
+def _redact_error(error: str | None) -> str | None:
+    return None if error is None else LEFT_OUT
+
+
+def redact_comparability(comparable: Comparability) -> Comparability:
+    """Return the result without its sentences, which quote inputs that differ."""
+    return comparable._replace(
+        refused=redact_sentences(comparable.refused, "compare"),
+        warnings=redact_sentences(comparable.warnings, "compare"),
+    )
+
+
+def redact_sentences(sentences: Sequence[str], command: str) -> tuple[str, ...]:
+    """Return one sentence that says how many are left out, because they may quote texts, and which command has them.
+
+    Example:
+        >>> redact_sentences(["2 rows have the query 'Hello Ann'"], "agree")
+        ('1 warning is left out, because it may quote texts: `rubric-integrations agree` prints it',)
+    """
+    if not sentences:
+        return ()
+    is_one = len(sentences) == 1
+    words = ("is", "it", "it") if is_one else ("are", "they", "them")
+    return (
+        f"{counted(len(sentences), 'warning')} {words[0]} left out, because {words[1]} may quote texts: "
+        f"`rubric-integrations {command}` prints {words[2]}",
+    )

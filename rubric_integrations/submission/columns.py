@@ -1,0 +1,116 @@
+"""The names of the columns and fields of an input (`COLUMNS`), and the search for them among the names of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
+
+from rubric_integrations.submission.messages import DOCUMENT_NAMES
+
+COLUMNS = {
+    "response": (
+        "response", "output", "outputs", "completion", "answer", "structured_response", "text", "messages",
+    ),
+    "thinking": ("thinking",),
+    "query": ("query", "input", "inputs", "prompt", "question", "instruction"),
+    "reference": (
+        "reference", "reference_output", "reference_answer", "expected_output", "expected_response", "expected",
+    ),
+    "context": DOCUMENT_NAMES,
+    "attachments": ("attachments",),
+    "trajectory": ("trajectory",),
+    "respond": ("respond",),
+    "id": ("id",),
+    "rubric": ("rubric", "rubrics"),
+    "labels": ("labels",),
+    "metadata": ("metadata",),
+}  # fmt: skip
+"""The names of each field in a mapping, in every host; the first that is present and has a value is used.
+
+Beside an `instruction`, as in Alpaca's data, an `input` is a part of the task, and not the task.
+"""
+
+
+MAX_NAMES = 20
+
+
+class ColumnNames(NamedTuple):
+    """The names of the columns that a caller chose; None where the usual names hold."""
+
+    response: str | None = None
+    query: str | None = None
+    reference: str | None = None
+    id: str | None = None
+    rubric: str | None = None
+
+
+USUAL_COLUMNS = ColumnNames()
+
+
+def has_id_column(names: Iterable[str], columns: ColumnNames = USUAL_COLUMNS) -> bool:
+    """Return whether one of some columns is the one of the ids."""
+    return bool(find_columns(tuple(names), columns)["id"])
+
+
+def missing_column(names: Iterable[str], columns: ColumnNames) -> str | None:
+    """Return the first column that a row must have but has not: one that the caller named, or `response`."""
+    names_of = find_columns(tuple(names), columns)
+    named = {field: column for field, column in columns._asdict().items() if column is not None}
+    return next((column for field, column in ({"response": "response"} | named).items() if not names_of[field]), None)
+
+
+def field_columns(names: Iterable[str], columns: ColumnNames) -> list[str]:
+    """Return those columns of a file that fields are made of."""
+    return list(chain.from_iterable(find_columns(tuple(names), columns).values()))
+
+
+def describe_missing_column(names: Iterable[str], missing: str) -> str:
+    """Say that a file has no column `missing`, which columns it has, and what to do."""
+    listed = list_names(names, "columns")
+    if missing == "response":
+        return (
+            f"has no `response` column ({listed}): rename one of them, or name it by `response_column` "
+            "(`--response-column`)"
+        )
+    return f"has no column {missing!r} ({listed}): write its name as in the file"
+
+
+def fold(name: object) -> str:
+    """Return the form in which names of columns are compared."""
+    return str(name).strip().casefold().replace(" ", "_").replace("-", "_")
+
+
+# Most rows of a file have the same columns.
+@lru_cache(maxsize=256)
+def find_columns(names: tuple[str, ...], columns: ColumnNames) -> dict[str, tuple[str, ...]]:
+    """Return, for each field, the names of a row that can hold it, the preferred one first."""
+    by_name: dict[str, str] = {}
+    for name in names:
+        # A name that is written exactly as expected is preferred to one that differs in case.
+        if fold(name) not in by_name or name == fold(name):
+            by_name[fold(name)] = name
+    exact = {name: name for name in by_name.values()}
+    names_of: dict[str, tuple[str, ...]] = {}
+    for field, usual in COLUMNS.items():
+        own = getattr(columns, field, None)
+        wanted = usual if own is None else (own,)
+        present = (exact.get(name) or by_name.get(fold(name)) for name in wanted)
+        names_of[field] = tuple(name for name in present if name is not None)
+    return names_of
+
+
+@lru_cache(maxsize=256)
+def find_unused(names: tuple[str, ...], columns: ColumnNames, ignored: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the names of a mapping that are no field, nor one of a field in `ignored`."""
+    chosen = {fold(column) for column in columns if column is not None}
+    known = {name for field, usual in COLUMNS.items() if field not in ignored for name in usual} | chosen
+    return tuple(str(name) for name in names if fold(name) not in known and fold(name))
+
+
+def list_names(names: Iterable[str], what: str) -> str:
+    """Return names for an error message; of many, the first ones."""
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
+    return f"its {what} are {listed[:MAX_NAMES]!r}{more}"

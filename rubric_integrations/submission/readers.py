@@ -1,0 +1,209 @@
+"""Reads the rows of a file by its format (`READERS`): JSON Lines, JSON, YAML and logs of Inspect."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
+
+from rubric_integrations._util.json import parse_json
+from rubric_integrations.rubric.rubric import RubricError
+from rubric_integrations.submission.columns import ColumnNames, missing_column
+from rubric_integrations.submission.containers import find_rows, is_at, is_single_row, rows_at
+from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.inputs import own_id
+from rubric_integrations.submission.messages import is_conversation
+from rubric_integrations.submission.tables import (
+    MAX_PARSED,
+    Entry,
+    Layout,
+    ResponsesError,
+    encoding_of,
+    read_csv_entries,
+    read_lines,
+    read_parquet,
+    read_sheet,
+    read_text,
+)
+
+
+def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
+    with path.open(encoding=encoding_of(path, layout.encoding)) as file:
+        for number, line in enumerate(read_lines(file), start=1):
+            if not line.strip():
+                continue
+            try:
+                data = parse_json(line)
+            except ValueError as error:
+                yield Entry(number, f"line {number}", None, f"line {number} {error}")
+                continue
+            yield _json_entry(data, number, f"line {number}", layout.columns)
+
+
+def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
+    text = read_text(path, layout.encoding)
+    try:
+        data: Any = parse_json(text)
+    except ValueError as error:
+        # A file in UTF-16 or UTF-32 that does not say so has zeros between its characters.
+        begin = text.lstrip("\0\ufeff \t\r\n")[:1]
+        if begin in ("[", "{"):
+            remedy = "" if begin == "[" else AS_TEXT
+            raise ResponsesError(f"{path}: {error}{remedy}") from None
+        data = None
+    yield from _document_entries(path, data, text, layout)
+
+
+def _read_yaml(path: Path, layout: Layout) -> Iterator[Entry]:
+    from rubric_integrations.formats.parsing import load_text
+
+    text = read_text(path, layout.encoding)
+    try:
+        # As JSON, so that dates are texts, and the values that aliases share are separate.
+        data = parse_json(json.dumps(load_text(text, "yaml", str(path)), default=str))
+    except RubricError as error:
+        raise ResponsesError(f"{error}; write it as JSON, or save a text as a `.txt` file") from None
+    except (TypeError, ValueError) as error:
+        raise ResponsesError(f"{path}: cannot be read as JSON: {error}; save a text as a `.txt` file") from None
+    # Unlike JSON, YAML that is cut off is often valid.
+    if PROMPTFOO_TEXT.match(text) and "config" not in data:
+        raise ResponsesError(f"{path}: is promptfoo's results without `config`, its end: write them again")
+    yield from _document_entries(path, data, text, layout)
+
+
+def _document_entries(path: Path, data: Any, text: str, layout: Layout) -> Iterator[Entry]:
+    """Yield the rows of a JSON or YAML document; its text is the response if it has none."""
+    columns = layout.columns
+    rows: Iterable[Any] | None = None
+    if layout.rows is not None:
+        rows = rows_at(data, layout.rows)
+    elif isinstance(data, dict):
+        rows = find_rows(cast("dict[str, Any]", data), columns)
+    elif isinstance(data, list):
+        rows = cast("list[Any]", data)
+        if is_conversation(rows) and not _has_response(rows[0], columns):
+            fields = {columns.id or "id": path.stem, columns.response or "response": rows}
+            yield Entry(1, "item 1", fields, form=ONE_RESPONSE)
+            return
+    if rows is None:
+        fields, form = _single_row(path, data, text, columns)
+        yield Entry(1, "item 1", fields, form=form)
+    else:
+        form = ROWS_OF_OBJECT if isinstance(data, dict) else "JSON, a list of rows"
+        for number, item in enumerate(rows, start=1):
+            yield _json_entry(item, number, f"item {number}", columns)._replace(form=form)
+
+
+ROWS_OF_OBJECT = "JSON, rows in one object"
+
+
+ONE_RESPONSE = "JSON, all of it one response"
+
+
+def _has_response(row: object, columns: ColumnNames) -> bool:
+    return isinstance(row, Mapping) and missing_column(cast("Mapping[str, Any]", row), columns) is None
+
+
+def _single_row(path: Path, data: object, text: str, columns: ColumnNames) -> tuple[dict[str, Any], str]:
+    """Return the fields and the form of a JSON file that is one row, one conversation or one response."""
+    own_id_column, response = columns.id or "id", columns.response or "response"
+    if not isinstance(data, dict):
+        return {own_id_column: path.stem, response: text}, ONE_RESPONSE
+    fields = cast("dict[str, Any]", data)
+    is_named = columns.response is not None and is_at(fields, columns.response)
+    if is_named or (columns.response is None and is_single_row(fields)):
+        return (fields if own_id(fields, columns) else {**fields, own_id_column: path.stem}), "JSON, one row"
+    return {own_id_column: path.stem, response: text if dialect_of(fields) is None else fields}, ONE_RESPONSE
+
+
+def _json_entry(data: object, number: int, place: str, columns: ColumnNames) -> Entry:
+    if isinstance(data, str):
+        return Entry(number, place, {columns.response or "response": data})
+    if isinstance(data, dict):
+        return Entry(number, place, cast("dict[str, Any]", data))
+    return Entry(number, place, None, f"{place} is {type(data).__name__}, not an object with a `response`")
+
+
+def _read_inspect_log(path: Path, layout: Layout) -> Iterator[Entry]:
+    """Yield the samples of an `.eval` file, which is a ZIP archive of JSON files."""
+    try:
+        with ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.startswith("samples/") and name.endswith(".json")]
+            if not names:
+                raise ResponsesError(f"{path}: is an Inspect log without samples: there is nothing to grade")
+            for number, name in enumerate(names, start=1):
+                data = parse_json(_unpack(path, archive, name).decode("utf-8"))
+                yield _json_entry(data, number, name, layout.columns)
+    except (BadZipFile, UnicodeDecodeError, RuntimeError, EOFError, zlib.error) as error:
+        raise ResponsesError(f"{path}: is no Inspect log that can be read: {error}") from None
+    except ResponsesError:
+        raise
+    except ValueError as error:
+        raise ResponsesError(f"{path}: a sample {error}") from None
+
+
+# The Zstandard compression of ZIP files, which Python reads from version 3.14.
+_ZSTANDARD = 93
+
+
+def _unpack(path: Path, archive: ZipFile, name: str) -> bytes:
+    member = archive.getinfo(name)
+    if member.file_size > MAX_PARSED:
+        raise ResponsesError(f"{path}: {name[:MAX_PATH]} has {member.file_size:,} bytes, more than {MAX_PARSED:,}")
+    if member.compress_type in (ZIP_STORED, ZIP_DEFLATED):
+        with archive.open(member) as file:
+            # Not more than the archive says: without a size, all would be unpacked before it is compared.
+            return file.read(member.file_size)
+    if member.compress_type != _ZSTANDARD:
+        raise ResponsesError(
+            f"{path}: is compressed by the method {member.compress_type}, which Inspect does not write: convert it by "
+            "`inspect log convert --to json`"
+        )
+    from zstandard import ZstdDecompressor, ZstdError
+
+    with path.open("rb") as file:
+        file.seek(member.header_offset)
+        header = file.read(30)
+        file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
+        try:
+            # Not more than the archive says: a frame may unpack to any size.
+            packed = io.BytesIO(file.read(member.compress_size))
+            content = ZstdDecompressor().stream_reader(packed).read(member.file_size + 1)
+        except ZstdError as error:
+            raise ResponsesError(f"{path}: {name} cannot be unpacked: {error}") from None
+    if len(content) != member.file_size:
+        raise ResponsesError(f"{path}: {name} cannot be unpacked: it has another size than the archive says")
+    return content
+
+
+READERS: Mapping[str, Callable[[Path, Layout], Iterator[Entry]]] = {
+    ".jsonl": _read_jsonl,
+    ".ndjson": _read_jsonl,
+    ".json": _read_json,
+    ".yaml": _read_yaml,
+    ".yml": _read_yaml,
+    ".csv": read_csv_entries,
+    ".tsv": read_csv_entries,
+    ".parquet": read_parquet,
+    ".xlsx": read_sheet,
+    ".xlsm": read_sheet,
+    ".eval": _read_inspect_log,
+    ".traj": _read_json,
+}
+"""The reader of each file format, by the suffix of the file; files with other suffixes are read as one text."""
+
+
+AS_TEXT = "; to grade it as one text, save it as a `.txt` file"
+
+
+# Characters; a longer text is a rubric, and no path of one.
+MAX_PATH = 1000
+
+
+# promptfoo writes the same to an output file with the suffix `.txt` as to one with `.yaml`.
+PROMPTFOO_TEXT = re.compile(r"evalId: \S+\nresults:\n")
