@@ -15,7 +15,7 @@ from typing import Any
 
 from rubric_integrations.reporting.page.figures import ColumnKey, TableColumns, column_key, desirability
 from rubric_integrations.reporting.page.overview_figures import short_values
-from rubric_integrations.reporting.page.shares import Shares, answer_values, overruling
+from rubric_integrations.reporting.page.shares import WeightShares, answer_values, overruling
 from rubric_integrations.reporting.score_sum import ScoreSum, score_settings, sum_score, why_not_passed
 from rubric_integrations.rubric.answers import counting_scale
 from rubric_integrations.runs.files import GradedRow, RowKey
@@ -127,7 +127,7 @@ class PageData:
         self.blocks: list[str] = []
         self._is_redacted = is_redacted
         self._names = list(names)
-        self._shares = Shares(names[-1])
+        self._shares = WeightShares(names[-1])
         self._thumbnails = Thumbnails()
         self._rows: list[dict[str, Any]] = []
         # The weight of each criterion that may become a column, None if it varies, and whether it is required.

@@ -1,6 +1,7 @@
 """The numbers that the page adds up when a reader overrules an answer, or tries other weights and another pass mark.
 
-The formula stays in Python. What each answer counts, and whether an answer counts at all, comes from `score_sum.py` and
+The formula stays in Python. What each answer counts, and whether an answer counts at all, comes from
+`reporting/score_sum.py` and
 `scoring/formula.py`. The page multiplies these values by weights, adds them up, divides the sum by the weights that
 count, and compares the quotient with the pass mark. Where this is not the whole formula, the page gets the reason.
 """
@@ -50,7 +51,7 @@ def overruling(row: GradedRow, score_sum: ScoreSum) -> list[Any]:
     return [settings.pass_mark, settings.min_coverage, problem, is_partial]
 
 
-class Shares:
+class WeightShares:
     """Collects the numbers of all rows of one run, by which the page computes their scores with other weights.
 
     Args:
