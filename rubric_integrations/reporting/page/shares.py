@@ -1,9 +1,9 @@
 """The numbers that the page adds up when a reader overrules an answer, or tries other weights and another pass mark.
 
 The formula stays in Python. What each answer counts, and whether an answer counts at all, comes from
-`reporting/score_sum.py` and
-`scoring/formula.py`. The page multiplies these values by weights, adds them up, divides the sum by the weights that
-count, and compares the quotient with the pass mark. Where this is not the whole formula, the page gets the reason.
+`reporting/score_sum.py` and `scoring/formula.py`. The page multiplies these values by weights, adds them up, divides
+the sum by the weights that count, and compares the quotient with the pass mark. Where this is not the whole formula,
+the page gets the reason.
 """
 
 from __future__ import annotations
