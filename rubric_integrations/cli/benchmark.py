@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,7 +93,9 @@ def benchmark(
     results = RunResults(outputs, gates, suite="benchmark", judge=judges.display_name)
     try:
         import_modules(modules or ())
-        grader = grader_options.make_grader(judges.make_judges())
+        # Under `raise`, one failure would cancel the other questions about its submission, which would count as unread.
+        policy = "abstain" if grader_options.on_failure == "raise" else grader_options.on_failure
+        grader = replace(grader_options, on_failure=policy).make_grader(judges.make_judges())
         store = open_ledger_of_run(None if ledger_options.resume is False else files.ledger, ledger_options.run_name)
         run = grade_many(
             rows, None, grader, ledger=store, max_concurrency=grader_options.max_concurrency,

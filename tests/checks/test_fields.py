@@ -89,7 +89,7 @@ def test_value_is_the_weighted_share_and_require_all_gives_a_verdict() -> None:
         ('{"id": 7, "other": NaN}', "has a number that is not finite"),
         ('{"id": 7, "other": 1e999}', "has a number that is not finite"),
         ("[" * 100_000, "is not JSON"),
-        ("9" * 5_000, "is not JSON"),
+        ("9" * 5_000, "has a number of more than 4,300 digits"),
     ],
 )
 def test_answer_is_json_alone_or_in_one_fenced_block(response: str, reason: str) -> None:

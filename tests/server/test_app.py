@@ -149,7 +149,7 @@ BODIES: dict[str, tuple[bytes, int, str]] = {
     "backslashes": (b'{"response": "' + b"\\" * 1_000_001 + b'"}', 400, "is not JSON"),
     "repeated key": (b'{"response": "x", "response": "y"}', 400, "has the key 'response' twice"),
     "NaN": (b'{"response": NaN}', 422, "is NaN"),
-    "large number": (b'{"response": ' + b"9" * 5_000 + b"}", 400, "is not JSON"),
+    "large number": (b'{"response": ' + b"9" * 5_000 + b"}", 400, "a number of more than 4,300 digits"),
     "number": (b'{"response": 42}', 422, "is the number 42, not a text"),
     "list": (b'["x"]', 400, "is a list"),
     "null": (b"null", 400, "is null"),
