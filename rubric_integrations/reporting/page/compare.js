@@ -1,5 +1,5 @@
 /* Two runs: A and B. Which two are shown, and how their texts differ in words. */
-const comparison = $("compare");
+const comparison = $("view-compare");
 const runsWithRows = (comparison?.dataset.rows || "").split(",").map(Number);
 const pairOf = () => [Number(filters.a), Number(filters.b)];
 document.body.classList.toggle("two-runs", two);
@@ -14,7 +14,7 @@ const showPair = () => {
   const sections = [...comparison.querySelectorAll("[data-pair]")];
   for (const section of sections) section.hidden = section.dataset.pair !== pairShown;
   const isShown = sections.some((section) => !section.hidden);
-  const names = [a, b].map((run) => $("many")?.querySelector(`.pick[data-run="${run}"] .name`)?.textContent);
+  const names = [a, b].map((run) => $("view-many")?.querySelector(`.pick[data-run="${run}"] .name`)?.textContent);
   $("no-pair").hidden = isShown;
   $("no-pair").textContent = isShown ? "" : a === b ? "Choose two different runs."
     : names[0] + " and " + names[1] + " are not compared on this page: they are of different series, or the page compares each run only with the first one of its series and with the previous one. rubric-integrations report A B compares any two; --anyway also those of different series.";
@@ -24,7 +24,7 @@ const showPair = () => {
   $("shown-pair").replaceChildren(make("span", { class: "style1" }, "A"), " ", make("b", { class: "r1" }, data.runs[0]), " ", make("span", { class: "style2" }, "B"), " ", make("b", { class: "r2" }, data.runs[1]), isCompared ? "" : " These runs are of different series: what changed may be the rubric or the judge.");
 };
 if ($("pair")) {
-  const choices = [...$("many").querySelectorAll(".pick")].map((button) => [button.dataset.run, Number(button.dataset.run) + 1 + ". " + button.querySelector(".name").textContent]);
+  const choices = [...$("view-many").querySelectorAll(".pick")].map((button) => [button.dataset.run, Number(button.dataset.run) + 1 + ". " + button.querySelector(".name").textContent]);
   $("pair").append(...["a", "b"].map((name) => field(name, name.toUpperCase(), make("select", {}, ...options(choices)))));
   $("pair").addEventListener("submit", (event) => event.preventDefault());
 }

@@ -1,5 +1,5 @@
 /* The table: filters, and a list of which only the visible rows are in the document. */
-const FILTERS = { text: "", status: "all", criterion: "", answer: "", meta: "", sort: "order", a: $("compare")?.dataset.a || "0", b: $("compare")?.dataset.b || "0" };
+const FILTERS = { text: "", status: "all", criterion: "", answer: "", meta: "", sort: "order", a: $("view-compare")?.dataset.a || "0", b: $("view-compare")?.dataset.b || "0" };
 const filters = { ...FILTERS };
 const options = (list) => list.map(([value, text]) => make("option", { value }, text));
 const controls = {};

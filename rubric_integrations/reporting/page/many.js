@@ -1,5 +1,5 @@
 /* Many runs: the baseline of the marks, and the choice of two runs to compare. */
-const many = $("many");
+const many = $("view-many");
 let picked = null; /* the first of two runs */
 const pick = (run) => {
   if (picked === null || picked === run) picked = picked === run ? null : run;

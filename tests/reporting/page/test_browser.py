@@ -392,3 +392,11 @@ def test_answer_of_a_row_s_own_criterion_with_options_is_overruled_by_typing(sho
     page.wait_for_selector("#one", state="hidden")
     page.select_option("#f-status", "labelled")
     assert page.inner_text("#count") == "1 of 2 submissions"
+
+
+def test_view_opens_at_its_top(show: Callable[..., Any]) -> None:
+    page = show(FIRST, SECOND, viewport={"width": 390, "height": 300})
+    for view in ("overview", "compare", "table", "whatif"):
+        page.evaluate(f"location.hash = '#{view}'")
+        page.wait_for_selector(f"[data-view={view}]:not([hidden])")
+        assert page.evaluate("scrollY") == 0

@@ -134,7 +134,7 @@ def test_page_of_many_rows_has_those_of_the_last_run_and_of_the_previous_one(mon
 def test_counts_of_a_comparison_link_to_these_rows(show: Callable[..., Any]) -> None:
     page = show(MONDAY, FRIDAY)
     links = page.eval_on_selector_all(
-        "#compare [data-pair] a[href*='status=']",
+        "#view-compare [data-pair] a[href*='status=']",
         "links => links.map(link => [link.hash, Number((/^[0-9]+/.exec(link.textContent) || [''])[0])])",
     )
     assert {address.partition("status=")[2] for address, _ in links} >= {"better", "worse", "lost", "gained", "changed"}

@@ -53,7 +53,7 @@ def open_view(page: Any) -> None:
 
 
 def says(page: Any, words: str) -> None:
-    page.wait_for_selector(f"#whatif [role=status]:has-text('{words}')")
+    page.wait_for_selector(f"#view-whatif [role=status]:has-text('{words}')")
 
 
 def reweighted(case: Case, weights: dict[str, float], mark: float) -> EvaluationReport:
@@ -105,12 +105,12 @@ def test_new_weights_and_mark_show_the_results_that_change_and_reset_restores_th
     page = show(RUN)
     page.keyboard.press("i")
     says(page, "No result would change.")
-    cells = page.eval_on_selector_all("#whatif .tried tbody td", "cells => cells.map(cell => cell.textContent)")
+    cells = page.eval_on_selector_all("#view-whatif .tried tbody td", "cells => cells.map(cell => cell.textContent)")
     assert cells == ["0.563", "0.563", "1 of 4", "1 of 4"]
     page.fill("[aria-label='Weight of gross, as a number']", "-2")
     page.fill("[aria-label='Pass mark, as a number']", "0.6")
     says(page, "2 results would change: 2 would pass, 0 would no longer pass.")
-    assert page.locator("#whatif .flips li").all_inner_texts() == [
+    assert page.locator("#view-whatif .flips li").all_inner_texts() == [
         "✓ s0 0.250 → 0.875, would pass",
         "✓ s1 0.625 → 0.625, would pass",
     ]
@@ -121,7 +121,7 @@ def test_new_weights_and_mark_show_the_results_that_change_and_reset_restores_th
     page.wait_for_selector("#count:text-is('2 of 5 submissions')")
     page.evaluate("history.back()")
     says(page, "2 results would change")
-    page.click("#whatif button:text-is('Reset')")
+    page.click("#view-whatif button:text-is('Reset')")
     says(page, "No result would change.")
     assert page.input_value("[aria-label='Weight of gross, as a number']") == "-12"
     page.evaluate("location.hash = '#table?status=flipped'")
@@ -152,7 +152,7 @@ def test_number_that_is_not_possible_is_refused_in_words(
     page = show(RUN)
     open_view(page)
     page.fill(f"[aria-label='{name}, as a number']", typed)
-    page.wait_for_selector(f"#whatif [role=alert]:text-is('{words}')")
+    page.wait_for_selector(f"#view-whatif [role=alert]:text-is('{words}')")
     says(page, "No result would change.")
 
 
@@ -162,7 +162,7 @@ def test_exported_weights_change_the_rubric_and_nothing_else(show: Callable[...,
     page.fill("[aria-label='Weight of gross, as a number']", "-2.5")
     page.fill("[aria-label='Pass mark, as a number']", "0.6")
     with page.expect_download() as waiting:
-        page.click("#whatif button:text-is('Export the weights')")
+        page.click("#view-whatif button:text-is('Export the weights')")
     assert waiting.value.suggested_filename == "weights.yaml"
     waiting.value.save_as(tmp_path / "weights.yaml")
     text = (tmp_path / "weights.yaml").read_text(encoding="utf-8")
@@ -207,12 +207,12 @@ def test_view_of_a_rubric_that_cannot_be_tried_has_disabled_sliders(show: Callab
     raw = grade_many(["margin=MET method=UNMET gross=MET"], RUBRIC, PerCriterionGrader(EchoJudge(), normalize=False))
     page = show(RunFile.of("raw", raw))
     open_view(page)
-    assert page.inner_text("#whatif .fixed") == "The sliders are off: the scores of this run are not normalized."
-    assert page.locator("#whatif input").count() == page.locator("#whatif input:disabled").count() == 8
+    assert page.inner_text("#view-whatif .fixed") == "The sliders are off: the scores of this run are not normalized."
+    assert page.locator("#view-whatif input").count() == page.locator("#view-whatif input:disabled").count() == 8
     page = show(own_rubrics("own", 4, "MET", "UNMET"))
     open_view(page)
-    assert page.inner_text("#whatif .fixed") == "The sliders are off: the rows have different rubrics."
-    assert page.locator("#whatif input").count() == 0
+    assert page.inner_text("#view-whatif .fixed") == "The sliders are off: the rows have different rubrics."
+    assert page.locator("#view-whatif input").count() == 0
 
 
 def test_weights_of_two_runs_are_tried_on_the_last_one(show: Callable[..., Any]) -> None:
@@ -229,9 +229,9 @@ def test_hostile_names_stay_text_in_the_view_and_in_the_file(show: Callable[...,
     page = show(run._replace(name=evil))
     open_view(page)
     assert evil in page.text_content("#whatif-body")
-    page.locator("#whatif input[type=number]").nth(1).fill("5")
+    page.locator("#view-whatif input[type=number]").nth(1).fill("5")
     with page.expect_download() as waiting:
-        page.click("#whatif button:text-is('Export the weights')")
+        page.click("#view-whatif button:text-is('Export the weights')")
     waiting.value.save_as(tmp_path / "weights.yaml")
     file = yaml.safe_load((tmp_path / "weights.yaml").read_text(encoding="utf-8"))
     assert file == {"pass_mark": 0.8, "weights": {evil: 5, "__proto__": 10}}
