@@ -237,6 +237,7 @@ def _expected(name: str) -> Any:
     return json.loads((SHARED / "data" / name / "expected.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.statistics
 def test_replies_of_ttcw_are_read_as_by_other_code() -> None:
     rows = _replies("ttcw")
     readings = read_recorded_replies((criterion, raw) for *_, criterion, raw in rows)
@@ -251,6 +252,7 @@ def test_replies_of_ttcw_are_read_as_by_other_code() -> None:
         assert len(verdicts) == 672 - expected["missing"]
 
 
+@pytest.mark.statistics
 def test_replies_of_conala_are_read_as_by_eye_and_by_other_code() -> None:
     rows = _replies("conala")
     readings = read_recorded_replies((criterion, raw) for *_, criterion, raw in rows)
@@ -282,6 +284,7 @@ def test_ratings_of_llmbar_are_read_but_the_empty_and_those_outside_the_scale() 
     assert (len(rows), Counter(unread)) == (5_866, {"": 5, "10": 3})
 
 
+@pytest.mark.statistics
 def test_comparisons_of_llmbar_are_read_as_published_or_not_at_all() -> None:
     if not (path := SHARED / "data/llmbar/pairs.jsonl").exists():
         pytest.skip(f"{path} does not exist")

@@ -182,6 +182,7 @@ def test_hostile_replies_are_unread_and_never_end_the_run(tmp_path: Path) -> Non
     assert (again.exit_code, len(again.stderr.splitlines())) == (2, 1)
 
 
+@pytest.mark.statistics
 def test_import_of_ttcw_gives_the_figures_of_other_code(tmp_path: Path) -> None:
     folder = SHARED / "data" / "ttcw"
     if not folder.exists():
