@@ -73,9 +73,10 @@ def test_cost_is_the_rise_of_the_mean_if_every_submission_did_as_wanted() -> Non
     assert column_figures(FIRST).forgiven == pytest.approx(0.5 / 3)
 
 
-@given(
-    st.lists(st.tuples(*[st.sampled_from(["MET", "UNMET", "CANNOT_ASSESS"])] * 2, st.sampled_from("px")), min_size=1, max_size=8)
-)
+ANSWERS = st.tuples(*[st.sampled_from(["MET", "UNMET", "CANNOT_ASSESS"])] * 2, st.sampled_from("px"))
+
+
+@given(st.lists(ANSWERS, min_size=1, max_size=8))
 @settings(max_examples=10)
 def test_costs_add_up_to_what_the_mean_is_below_one(answers: list[tuple[str, str, str]]) -> None:
     tones = {"p": "plain", "x": "x"}
