@@ -144,7 +144,7 @@ def test_server_that_fails_because_of_a_format_is_sent_requests_without_one(
     # Other requests wait until the one with the format has ended, also if that takes a second.
     monkeypatch.setattr(calling, "_LONGEST_REFUSAL", 10.0)
     server.script = lambda call: Reply(**fault) if "response_format" in call.body else Reply(verdict="MET")
-    limits = CallLimits(timeout=1 if "delay" in fault else 30)
+    limits = CallLimits(timeout=3 if "delay" in fault else 30)
     grader = PerCriterionGrader(judge_for(server, MODELS[1]), limits=limits)
     assert RUBRIC.grade_sync("text", grader=grader).score == 1.0
     assert [requested_format(call) for call in server.calls] == [*["json_schema"] * 2, *["none"] * 4]
