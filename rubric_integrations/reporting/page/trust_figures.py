@@ -109,7 +109,8 @@ def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment], *
     if all(label.sampled == "chosen" for label in labels):
         return Trust(
             f"All {len(labels):,} labels are of judgments that people chose, such as those that they overruled: they "
-            "say nothing about how often the judge is right. Draw what to read: rubric-integrations label RUN."
+            "say nothing about how often the judge is right. Draw judgments: rubric-integrations label RUN. If yours "
+            "were drawn at random, write random in a column named sampled."
         )
     rows = list(run.rows)
     try:
