@@ -233,7 +233,7 @@ class RunStore:
 
     @property
     def reused(self) -> int:
-        """The number of judgments that were read since the run began; 0 if nobody counts them."""
+        """The number of judgments read from the ledger since the run began. 0 if the store is not a ledger."""
         return self._ledger.reused - self._reused_before if self._ledger else 0
 
     def attach(self, grader: Grader) -> Grader:

@@ -34,7 +34,7 @@ from rubric_integrations.submission.submission import Submission
 
 
 class LedgerError(StoreError, ValueError):
-    """A file or a database is not a ledger, or can no longer be used as one; the judgments stored in it stay there."""
+    """Raised if a file or a database is not a ledger, or can no longer be used. Its stored judgments stay there."""
 
 
 class Owner(NamedTuple):
@@ -152,7 +152,7 @@ class KeyLeases(ABC, Generic[Holder]):
 
     @abstractmethod
     def _is_alive(self) -> bool:
-        """Whether the last heartbeat is so recent that nobody may have ended the leases of the present owner."""
+        """Whether the current owner's last heartbeat is so recent that no other process may have ended its leases."""
 
     @abstractmethod
     def _count_leased(self, keys: list[str]) -> int:
@@ -379,7 +379,7 @@ class SubmissionRecord(NamedTuple):
     def of(cls, row_id: str, submission: Submission, rubric: Rubric | None) -> SubmissionRecord:
         """Make the record of a submission."""
         text = dump_submission(submission)
-        # Without `encodable`, half an emoji (a lone surrogate) in the JSON could not be stored.
+        # `encodable` replaces half an emoji by its escape. In JSON, the escape is the same character.
         rubric_text = None if rubric is None else encodable(rubric.to_json())
         rubric_hash = None if rubric_text is None else _digest(rubric_text)
         digest = _digest(f"{encodable(row_id)}\n{text}")
@@ -615,7 +615,12 @@ class LedgerBase(ABC, Generic[State]):
         return json.loads(text) if text else None
 
     def lease(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Lease]:
-        """Wait until nobody else holds a lease on any of some keys, and lease those that have no judgment.
+        """Return a context that leases the keys without a judgment.
+
+        At its start, it waits until no other caller has a lease on any of the keys.
+
+        Args:
+            keys: The keys of the judgments.
 
         Raises:
             LedgerError: The ledger can no longer be used.
@@ -645,12 +650,12 @@ class LedgerBase(ABC, Generic[State]):
         judgments: Mapping[str, Judgment],
         earlier: Mapping[str, str],
     ) -> list[Mapping[str, Judgment]]:
-        """Count judgments that were stored, end their leases, and return for each caller those that are kept.
+        """Count the stored judgments, end their leases, and return for each caller the judgments that the ledger keeps.
 
         Args:
-            state: The state in which they were stored.
+            state: The state of the process that stored them.
             batch: The judgments of each caller.
-            judgments: All of them.
+            judgments: The judgments of all callers.
             earlier: The judgments, as JSON by key, that were stored before these and differ from them.
         """
         state.leases.mark_stored(judgments)

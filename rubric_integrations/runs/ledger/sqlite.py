@@ -144,7 +144,7 @@ class LedgerFile:
             self._disconnect()
 
     def before_fork(self) -> None:
-        """Close the connection, and hold the lock until the fork is done, so that no thread opens it again."""
+        """Close the connection, and keep the lock until the fork is done: no thread can open the connection then."""
         self.lock.acquire()
         self._disconnect()
 

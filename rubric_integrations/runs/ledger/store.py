@@ -186,7 +186,10 @@ class FileLeases(KeyLeases[Owner]):
         return results
 
     def _register(self, db: sqlite3.Connection) -> None:
-        """Send a heartbeat in a transaction of the caller, as a new owner if others have ended its leases."""
+        """Send a heartbeat in the caller's transaction.
+
+        If other processes have ended the leases, register a new owner first.
+        """
         if not db.execute(_BEAT, (self._owner.name,)).rowcount:
             if self._renewed_at is not None:
                 self._abandon()
