@@ -168,7 +168,7 @@ class Attachment(SparseRecord):
         return None if self.data is None else sha256(base64.b64decode(self.data)).hexdigest()
 
     def identity(self) -> dict[str, Any]:
-        """Return what a judgment of this file depends on, with the SHA-256 of its bytes in place of the bytes.
+        """Return the fields that a judgment of this file depends on, with the SHA-256 of the bytes as `sha256`.
 
         Example:
             >>> Attachment(url="https://example.com/chart.png").identity()

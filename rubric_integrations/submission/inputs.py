@@ -61,7 +61,7 @@ class NestingError(ValueError):
 
 
 def without_arrays(value: Any, depth: int = 0) -> Any:
-    """Replace arrays by lists, their scalars by Python's, and the missing values of pandas by None, at every depth.
+    """Replace arrays by lists, NumPy scalars by Python values, and missing values of pandas by None, at every depth.
 
     Any other value is returned unchanged.
 
@@ -216,7 +216,7 @@ def _submission_of_row(data: Mapping[str, Any], context: dict[str, Any]) -> Subm
 
 
 def is_row(data: Mapping[str, Any]) -> bool:
-    """Return whether a mapping has fields under names of `COLUMNS`; any other is a value or a conversation."""
+    """Return whether a mapping is a row with fields under names of `COLUMNS`, and not a value or a conversation."""
     columns = find_columns(tuple(data), USUAL_COLUMNS)
     if columns["response"]:
         # A sample of Inspect has its messages next to the raw reply, and an agent's run has its steps next to the
@@ -573,7 +573,7 @@ def join_fields(fields: dict[str, Any], task: object, reference: object, *, keep
     Args:
         fields: The fields that `output_fields` returned.
         task: The inputs of the program.
-        reference: An exemplary answer.
+        reference: A reference answer.
         keeps_task: Whether the task is used even if the output contains a conversation, which contains its own task.
 
     Example:

@@ -121,7 +121,7 @@ def as_mapping(value: object) -> Fields:
 
 
 def short_values(fields: Fields, *names: str) -> dict[str, Any]:
-    """Return the short values of an object, or of these names in it, for the metadata of a row."""
+    """Return the short values of an object, or of some of its names, for the metadata of a row."""
     chosen = {name: fields.get(name) for name in names} if names else fields
     return {name: v for name, v in chosen.items() if isinstance(v, bool | int | float | str) and len(str(v)) <= 200}
 

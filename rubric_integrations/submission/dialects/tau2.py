@@ -1,7 +1,7 @@
 """Reads the messages of tau2's simulations.
 
-The simulated user calls tools, too. Those calls are part of the user's steps and do not count as the agent's. A result
-has the `id` of its call, and one message may have several results in `tool_messages`.
+The simulated user also calls tools. These calls are part of the user's steps and do not count as calls of the agent. A
+result has the `id` of its call. One message may have several results in `tool_messages`.
 """
 
 from __future__ import annotations
