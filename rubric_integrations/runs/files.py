@@ -95,7 +95,8 @@ class GradedRow(NamedTuple):
     def is_graded(self) -> bool:
         """Whether the grade is valid.
 
-        A grade with an `error` is valid if it has a `score` or a `score_range`, as after a failure policy.
+        A grade with an `error` is valid only if it has a `score` or a `score_range`, for example because a failure
+        policy decided the score.
         """
         if self.report is None:
             return False
@@ -267,8 +268,8 @@ def run_date(path: Path) -> str | None:
     """Return the date of a run from its first line: the field `date`, or the `date` of its `metadata`.
 
     Returns:
-        The time in UTC as ISO 8601 text. None if there is no date, or if it is not ISO 8601 text, such as 2026-11-22 or
-        2026-11-22T09:14:00+01:00. A date without a time zone is read as UTC.
+        The time in UTC as ISO 8601 text, such as 2026-11-22T08:14:00+00:00. A date without a time zone is read as UTC.
+        None if there is no date, or if it is not in ISO 8601.
     """
     fields = _first_line(path)
     value = fields.get("date") or (_mapping(fields.get("metadata")) or {}).get("date")

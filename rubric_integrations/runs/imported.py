@@ -128,14 +128,15 @@ def read_judgments(
 ) -> ImportedRun:
     r"""Make a run from recorded judgments.
 
-    The file has one judgment a line, as JSON or as CSV, with these columns: `id` (of the row); `criterion` (its name or
-    its requirement, not needed if the rubric has only one criterion); `reply` (also `raw` or `output`: the text that
-    the judge wrote, see `read_recorded_reply`) or `verdict` (also `label` or `score`); and optionally `judge` (also
-    `model`) and `reason`. If a line has both a reply and a verdict, the verdict counts. Other columns, such as
-    `cluster`, become metadata of the row if they have the same short value on all lines of the row.
+    The file has one judgment a line, as JSON or as CSV. The columns are `id` (of the row), `criterion` (its name or its
+    requirement, not needed if the rubric has only one criterion), and the answer of the judge: `reply` (also `raw` or
+    `output`, the text that the judge wrote, see `read_recorded_reply`) or `verdict` (also `label` or `score`). If a
+    line has both, the verdict counts. The columns `judge` (also `model`) and `reason` are optional. A column with any
+    other name becomes metadata of the row, for example for the argument `cluster` of `compare_runs`. Its value must be
+    short, and the same on all lines of the row.
 
     If the file has several judges, they become a panel. Their votes are joined as in a run with several judges, and
-    `panel_report` measures what each judge adds. For a run of one of the judges, pass its name as `judge`.
+    `panel_report` measures the value of each judge. For a run of one of the judges, pass its name as `judge`.
 
     A reply that cannot be read, or that is not in the file, is a failure of the judge. Its row has no score.
 
@@ -347,7 +348,7 @@ def _text(value: object) -> str | None:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Yield the place of each judgment, its known fields by their names here, and its other fields with short value."""
+    """Yield each judgment's place, its known fields by their names here, and its other fields with short values."""
     suffix = path.suffix.lower()
     if suffix in UNSUPPORTED:
         raise JudgmentsError(f"{path}: `{suffix}` files are not supported: {UNSUPPORTED[suffix]}")

@@ -311,7 +311,7 @@ class RunSummary(Record):
         reused: The number of judgments that came from the ledger.
         seconds: The time since the run began, in seconds.
         stopped: The reason why the run ended before all rows were graded: a limit, or the decision of `stop_when`. None
-            if all rows were graded.
+            if the run did not end early.
         judge_is_unusable: Whether the run ended because the judge is down, refuses every call, or never gives a
             readable reply.
         has_wrong_setting: Whether the run ended because of a setting of the judge with which no request can be sent.

@@ -405,8 +405,8 @@ class _Source:
     def rows(self) -> Iterator[Row]:
         """Yield the rows of all batches, each with its position in the metadata. `add` uses the position.
 
-        Ids cannot be used instead, because they may repeat. The order of the results cannot either, because a run that
-        a limit ends leaves rows out.
+        Ids cannot be used instead, because they may repeat. The order of the results cannot be used either, because a
+        run that ends at a limit leaves out rows.
         """
         from rubric_integrations.runs.run import rows_of_batch
 

@@ -184,7 +184,7 @@ class _DataUri(NamedTuple):
 
 
 def _split_data_uri(uri: str) -> _DataUri:
-    """Split a `data:` URI into its type and its content, as base64 or bytes.
+    """Split a `data:` URI into its type and its content. The content is a base64 text, or bytes.
 
     Raises:
         ValueError: The URI has no comma.
@@ -248,7 +248,7 @@ def attachment_fields(value: object) -> list[Any]:
             `data:` URI. It can also be a list of mappings as JSON text. None and an empty text mean no attachments.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: The value is a text that begins like JSON and is not valid JSON.
 
     Example:
         >>> attachment_fields("https://example.com/chart.png")

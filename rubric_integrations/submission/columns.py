@@ -55,7 +55,10 @@ def has_id_column(names: Iterable[str], columns: ColumnNames = USUAL_COLUMNS) ->
 
 
 def missing_column(names: Iterable[str], columns: ColumnNames) -> str | None:
-    """Return the first required column that a row does not have: a column that the caller named, or `response`."""
+    """Return the first required column that a row does not have, or None if it has all of them.
+
+    A row needs the columns that the caller named, and `response`.
+    """
     names_of = find_columns(tuple(names), columns)
     named = {field: column for field, column in columns._asdict().items() if column is not None}
     return next((column for field, column in ({"response": "response"} | named).items() if not names_of[field]), None)
@@ -103,7 +106,7 @@ def find_columns(names: tuple[str, ...], columns: ColumnNames) -> dict[str, tupl
 
 @lru_cache(maxsize=256)
 def find_unused(names: tuple[str, ...], columns: ColumnNames, ignored: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the names of a mapping that are neither the name of a field nor in a field of `ignored`."""
+    """Return the names of a mapping that are not read: names of no field, and names of the fields in `ignored`."""
     chosen = {fold(column) for column in columns if column is not None}
     known = {name for field, usual in COLUMNS.items() if field not in ignored for name in usual} | chosen
     return tuple(str(name) for name in names if fold(name) not in known and fold(name))

@@ -70,8 +70,8 @@ def read_responses(
     """Yield the rows of a `.jsonl`, `.json`, `.yaml`, `.csv`, `.parquet` or `.xlsx` file. A text file is one row.
 
     The separator of a CSV file (comma, semicolon or tab) is found from its header. A `.json` or `.yaml` file contains a
-    list of rows, one row or one conversation. Any other data is one response. An object that contains a list of objects
-    is refused, because the list could be the rows. The file is read while the rows are used.
+    list of rows, one row or one conversation. Any other data is one response. Only an object that contains a list of
+    objects is refused, because the list could be the rows. The file is read while the rows are used.
 
     The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval, tau-bench and others, and the
     output of batches of OpenAI and Anthropic, are recognized and converted. With a `response_column`, their rows are
@@ -87,8 +87,8 @@ def read_responses(
     Args:
         path: The file.
         query: The task of each row without a `query`.
-        response_column: The column of the responses, if it is not a usual name such as `response` or `output`. It can
-            be a path into nested values, such as `response.body.choices.0.message.content`, like all other columns.
+        response_column: The column of the responses, if it is not a usual name such as `response` or `output`. Like the
+            other columns, it can be a path into nested values, such as `response.body.choices.0.message.content`.
         query_column: The column of the tasks, if it is not a usual name such as `query` or `input`.
         reference_column: The column of the reference responses, if it is not a usual name such as `reference`.
         id_column: The column of the ids, if it is not `id`.
@@ -360,7 +360,7 @@ def _of_another_tool(entry: Entry, fields: Mapping[str, Any], plain: set[tuple[A
     Args:
         entry: The row.
         fields: The fields of the row.
-        plain: The names and types of earlier rows that no tool wrote. Those of this row are added.
+        plain: The names and types of earlier rows that no tool wrote. The names and types of this row are added.
 
     Raises:
         LayoutError: The row is a step of a trace. The other rows may be steps, too.

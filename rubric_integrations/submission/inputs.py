@@ -50,7 +50,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 MAX_DEPTH = 100
-"""The largest number of nested lists and mappings in a value. Deeper values would end a run with a `RecursionError`."""
+"""The largest depth of nested lists and mappings in a value. A deeper value would end a run with a `RecursionError`."""
 
 
 class NestingError(ValueError):
@@ -314,7 +314,7 @@ def read_row(
         query: The task of a row that has none.
         columns: The names of columns that replace the usual ones.
         folder: The folder of files that attachments may name by their `path`. None if a `path` is not allowed.
-        warns: Whether a warning names the columns that no field has.
+        warns: Whether a warning names the columns that are not read as fields.
 
     Example:
         >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
@@ -595,10 +595,10 @@ def join_fields(fields: dict[str, Any], task: object, reference: object, *, keep
 def output_fields(output: object) -> dict[str, Any]:
     """Return the fields of a submission from the output of a program: its `response` and other named fields.
 
-    - A mapping with a name of a response (`COLUMNS`) is graded on the first such name with a value. The fields
-      `thinking`, `query`, `context`, `attachments` and `trajectory` keep their meaning. A warning names all other
-      fields. A mapping without a name of a response is graded as JSON, without a list of documents under a name of the
-      context.
+    - A mapping with a name of a response (`COLUMNS`) is graded on the value of the first such name that has one. The
+      fields `thinking`, `query`, `context`, `attachments` and `trajectory` keep their meaning. A warning names all
+      other fields. A mapping without a name of a response is graded as JSON, without a list of documents under a name
+      of the context.
     - If an output is the state of an agent with a `structured_response`, its messages are the trajectory.
     - A `dspy.Prediction` is graded on all outputs that its program declares.
     - A text, a message and a conversation are graded unchanged, and any other value as JSON.
@@ -682,7 +682,7 @@ def _named_fields(data: Mapping[str, Any], field: str, beside: tuple[str, ...]) 
     Args:
         data: The mapping.
         field: The field.
-        beside: The other fields.
+        beside: The names of the other fields.
     """
     data = without_arrays(data)
     if not find_columns(tuple(data), USUAL_COLUMNS)[field]:
@@ -780,7 +780,7 @@ def _simplify(value: object) -> object | None:
 
 
 def own_rubric_of(metadata: object) -> Any:
-    """Return the `rubric` in the metadata of a row, which may be a mapping or an object, or None if it has none.
+    """Return the `rubric` in the metadata of a row, or None. The metadata may be a mapping or an object.
 
     Example:
         >>> own_rubric_of({"rubric": [{"requirement": "Says 42"}]})

@@ -183,7 +183,7 @@ def message_text(message: object) -> str:
     """Return the text of one message, without its reasoning and its tool calls. Empty if it has no text.
 
     Raises:
-        ValueError: It is not a message.
+        ValueError: The value is not a message.
 
     Example:
         >>> message_text({"role": "assistant", "content": "It is 42."})
@@ -196,7 +196,7 @@ def message_role(message: object) -> str:
     """Return the role of one message: `user`, `assistant`, `system` or `tool`.
 
     Raises:
-        ValueError: It is not a message.
+        ValueError: The value is not a message.
 
     Example:
         >>> message_role(("ai", "It is 42."))
@@ -210,7 +210,10 @@ def _read_message(message: object) -> Message:
 
 
 Simplify = Callable[[object], object | None]
-"""Returns the text or the fields of a value of a framework's type, such as `dspy.Code`, or None for any other value."""
+"""The type of a function that returns the text or the fields of a framework's value, such as `dspy.Code`.
+
+It returns None for any other value.
+"""
 
 _DATA_URI = re.compile(r"\s*data:(\w+)/[^,\s]*;base64,[\w+/=\s%-]*")
 _MEDIA = ("image", "audio", "video")

@@ -47,8 +47,8 @@ class Submission(SparseRecord):
             left out.
         logprobs: The natural logarithms of the probabilities of the response's tokens, for the perplexity metric.
         trajectory: The steps of the agent that led to the response, for checks in code and for judges.
-        show_trajectory: When judges see the trajectory next to the response: `always`, or `if_needed` (only for
-            criteria that need it), or never, because the response is the text of the trajectory (`as_response`).
+        show_trajectory: How judges see the trajectory. `always`: next to the response. `if_needed`: next to the
+            response, but only for criteria that need it. `as_response`: the response is the text of the trajectory.
         attachments: Images, PDFs, recordings and other files, which judges see. At most 100, with at most 30,000,000
             bytes in total. `[attachment 1]` in a text refers to the first one.
 

@@ -81,7 +81,7 @@ class Entry(NamedTuple):
         number: The number of the row or of its line. It is the id of a row without an id.
         place: The place in the file where the row begins, such as `line 3`.
         fields: The values of the row by column. None if the row cannot be read.
-        error: The reason why the row cannot be read or has no answer. None if there is none.
+        error: The reason why the row cannot be read or has no answer. None for any other row.
         form: The format of the rows in the file, such as `CSV, separated by ';'`. Empty if the suffix of the file is
             enough.
         tool: The tool that wrote the row, such as `promptfoo results`. None for rows in the columns of this library.
@@ -245,7 +245,7 @@ def _to_record(header: Sequence[str], record: Sequence[str], line: int, delimite
 
 
 def how_to_encode(suffix: str) -> str:
-    """Return the advice for a text file that is not in UTF-8: how to save it."""
+    """Return advice on how to save a text file that is not in UTF-8."""
     return "save it as UTF-8" + (" (in Excel: Save As, `CSV UTF-8`)" if suffix in (".csv", ".tsv") else "")
 
 

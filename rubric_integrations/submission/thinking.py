@@ -117,9 +117,9 @@ class SplitResponse(NamedTuple):
 def split_thinking(text: str) -> SplitResponse:
     """Split a response at the end of the thinking blocks at its beginning.
 
-    Markers elsewhere in the text are part of the answer. An answer within `<output>` and `</output>` is returned
-    without these markers. They are kept if there is text after `</output>`, because the text would be lost. A text
-    without markers at its beginning is returned unchanged.
+    Markers elsewhere in the text are part of the answer. An answer between `<output>` and `</output>` is returned
+    without these markers. If there is text after `</output>`, the markers are kept, because the text would otherwise be
+    lost. A text without markers at its beginning is returned unchanged.
 
     Example:
         >>> split_thinking("<think>6 x 7</think>It is 42.")

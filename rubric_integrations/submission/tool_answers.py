@@ -116,7 +116,7 @@ def all_objects(values: object, test: Callable[[Fields], bool]) -> bool:
 
 
 def as_mapping(value: object) -> Fields:
-    """Return a value if it is an object, or an empty object."""
+    """Return a value if it is an object. Otherwise return an empty object."""
     return cast("Fields", value) if isinstance(value, Mapping) else {}
 
 

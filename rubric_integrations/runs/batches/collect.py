@@ -43,7 +43,7 @@ class CollectedBatches(Record):
         requests: The number of all requests in the waiting batches.
         judgments: The number of judgments that were stored.
         failed: The number of requests without a judgment. `submit_batches` requests them again.
-        problems: The reasons, each with its number of requests, the most frequent first.
+        problems: The reasons of these failures, each with its number of requests, the most frequent first.
         unknown: The number of lines of the results that cannot be read or do not belong to a request of the batch.
         spend: The spend of the judgments, at half price.
     """

@@ -34,7 +34,7 @@ from rubric_integrations.submission.submission import Submission
 
 
 class LedgerError(StoreError, ValueError):
-    """Raised if a file or a database is not a ledger, or can no longer be used. Its stored judgments stay there."""
+    """Raised if a file or a database is not a ledger, or can no longer be used. Stored judgments are kept."""
 
 
 class Owner(NamedTuple):
@@ -62,7 +62,8 @@ class Owner(NamedTuple):
     def is_dead(self) -> bool:
         """Whether the process of the owner has certainly ended.
 
-        False if another process may have got its process id. Only missing heartbeats show the end of the owner then.
+        False if the process may be alive: it is on another machine, or its process id exists. The id may belong to
+        another process. In these cases only missing heartbeats show the end of the owner.
         """
         if self.host is None or self.pid is None:
             return True
@@ -236,7 +237,8 @@ class FailureRecord(NamedTuple):
 class RunLedger(JudgmentStore, Protocol):
     """A store of judgments that also records the data for `rescore` and for limits shared by several machines.
 
-    `Ledger`, a file, implements it. `open_ledger` returns a `RunLedger` for the URL of a database.
+    `Ledger`, which is a file, implements this protocol. For the URL of a database, `open_ledger` returns another
+    implementation.
     """
 
     @property
@@ -292,7 +294,7 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     def record_row(self, row_id: str, error: str | None) -> None:
-        """Record why the grade of a row failed, or None if the grade of a row that failed before is now complete."""
+        """Record why the grade of a row failed. With None, remove the record of an earlier failure."""
         ...
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:
@@ -321,7 +323,7 @@ _ROW = "row "
 
 
 def row_key(row_id: str) -> str:
-    """Return the key of the record that the grade of a row failed."""
+    """Return the key under which a ledger records that the grade of a row failed."""
     return f"{_ROW}{_digest(encodable(row_id))}"
 
 
@@ -597,7 +599,7 @@ class LedgerBase(ABC, Generic[State]):
 
         Args:
             row_id: The id of the row.
-            error: The reason. None if the grade of a row that failed before is now complete.
+            error: The reason of the failure. With None, the record of an earlier failure is removed.
         """
         if error is None:
             self._forget_failure(row_key(row_id))

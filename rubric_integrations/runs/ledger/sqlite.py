@@ -1,7 +1,7 @@
 """The SQLite file of a ledger: its schema, one connection for all threads, and rows of judgments and batches.
 
-Reads and writes of one event-loop tick form one transaction, because a transaction with many rows takes hardly longer
-than a transaction with one row. The first judgment of a key is kept.
+Reads and writes of one event-loop tick form one transaction, because a transaction with many rows takes little more
+time than a transaction with one row. The first judgment of a key is kept.
 
 It is separate from the ledger that uses it, `runs/ledger/store.py`, because the two modules together would be too long.
 """

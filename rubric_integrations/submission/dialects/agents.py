@@ -324,7 +324,7 @@ def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Mess
 
 
 def _is_own(message: Any) -> bool | None:
-    """Return whether the calls of a message, or the result that it is, are Inspect's; None if it does not tell."""
+    """Return whether the calls of a message, or the message as a result, are Inspect's. None if this is unknown."""
     if get_field(message, "role") == "tool":
         return True if isinstance(get_field(message, "function"), str) else None
     calls = get_field(message, "tool_calls")

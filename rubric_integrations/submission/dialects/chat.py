@@ -351,7 +351,7 @@ def _read_gemini_part(part: Any, place: str, attachments: AttachmentList) -> lis
 
 
 def _read_response(response: Any, place: str, attachments: AttachmentList) -> Result:
-    """Read a result. By Gemini's convention, `output` or `error` hold all of it; its client writes `result`, too."""
+    """Read a result. By Gemini's convention, it is in `output` or `error`. Gemini's client also writes `result`."""
     output = get_field(response, "response")
     fields = all_fields(output) if isinstance(output, Mapping) else {}
     whole = next((fields[key] for key in ("output", "result", "error") if list(fields) == [key]), output)

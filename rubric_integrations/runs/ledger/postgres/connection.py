@@ -118,7 +118,7 @@ _PASSING = frozenset({"40001", "40P01", "57P01", "57P02", "57P03", "53300", "250
 
 
 class Server:
-    """A PostgreSQL server and its database, by a URL.
+    """A PostgreSQL database on a server, identified by its URL.
 
     Args:
         url: The URL, with any settings that libpq reads from a URL, such as `sslmode`.
