@@ -128,7 +128,7 @@ class RunFile(NamedTuple):
     written: float | None = None
 
     def row_keys(self) -> list[RowKey]:
-        """Return the key of each row: its id, and its number among the rows with an equal id, which begins at 1."""
+        """Return the key of each row: its id, and its number among the rows with the same id, from 1."""
         ids = self.rows.ids if isinstance(self.rows, _RowsOfFile) else [row.id for row in self.rows]
         counts = Counter[str]()
         keys: list[RowKey] = []

@@ -81,7 +81,7 @@ def describe_missing_column(names: Iterable[str], missing: str) -> str:
 
 
 def fold(name: object) -> str:
-    """Return the normalized form of a column name, for comparisons."""
+    """Return a column name in lower case, with underscores instead of spaces and hyphens, for comparisons."""
     return str(name).strip().casefold().replace(" ", "_").replace("-", "_")
 
 

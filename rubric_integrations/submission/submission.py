@@ -36,7 +36,8 @@ class Submission(SparseRecord):
     In all texts, half an emoji (a lone surrogate) is replaced by its escape, because it cannot be written to a file.
 
     Attributes:
-        response: The text to grade. It is not blank and has at most 1,000,000 characters.
+        response: The text to grade. It is not blank and has at most 1,000,000 characters. Only a trajectory as the
+            response may be longer.
         thinking: The model's reasoning before the response. Judges see it next to the response.
         hide_thinking: Whether the thinking is hidden from judges. A length penalty counts it in any case. False by
             default.

@@ -115,7 +115,7 @@ class SplitResponse(NamedTuple):
 
 
 def split_thinking(text: str) -> SplitResponse:
-    """Split a response at the end of the thinking blocks at its beginning.
+    """Split a response into the thinking blocks at its beginning and the answer after them.
 
     Markers elsewhere in the text are part of the answer. An answer between `<output>` and `</output>` is returned
     without these markers. If there is text after `</output>`, the markers are kept, because the text would otherwise be

@@ -121,7 +121,12 @@ def as_mapping(value: object) -> Fields:
 
 
 def short_values(fields: Fields, *names: str) -> dict[str, Any]:
-    """Return the short values of an object, or of some of its names, for the metadata of a row."""
+    """Return the short values of an object, for the metadata of a row.
+
+    Args:
+        fields: The object.
+        names: The names of the values. Without names, all short values are returned.
+    """
     chosen = {name: fields.get(name) for name in names} if names else fields
     return {name: v for name, v in chosen.items() if isinstance(v, bool | int | float | str) and len(str(v)) <= 200}
 

@@ -201,7 +201,7 @@ def checked_id(value: object) -> str:
 
 
 class LineFile:
-    """A file of lines. It is the file of a batch after `finish`.
+    """A file of lines, to be submitted as a batch. It is complete after `finish`.
 
     Args:
         path: The file.

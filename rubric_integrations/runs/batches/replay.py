@@ -100,7 +100,7 @@ async def endpoint_of(judge: LMJudge) -> JudgeRequest:
 
 
 def identity_of(grader: Grader) -> str:
-    """Return the grader settings that the keys of its questions depend on, as JSON without secrets."""
+    """Return the judges and settings that the keys of a grader's questions depend on, as JSON without secrets."""
     settings = grader.settings()
     names = [member.name for member in grader.panel]
     return json.dumps(

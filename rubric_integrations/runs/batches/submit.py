@@ -37,11 +37,11 @@ class SubmittedBatches(Record):
 
     Attributes:
         rows: The number of rows that were read.
-        errors: The reasons why some rows cannot be graded.
+        errors: For each row that cannot be graded, the reason.
         batches: The number of batches that this call submitted.
         requests: The number of requests in these batches.
         waiting: The number of questions that are in batches of earlier calls and are not collected yet.
-        failed: The reasons why no request can be made for some questions, such as a text that is too long.
+        failed: For each question without a possible request, the reason, such as a text that is too long.
     """
 
     rows: int = 0

@@ -49,7 +49,7 @@ _FAILED = {"success": False, "ok": False, "error": True, "timeout": True, "cance
 
 
 def matches_agentv(conversation: Any) -> bool:
-    """Return whether a conversation is a document with `turns`, or a list of lines of a transcript."""
+    """Return whether a value is AgentV's transcript: a document with `turns`, or a list of lines of a transcript."""
     lines = conversation.get("turns") if isinstance(conversation, Mapping) else conversation
     if not isinstance(lines, list | tuple) or not lines:
         return False
@@ -57,7 +57,7 @@ def matches_agentv(conversation: Any) -> bool:
 
 
 def read_agentv(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read the lines of a transcript."""
+    """Read the lines of AgentV's transcript."""
     lines = conversation["turns"] if isinstance(conversation, Mapping) else conversation
     return [_read_line(line, f"messages[{index}]", attachments) for index, line in enumerate(lines)]
 
@@ -120,7 +120,7 @@ _ROLES: dict[str, Role] = {"user": "user", "agent": "assistant", "system": "syst
 
 
 def matches_atif(conversation: Any) -> bool:
-    """Return whether a conversation is a document with `steps`, or a list of steps, that have a `source`."""
+    """Return whether a value is Harbor's ATIF: a document with `steps`, or a list of steps, which have a `source`."""
     steps = conversation.get("steps") if isinstance(conversation, Mapping) else conversation
     if not isinstance(steps, list | tuple) or not steps:
         return False
@@ -130,7 +130,7 @@ def matches_atif(conversation: Any) -> bool:
 
 
 def read_atif(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read steps."""
+    """Read the steps of Harbor's ATIF."""
     steps = conversation["steps"] if isinstance(conversation, Mapping) else conversation
     messages: list[Message] = []
     before: datetime | None = None
@@ -193,13 +193,13 @@ _THOUGHT, _CALLS = "next_thought", "tool_calls"
 
 
 def matches_dspy_history(conversation: Any) -> bool:
-    """Return whether a conversation is a `dspy.History`, without importing DSPy."""
+    """Return whether a value is a `dspy.History`, without importing DSPy."""
     classes = type(conversation).__mro__
     return any(cls.__name__ == "History" and cls.__module__.startswith("dspy.") for cls in classes)
 
 
 def read_dspy_history(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read the turns of a history."""
+    """Read the turns of a `dspy.History`."""
     messages: list[Message] = []
     for index, turn in enumerate(conversation.messages):
         place = f"messages[{index}]"
@@ -264,12 +264,15 @@ _KEY = re.compile(r"(thought|tool_name|tool_args|observation)_(\d{1,9})")
 
 
 def matches_dspy_react(conversation: Any) -> bool:
-    """Return whether a conversation is a dictionary that has only the keys of a trajectory."""
+    """Return whether a value is the `trajectory` of `dspy.ReAct`: a dictionary with only keys such as `thought_0`."""
     return isinstance(conversation, Mapping) and bool(conversation) and all(map(_number, conversation))
 
 
 def read_dspy_react(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read each turn as one message. The oldest turns may be missing if the agent's context was full."""
+    """Read the turns of `dspy.ReAct`, each as one message.
+
+    The oldest turns may be missing if the agent's context was full.
+    """
     numbers = sorted({number for key in conversation if (number := _number(key))}, key=int)
     turns = [_read_react_turn(conversation, number, attachments) for number in numbers]
     return [turn for turn in turns if turn.parts] or turns
@@ -303,7 +306,7 @@ _REFERENCE = "attachment://"
 
 
 def matches_inspect_ai(conversation: Any) -> bool:
-    """Return whether a conversation is a sample with `messages` and an `output`, or a list of Inspect's messages."""
+    """Return whether a value is Inspect's: a list of messages, or a sample with `messages` and `output` or `epoch`."""
     if not isinstance(conversation, list | tuple):
         messages = get_field(conversation, "messages")
         is_sample = get_field(conversation, "output") is not None or get_field(conversation, "epoch") is not None
@@ -313,7 +316,7 @@ def matches_inspect_ai(conversation: Any) -> bool:
 
 
 def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read Inspect's messages."""
+    """Read the messages of a sample of Inspect, or a list of Inspect's messages."""
     if isinstance(conversation, list | tuple):
         messages = list(cast("list[Any]", conversation))
     else:

@@ -42,7 +42,7 @@ _USERS = ("user", "user_proxy")
 
 
 def matches_autogen(conversation: Any) -> bool:
-    """Return whether a conversation is a list of messages whose types are classes of AutoGen, or a state with them."""
+    """Return whether a value is a list of AutoGen's messages, by the classes in their types, or a state with them."""
     messages = _messages(conversation)
     kinds = [_kind(message) for message in messages]
     return all(kind.endswith(("Message", "Event")) or _is_structured(kind) for kind in kinds) and any(
@@ -51,7 +51,7 @@ def matches_autogen(conversation: Any) -> bool:
 
 
 def read_autogen(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read messages. Each has the name of its agent if there are several agents."""
+    """Read AutoGen's messages. Each has the name of its agent if there are several agents."""
     items = _messages(conversation)
     users = {*_USERS, *(text_field(item, "source") for item in items if _kind(item) == "UserInputRequestedEvent")}
     agents = {text_field(item, "source") for item in items if _kind(item) not in (*_RESULTS, *_SYSTEM)} - users

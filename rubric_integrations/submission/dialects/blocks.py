@@ -117,7 +117,7 @@ def get_field(record: Any, key: str) -> Any:
 
 
 def first_field(record: Any, *keys: str) -> Any:
-    """Return the value of the first field that is not None, or None if there is none.
+    """Return the value of the first field that is present and not None, or None if there is no such field.
 
     Example:
         >>> first_field({"args": {"year": 2024}}, "arguments", "args")

@@ -233,7 +233,7 @@ _OWN_BLOCKS = ("tool_use", "tool_result", "server_tool_use", "thinking", "redact
 
 
 def matches_anthropic(conversation: Any) -> bool:
-    """Return whether a conversation has a message with a role and with a block that only Anthropic writes."""
+    """Return whether a value is Anthropic's messages: one with a role has a block that only Anthropic writes."""
     if not isinstance(conversation, list | tuple):
         return False
     contents = [get_field(message, "content") for message in conversation if get_field(message, "role") is not None]
@@ -242,7 +242,7 @@ def matches_anthropic(conversation: Any) -> bool:
 
 
 def read_anthropic(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read messages whose content has blocks."""
+    """Read Anthropic's messages, whose content has blocks."""
     return read_chat(list(conversation), attachments)
 
 
@@ -260,7 +260,7 @@ _PART_KEYS = ("text", "functionCall", "function_call", "functionResponse", "func
 
 
 def matches_gemini(conversation: Any) -> bool:
-    """Return whether a conversation is a request with `contents`, a response, or a list of contents without types."""
+    """Return whether a value is Gemini's: a request with `contents`, a response, or a list of untyped contents."""
     if isinstance(conversation, Mapping):
         return isinstance(conversation.get("contents"), list) or _is_gemini_response(conversation)
     if not isinstance(conversation, list | tuple):
@@ -286,7 +286,7 @@ def _is_gemini_response(document: Mapping[str, Any]) -> bool:
 
 
 def read_gemini(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read contents, the system instruction of a request, and the calls that the client made before a response."""
+    """Read Gemini's contents, the system instruction of a request, and the client's calls before a response."""
     if not isinstance(conversation, Mapping):
         return _read_contents(conversation, "contents", attachments)
     if "contents" not in conversation:
@@ -367,7 +367,7 @@ _TYPES = ("human", "ai", "system", "tool", "function", "chat")
 
 
 def matches_langchain(conversation: Any) -> bool:
-    """Return whether a conversation has a message that is a pair, or that has a LangChain type."""
+    """Return whether a list has a LangChain message: one with a LangChain type, or a pair of role and content."""
     if not isinstance(conversation, list | tuple):
         return False
     return any(isinstance(message, list | tuple) or _is_own(to_record(message)) for message in conversation)
@@ -385,12 +385,12 @@ def _is_own(message: Any) -> bool:
 
 
 def matches_openai_chat(conversation: Any) -> bool:
-    """Return whether a conversation is a list."""
+    """Return whether a value is a list. It is read as OpenAI's chat messages if no other dialect matches."""
     return isinstance(conversation, list | tuple)
 
 
 def read_openai_chat(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read chat messages."""
+    """Read OpenAI's chat messages."""
     return read_chat(list(conversation), attachments)
 
 
@@ -419,12 +419,12 @@ def is_item(message: Any) -> bool:
 
 
 def matches_openai_responses(conversation: Any) -> bool:
-    """Return whether a conversation has an item without a role."""
+    """Return whether a value is a list of items of OpenAI's Responses API: at least one item has no role."""
     return isinstance(conversation, list | tuple) and any(is_item(message) for message in conversation)
 
 
 def read_openai_responses(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read items and the messages among them."""
+    """Read the items of OpenAI's Responses API, and the messages among them."""
     messages: list[Message] = []
     for index, item in enumerate(conversation):
         place = f"messages[{index}]"
@@ -481,7 +481,7 @@ def is_vercel_part(part: Any) -> bool:
 
 
 def matches_opentelemetry(conversation: Any) -> bool:
-    """Return whether a conversation is a list of messages with typed `parts`."""
+    """Return whether a value is a list of OpenTelemetry's GenAI messages: messages with typed `parts`."""
     if not isinstance(conversation, list | tuple):
         return False
     parts = [get_field(message, "parts") for message in conversation]
@@ -491,7 +491,7 @@ def matches_opentelemetry(conversation: Any) -> bool:
 
 
 def read_opentelemetry(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read messages with parts."""
+    """Read OpenTelemetry's GenAI messages."""
     messages: list[Message] = []
     for index, message in enumerate(conversation):
         place = f"messages[{index}]"

@@ -84,7 +84,10 @@ DIALECTS: dict[str, Dialect] = {
     "anthropic": Dialect(matches_anthropic, read_anthropic),
     "openai_chat": Dialect(matches_openai_chat, read_openai_chat),
 }
-"""All dialects by name. At most one matches a conversation, except for the last, which reads every other list."""
+"""All dialects by name. At most one matches a conversation, apart from the last one, which matches every list.
+
+The last dialect reads the lists that no other dialect matches.
+"""
 
 _WITH_CALLS_OF_USERS = ("tau2", "openhands", "mini_swe_agent")
 
@@ -104,7 +107,7 @@ class Conversation(NamedTuple):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All steps."""
+        """The steps of all messages, in order."""
         return tuple(step for group in self.groups for step in group)
 
 

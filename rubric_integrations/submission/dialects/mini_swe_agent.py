@@ -40,7 +40,7 @@ _RETURN_CODE = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
 
 
 def matches_mini_swe_agent(conversation: Any) -> bool:
-    """Return whether a conversation is a trajectory file, or a list of messages with marks of mini-swe-agent."""
+    """Return whether a value is a trajectory file of mini-swe-agent, or a list of messages with its marks."""
     if isinstance(conversation, Mapping):
         is_own = str(conversation.get("trajectory_format")).startswith("mini-swe-agent")
         return is_own and isinstance(conversation.get("messages"), list)
@@ -53,7 +53,7 @@ def matches_mini_swe_agent(conversation: Any) -> bool:
 
 
 def read_mini_swe_agent(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read messages.
+    """Read the messages of mini-swe-agent.
 
     Raises:
         UnknownBlockError: There is a result without a command, or no message has a command. The commands may be in a

@@ -42,13 +42,13 @@ _INTERNAL = ("recall", "change_agent_state", "condensation", "condensation_reque
 
 
 def matches_openhands(conversation: Any) -> bool:
-    """Return whether a conversation, or its `history`, is a list of events or of pairs of events."""
+    """Return whether a value, or its `history`, is a list of OpenHands' events or of pairs of events."""
     events = _events(conversation)
     return all(map(_is_event, events)) and any(key in event for event in events for key in _OWN_KEYS)
 
 
 def read_openhands(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read events. The calls of one reply of the model form one message."""
+    """Read OpenHands' events. The calls of one reply of the model form one message."""
     messages: list[Message] = []
     by_reply: dict[str, int] = {}
     ignored: set[str] = set()

@@ -43,14 +43,14 @@ _FINISH = "finish"
 
 
 def matches_openhands_sdk(conversation: Any) -> bool:
-    """Return whether a conversation, or its `history`, is a list of events with a `kind`, and one kind is known."""
+    """Return whether a value, or its `history`, is a list of events with a `kind`, of which one is known."""
     events = _events(conversation)
     is_typed = all(isinstance(event, Mapping) and isinstance(event.get("kind"), str) for event in events)
     return is_typed and any(event["kind"] in _OWN_KINDS and any(key in event for key in _OWN_KEYS) for event in events)
 
 
 def read_openhands_sdk(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read events. The calls of one reply of the model form one message."""
+    """Read the events of the OpenHands SDK. The calls of one reply of the model form one message."""
     messages: list[Message] = []
     by_reply: dict[str, int] = {}
     finished: set[str] = set()

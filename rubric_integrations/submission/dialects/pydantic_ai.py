@@ -36,7 +36,7 @@ _FAILED = ("failed", "retried", "denied", "interrupted")
 
 
 def matches_pydantic_ai(conversation: Any) -> bool:
-    """Return whether a conversation is a list of requests and responses whose parts have a `part_kind`."""
+    """Return whether a value is a list of pydantic-ai's requests and responses, whose parts have a `part_kind`."""
     if not isinstance(conversation, list | tuple) or not conversation:
         return False
     return all(
@@ -48,7 +48,7 @@ def matches_pydantic_ai(conversation: Any) -> bool:
 
 
 def read_pydantic_ai(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read requests and responses. Instructions that a request repeats are read once."""
+    """Read pydantic-ai's requests and responses. Instructions that a request repeats are read once."""
     messages: list[Message] = []
     instructions: str | None = None
     for index, message in enumerate(conversation):

@@ -93,7 +93,7 @@ _DAMAGED: dict[str, tuple[_Marker, tuple[Callable[[Any], bool], ...]]] = {
 
 
 def refused_form(conversation: Any) -> str | None:
-    """Return the name of a conversation's form that no reader reads, or None for any other value."""
+    """Return the name of a known form that no reader reads, if the conversation has it. None for any other value."""
     if isinstance(conversation, Mapping):
         document = cast("Mapping[str, Any]", conversation)
         damaged = (
@@ -112,7 +112,7 @@ def refused_form(conversation: Any) -> str | None:
 
 
 def matches_refused(conversation: Any) -> bool:
-    """Return whether a conversation is in a known form that no reader reads."""
+    """Return whether a conversation has a known form that no reader reads."""
     return refused_form(conversation) is not None
 
 

@@ -35,7 +35,7 @@ _WITHOUT_CALLS = ("AgentParsingError", "AgentGenerationError", "AgentMaxStepsErr
 
 
 def matches_smolagents(conversation: Any) -> bool:
-    """Return whether a conversation, or its `steps`, is a list of tasks, plans and numbered steps."""
+    """Return whether a value, or its `steps`, is a list of smolagents' tasks, plans and numbered steps."""
     steps = _steps(conversation)
     if not steps or not all(isinstance(step, Mapping) for step in steps):
         return False
@@ -44,7 +44,7 @@ def matches_smolagents(conversation: Any) -> bool:
 
 
 def read_smolagents(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read tasks, plans and steps."""
+    """Read smolagents' tasks, plans and steps."""
     messages: list[Message] = []
     for index, step in enumerate(_steps(conversation)):
         place = f"steps[{index}]"

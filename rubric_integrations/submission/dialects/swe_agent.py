@@ -25,7 +25,7 @@ _OWN_KEYS = ("message_type", "is_demo", "tool_call_ids", "thought", "action")
 
 
 def matches_swe_agent(conversation: Any) -> bool:
-    """Return whether a conversation, or its `history`, is a list of messages with a `role` and an `agent`."""
+    """Return whether a value, or its `history`, is a list of SWE-agent's messages, with a `role` and an `agent`."""
     history = conversation.get("history") if isinstance(conversation, Mapping) else conversation
     if not isinstance(history, list | tuple) or not history:
         return False
@@ -34,7 +34,7 @@ def matches_swe_agent(conversation: Any) -> bool:
 
 
 def read_swe_agent(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read the messages of the run, without demonstrations of other runs."""
+    """Read SWE-agent's messages, without the demonstrations of other runs."""
     history = conversation["history"] if isinstance(conversation, Mapping) else conversation
     messages: list[Message] = []
     command: str | None = None

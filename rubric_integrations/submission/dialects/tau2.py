@@ -25,7 +25,7 @@ from rubric_integrations.submission.dialects.chat import read_message
 
 
 def matches_tau2(conversation: Any) -> bool:
-    """Return whether a conversation is a list of messages whose calls and results have a `requestor`."""
+    """Return whether a value is a list of tau2's messages, whose calls and results have a `requestor`."""
     if not isinstance(conversation, list | tuple):
         return False
     parts: list[Any] = []
@@ -39,7 +39,7 @@ def matches_tau2(conversation: Any) -> bool:
 
 
 def read_tau2(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read the messages of the agent, the user and the tools."""
+    """Read tau2's messages of the agent, the user and the tools."""
     return [_read_message(message, f"messages[{index}]", attachments) for index, message in enumerate(conversation)]
 
 

@@ -36,7 +36,7 @@ _FAILED_OUTPUTS = ("error-text", "error-json", "execution-denied")
 
 
 def matches_vercel(conversation: Any) -> bool:
-    """Return whether a conversation is a list of UI messages, or of model messages with calls or results."""
+    """Return whether a value is a list of the AI SDK's UI messages, or of its model messages with calls or results."""
     if not isinstance(conversation, list | tuple) or not conversation:
         return False
     messages = cast("list[Any]", conversation)
@@ -49,7 +49,7 @@ def matches_vercel(conversation: Any) -> bool:
 
 
 def read_vercel(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read UI messages or model messages."""
+    """Read the UI messages or model messages of the Vercel AI SDK."""
     messages: list[Message] = []
     for index, message in enumerate(conversation):
         place = f"messages[{index}]"
