@@ -215,7 +215,7 @@ def read_run(path: Path, *, in_memory: bool = False) -> RunFile:
 
 
 def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
-    """Read a run, and append its rows to `kept` unless it is None."""
+    """Read a run and append its rows to `kept` unless it is None."""
     ids: list[str] = []
     names: dict[str, set[str | None]] = {"rubric": set(), "judge": set()}
     marks = set[float | None]()

@@ -272,7 +272,7 @@ class _Recorded:
         return JudgmentsError(f"{self._path}: {place} {problem}")
 
     def read(self) -> tuple[dict[tuple[str, int, str], Outcome], list[UnreadReply]]:
-        """Read all replies, and return the outcome of each and the list of unreadable replies."""
+        """Read all replies and return the outcome of each and the list of unreadable replies."""
         criteria = self._rubric.criteria
         readings = read_recorded_replies((criteria[key[1]], _reply(fields)) for key, fields in self._fields.items())
         outcomes: dict[tuple[str, int, str], Outcome] = {}

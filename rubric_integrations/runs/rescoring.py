@@ -31,7 +31,7 @@ class Rescored(NamedTuple):
         report: The report, from the judgments in the ledger. It is complete only if `missing` is 0.
         missing: The number of judgments that the new rubric needs and that are not in the ledger.
         rubric: The new rubric of the row.
-        grader: The settings of the run's grader that its scores depend on (`Grader.scoring_record`).
+        grader: The settings of the run's grader that determine its scores (`Grader.scoring_record`).
     """
 
     row: Row

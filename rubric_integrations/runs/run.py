@@ -237,7 +237,7 @@ class RunStore:
         return self._ledger.reused - self._reused_before if self._ledger else 0
 
     def attach(self, grader: Grader) -> Grader:
-        """Return a grader that uses the store, and record the grader's configuration."""
+        """Return a grader that uses the store and record the grader's configuration."""
         if self._ledger:
             self._ledger.record_grader(grader.configuration())
         return grader.with_store(self._store) if self._store else grader
@@ -280,7 +280,7 @@ class RunStore:
 
 @contextmanager
 def open_store(ledger: LedgerLike | None) -> Generator[RunStore]:
-    """Open a ledger if it is passed as an address, and close it at the end.
+    """Open a ledger if it is passed as an address and close it at the end.
 
     Raises:
         LedgerError: The ledger cannot be used.
@@ -324,7 +324,7 @@ class RowWindow:
         return len(self._under_way) < self._max_under_way and len(self._queue) < self._max_tasks
 
     def start(self, grade: Callable[[], Coroutine[Any, Any, Graded]], *, late: bool = False) -> asyncio.Task[Graded]:
-        """Start to grade a row, and return its task.
+        """Start to grade a row and return its task.
 
         Args:
             grade: Grades the row.
@@ -477,7 +477,7 @@ class Run:
         return summary_table(self.summary)
 
     def to_dataframe(self) -> DataFrame:
-        """Grade all submissions, and return a data frame with one row per submission.
+        """Grade all submissions and return a data frame with one row per submission.
 
         Its columns are the grade, the score of each tag, and the verdict on each criterion. There is a column
         `omitted_characters` only if a text was shortened, and a column `escalated`, a share in [0, 1], only for a
@@ -629,7 +629,7 @@ def grade_many(
     run: str | None = None,
     stop_when: StopRule | None = None,
 ) -> Run:
-    """Grade many submissions concurrently, and return a run to iterate with `for` or `async for`.
+    """Grade many submissions concurrently and return a run to iterate with `for` or `async for`.
 
     Args:
         submissions: Mappings (`response`, `query`, `reference`, `id`, `rubric`, `labels`, `metadata`), the rows of

@@ -146,7 +146,7 @@ class Graded(NamedTuple):
         report: The row's report. It is incomplete if `judge_error` is set, and None if the row had nothing to grade.
         judge_error: The first failure of a judge, if the grade is incomplete. None if no judge failed.
         rubric: The rubric that graded the row. None if the row had nothing to grade.
-        grader: The settings of the grader that its scores depend on (`Grader.scoring_record`). None if the row had
+        grader: The settings of the grader that determine its scores (`Grader.scoring_record`). None if the row had
             nothing to grade.
     """
 
@@ -229,9 +229,9 @@ def record_rubric(rubric: Rubric, report: EvaluationReport | None) -> dict[str, 
         report: The report. If it is None or has no entries, the record gets a digest of the criteria.
 
     Returns:
-        A mapping with `rubric`, the settings of the rubric, and `criteria`, additional fields of the criteria by name.
-        `criteria` is absent if no criterion has such fields. Fields that do not change a score, such as tags and
-        metadata, are not included.
+        A mapping. Its `rubric` has the settings of the rubric. Its `criteria` has additional fields of the criteria, by
+        the name of the criterion, and is absent if no criterion has such fields. Fields that do not change a score,
+        such as tags and metadata, are not included.
     """
     criteria = {
         key: {name: _brief(value) for name, value in fields.items()}

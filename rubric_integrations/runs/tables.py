@@ -325,7 +325,7 @@ def grade_batches(
         >>> for grades in grade_batches([batch], says_42, PerCriterionGrader("offline")):
         ...     grades.select(["id", "score", "error"]).to_pylist()
         [{'id': 'a', 'score': 1.0, 'error': None}, \
-    {'id': 'b', 'score': None, 'error': 'row b: `response` is null: there is nothing to grade'}]
+{'id': 'b', 'score': None, 'error': 'row b: `response` is null: there is nothing to grade'}]
     """
     if callable(rubric) and not hasattr(rubric, "criteria"):
         raise TypeError("`rubric` is a function: give each row its rubric in a column `rubric`")

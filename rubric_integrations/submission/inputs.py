@@ -104,7 +104,8 @@ class ThinkingOutputDict(TypedDict, total=False):
 ToGradeInput = str | ThinkingOutputDict | Mapping[str, Any] | Messages | Submission
 """The types that can be graded: a text, messages of any dialect, a mapping, a `Submission`.
 
-Also a `dspy.Prediction`, a message or a prompt of LangChain, and a pydantic model or a dataclass, as JSON.
+A `dspy.Prediction`, a message or a prompt of LangChain, a pydantic model and a dataclass are also accepted. Models and
+dataclasses are graded as JSON.
 """
 
 
@@ -634,7 +635,7 @@ def output_fields(output: object) -> dict[str, Any]:
 
 
 def task_fields(task: object) -> dict[str, Any]:
-    """Return the fields of a submission from the inputs of a program: the `query`, and documents as `context`.
+    """Return the fields of a submission from the inputs of a program: the `query` and documents as `context`.
 
     If a mapping has no name of a task, the query is its only value, or its JSON if it has several values.
 
@@ -646,7 +647,7 @@ def task_fields(task: object) -> dict[str, Any]:
 
 
 def reference_fields(reference: object) -> dict[str, Any]:
-    """Return the fields of a submission from a reference answer: the `reference`, and documents as `context`.
+    """Return the fields of a submission from a reference answer: the `reference` and documents as `context`.
 
     A mapping has the reference under a name of a reference or of a response. Without such a name, the reference is its
     only value, or its JSON if it has several values.

@@ -93,11 +93,11 @@ def split_conversation(messages: Messages | Conversation, respond: Respond = "la
     Args:
         messages: The conversation, as for `render_conversation`, or a `Conversation`.
         respond: With `last`, the text of the last message is graded, which must be a message of the assistant. Its
-            reasoning is left out, and its tool calls are part of the context. With `transcript`, the text of all
+            reasoning is left out and its tool calls are part of the context. With `transcript`, the text of all
             messages is graded. With `trajectory`, the same text with the number of each step is graded.
 
     Returns:
-        The text to grade, and the text of the context, or None if there is no context.
+        The text to grade and the text of the context. The second is None if there is no context.
 
     Raises:
         TypeError: `messages` is not a conversation.
@@ -226,12 +226,12 @@ def _no_special_type(_value: object) -> None:
 def value_text(value: object, simplify: Simplify = _no_special_type) -> str:
     """Return a text unchanged, a conversation as its text, any other value as JSON, and None as the empty text.
 
-    The value is converted by `plain_value` first.
+    A value that becomes JSON is converted by `plain_value` first.
 
     Args:
         value: The value.
-        simplify: Simplifies the values of a framework's types. It is called first, for the value and for the values in
-            it.
+        simplify: Simplifies the values of a framework's types. It is called before any other conversion, also for
+            nested values.
 
     Example:
         >>> value_text({"answer": 42}), value_text(None)

@@ -52,7 +52,7 @@ class AttachedValues:
         return tuple(attachment for _, attachment in self._values.values())
 
     def add(self, value: dspy.Type) -> str | None:
-        """Add a value, and return the text that replaces it. None if it has neither bytes nor an http or https address.
+        """Add a value and return the text that replaces it. None if it has neither bytes nor an http or https address.
 
         Raises:
             pydantic.ValidationError: (a ValueError) The value cannot be an attachment, for example because it is too
@@ -206,7 +206,7 @@ def trajectory_fields(pred: Any) -> dict[str, Any]:
 
 
 def prediction_fields(pred: Any) -> dict[str, Any]:
-    r"""Return the fields of a submission from a prediction: the outputs that its program declares, and its trajectory.
+    r"""Return the fields of a submission from a prediction: the outputs that its program declares and its trajectory.
 
     A list under a name of documents, such as `context`, becomes the context of the submission.
 

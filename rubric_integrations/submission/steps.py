@@ -40,7 +40,8 @@ class ToolCall(SparseRecord):
     def shortened(self, step_limit: int) -> Self:
         """Return this call with only the beginning and the end of a result of more than `step_limit` characters.
 
-        The note of an earlier cut is not counted. Therefore two cuts have the same result as the shorter cut alone.
+        The note of an earlier cut is not counted. Therefore shortening a result twice has the same effect as shortening
+        it once to the smaller limit.
 
         Args:
             step_limit: The largest number of characters of the result, without the note.

@@ -27,7 +27,7 @@ class Submission(SparseRecord):
     `response`, `query`, `reference` and `trajectory` also accept conversations in any dialect. If `response` is a
     conversation, its last answer is graded, and the rest is appended to the query as context. With the additional field
     `respond="transcript"`, all messages are graded. With `respond="trajectory"`, all messages are graded as numbered
-    steps, which a judge can cite. The steps of the conversation become the `trajectory`, and its files become the
+    steps, which a judge can cite. The steps of the conversation become the `trajectory` and its files become the
     `attachments`.
 
     A response that begins with a thinking block, `<think>` or `<thinking>`, is split into `thinking` and `response`. It
@@ -209,7 +209,7 @@ _BOUNDARIES = ("\n\n", "\n", " ")
 
 
 def split_response(submission: Submission, chunk_size: int) -> list[str]:
-    """Split a response into parts of at most `chunk_size` characters, and leave out blank parts.
+    """Split a response into parts of at most `chunk_size` characters and leave out blank parts.
 
     A response that is the text of a trajectory (`show_trajectory="as_response"`) is split between steps, which keep
     their numbers. A single step that is longer than `chunk_size` is a separate part.

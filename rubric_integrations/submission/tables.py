@@ -190,7 +190,7 @@ def read_csv(
 
 
 def encoding_of(path: Path, encoding: str | None = None) -> str:
-    """Return the encoding of a text file: the named one, or UTF-16 if the file has its byte order mark, or UTF-8."""
+    """Return the encoding of a text file: `encoding`, or UTF-16 for a file with its byte order mark, or else UTF-8."""
     if encoding is not None:
         return encoding
     # A pipe could not be read again from its beginning.

@@ -150,7 +150,7 @@ def parsed_json(value: object) -> Any:
 
 
 def prompt_of(prompt: object) -> Any:
-    """Return a prompt: a text, or a list of messages if it is a conversation or the JSON of one."""
+    """Return a prompt as a text, or as a list of messages if it is a conversation or the JSON of a conversation."""
     messages = parsed_json(prompt)
     if is_conversation(messages):
         return messages

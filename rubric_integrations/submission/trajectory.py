@@ -161,7 +161,7 @@ def convert_conversations(data: Mapping[str, Any], *, is_conversation: bool = Fa
 
 
 class _Reader:
-    """Reads several conversations, and numbers their attachments continuously."""
+    """Reads several conversations and numbers their attachments continuously."""
 
     def __init__(self, explicit: Any):
         self._explicit = explicit

@@ -70,7 +70,7 @@ class BatchLedger(JudgmentStore, Protocol):
     """A ledger that also stores batches, such as `Ledger`."""
 
     def save_batch(self, batch_id: str, record: str) -> None:
-        """Store the record of a batch, and replace an earlier one. When this returns, the record is stored safely."""
+        """Store the record of a batch and replace an earlier one. When this returns, the record is stored safely."""
         ...
 
     def batches(self) -> dict[str, str]:
@@ -131,7 +131,7 @@ class Unclear(Exception):  # noqa: N818 -- no error: the answer comes later
 
 
 class Framing(NamedTuple):
-    """The format of the file of a batch: the bytes around its lines, and its limits.
+    """The format of the file of a batch: the bytes around its lines and its limits.
 
     Attributes:
         before: The bytes before the first line.
@@ -184,7 +184,7 @@ class Provider(Protocol):
         ...
 
     async def create(self, batch: Batch, file: Path) -> str:
-        """Submit a file of lines, and return the ticket.
+        """Submit a file of lines and return the ticket.
 
         Raises:
             BatchError: The provider refuses the batch.
@@ -200,7 +200,7 @@ class Provider(Protocol):
             others: The tickets of other batches.
 
         Raises:
-            Unclear: It is not known yet.
+            Unclear: It is not known yet whether the batch was submitted.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""`collect_batches`: reads the replies of finished batches, and stores the judgments in their ledger."""
+"""`collect_batches`: reads the replies of finished batches and stores the judgments in their ledger."""
 
 from __future__ import annotations
 

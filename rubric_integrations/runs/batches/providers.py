@@ -1,4 +1,4 @@
-"""The batch APIs of OpenAI and Anthropic: their HTTP requests, and their files of lines and results.
+"""The batch APIs of OpenAI and Anthropic: their HTTP requests and their files of lines and results.
 
 A request is repeated after an outage only if a second arrival does no harm. Files are written up to the provider's
 limits. Results are read one by one.
@@ -205,7 +205,7 @@ class LineFile:
 
     Args:
         path: The file.
-        framing: The format of the file, and its limits.
+        framing: The format of the file and its limits.
 
     Attributes:
         keys: The key of each line.
@@ -232,7 +232,7 @@ class LineFile:
         self.keys.append(key)
 
     def finish(self) -> None:
-        """Write the bytes after the last line, and close the file."""
+        """Write the bytes after the last line and close the file."""
         self._file.write(self._framing.after)
         self._file.close()
 
@@ -440,7 +440,7 @@ class OpenAIBatches:
         return head[:-1].encode() + b', "body": ' + body + b"}"
 
     async def create(self, batch: Batch, file: Path) -> str:
-        """Upload the lines, and create a batch from them."""
+        """Upload the lines and create a batch from them."""
 
         def form() -> aiohttp.FormData:
             form = aiohttp.FormData({"purpose": "batch"})

@@ -344,7 +344,7 @@ async def find_ticket(provider: Provider, batch: Batch, others: Collection[str])
     """Return the ticket of a batch that is known only by its intent, or None if the batch was never submitted.
 
     Raises:
-        Unclear: It is not known yet.
+        Unclear: It is not known yet whether the batch was submitted.
         BatchError: The provider cannot list its batches.
     """
     ticket = await provider.find(batch, others)

@@ -123,7 +123,7 @@ async def _submit(
 
 
 class _Submitter:
-    """Writes the lines of questions, and submits a file of lines when it is full."""
+    """Writes the lines of questions and submits a file of lines when it is full."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class _Submitter:
         self.counts.update(batches=1, requests=len(batch.keys))
 
     async def _create(self, access: Access, batch: Batch, path: Path) -> str:
-        """Submit a file, and return the ticket.
+        """Submit a file and return the ticket.
 
         If it is unknown whether the file arrived, look for the batch before the next attempt.
         """

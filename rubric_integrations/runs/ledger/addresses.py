@@ -38,7 +38,7 @@ LEDGERS: dict[str, Callable[[str], RunLedger]] = {
 
 
 def open_ledger(address: str | PathLike[str]) -> RunLedger:
-    """Open a ledger, and create it if it does not exist.
+    """Open a ledger and create it if it does not exist.
 
     Args:
         address: The path of a file, such as `"run.sqlite"`, for all processes of one machine, or the URL of a

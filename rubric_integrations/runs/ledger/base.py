@@ -270,7 +270,7 @@ class RunLedger(JudgmentStore, Protocol):
     def __exit__(self, *_exc: object) -> None: ...
 
     def close(self) -> None:
-        """End the remaining leases, and close the ledger."""
+        """End the remaining leases and close the ledger."""
         ...
 
     def failures(self, limit: int = 20) -> list[FailureRecord]:
@@ -306,7 +306,7 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run, and return the granted shares.
+        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
@@ -413,7 +413,7 @@ StoreJudgments = Callable[[Mapping[str, Judgment]], Awaitable[Mapping[str, Judgm
 
 
 class ProcessState:
-    """The state of a ledger in one process. A forked child has its own leases, and its counts begin at zero.
+    """The state of a ledger in one process. A forked child has its own leases, and begins to count at zero.
 
     Args:
         leases: The leases of this process.
@@ -439,7 +439,7 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     def close(self) -> None:
-        """End the remaining leases, and close the ledger."""
+        """End the remaining leases and close the ledger."""
 
     @property
     @abstractmethod
@@ -452,7 +452,7 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run, and return the granted shares.
+        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
@@ -465,7 +465,7 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     def save_batch(self, batch_id: str, record: str) -> None:
-        """Store the record of a batch, and replace an earlier one. The stored record survives a power failure.
+        """Store the record of a batch and replace an earlier one. The stored record survives a power failure.
 
         Args:
             batch_id: The id of the batch.
@@ -495,7 +495,7 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     def _write_submission(self, record: SubmissionRecord) -> None:
-        """Record a submission once, and replace the rubric of an earlier record."""
+        """Record a submission once and replace the rubric of an earlier record."""
 
     @abstractmethod
     def _read_submissions(self, after: int) -> Sequence[SubmissionRow]:

@@ -143,7 +143,7 @@ class FileLeases(KeyLeases[Owner]):
             self._abandon()
 
     def close(self) -> None:
-        """End all leases, and stop the heartbeats."""
+        """End all leases and stop the heartbeats."""
         self._stop.set()
         if self._heartbeat_thread is None:
             return
@@ -340,7 +340,7 @@ class Ledger(LedgerBase[_FileState]):
         return reopen, (Ledger, str(self.path.absolute()))
 
     def close(self) -> None:
-        """End the remaining leases, and close the file."""
+        """End the remaining leases and close the file."""
         self._state.file_leases.close()
         self._file.close()
 
@@ -362,7 +362,7 @@ class Ledger(LedgerBase[_FileState]):
             return rows - db.execute("SELECT count(*) FROM judgments WHERE status = 'leased'").fetchone()[0]
 
     def save_batch(self, batch_id: str, record: str) -> None:
-        """Store the record of a batch, and replace an earlier one. The stored record survives a power failure.
+        """Store the record of a batch and replace an earlier one. The stored record survives a power failure.
 
         Args:
             batch_id: The id of the batch.
@@ -383,7 +383,7 @@ class Ledger(LedgerBase[_FileState]):
             return dict(db.execute("SELECT id, record FROM batches ORDER BY number").fetchall())
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run, and return the granted shares.
+        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
 
         Args:
             run: The name of the run. It is the same for all processes that share its limits.

@@ -153,14 +153,14 @@ def list_field(record: Any, key: str, place: str) -> list[Any]:
 
 
 def count_field(record: Any, *keys: str) -> int | None:
-    """Return the sum of several fields that are whole numbers of at least 0, or None if all are missing."""
+    """Return the sum of the fields that are whole numbers of at least 0, or None if there are none."""
     values = [get_field(record, key) for key in keys]
     counts = [value for value in values if isinstance(value, int) and not isinstance(value, bool) and value >= 0]
     return sum(counts) if counts else None
 
 
 def number_field(record: Any, key: str) -> float | None:
-    """Return a field that is a finite number of at least 0, or None if it is missing."""
+    """Return a field if it is a finite number of at least 0. Otherwise return None."""
     value = get_field(record, key)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value < float("inf") else None
@@ -253,7 +253,7 @@ class AttachmentList:
         self._numbers = {attachment: number for number, attachment in enumerate(self.items, start=1)}
 
     def add(self, block: Any, kind: str, place: str) -> Text:
-        """Add the file of a block, and return the placeholder that replaces it in a text.
+        """Add the file of a block and return the placeholder that replaces it in a text.
 
         Raises:
             UnknownBlockError: As for `read_media`.

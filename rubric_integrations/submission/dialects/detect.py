@@ -53,7 +53,7 @@ class Dialect(NamedTuple):
     Attributes:
         matches: Returns whether a value is a conversation in this dialect. It checks the structure of the conversation
             and never raises an error.
-        read: Returns the messages of a conversation that matches, and collects its attachments.
+        read: Reads a conversation that matches. It returns the messages and collects the attachments.
     """
 
     matches: Callable[[Any], bool]

@@ -1,4 +1,4 @@
-"""Reads the trajectories of mini-swe-agent: its files, and their `messages`.
+"""Reads the trajectories of mini-swe-agent: its files and their `messages`.
 
 Calls are in OpenAI's `tool_calls`, or are the commands in `extra.actions`. Version 1 records neither of them: a call is
 then the only fenced block of commands in a text. Results have the role `tool`, or the role `user` in the text form. A

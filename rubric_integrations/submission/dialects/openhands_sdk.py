@@ -43,7 +43,7 @@ _FINISH = "finish"
 
 
 def matches_openhands_sdk(conversation: Any) -> bool:
-    """Return whether a value, or its `history`, is a list of events with a `kind`, of which one is known."""
+    """Return whether a value, or its `history`, is a list of the OpenHands SDK's events, which have a `kind`."""
     events = _events(conversation)
     is_typed = all(isinstance(event, Mapping) and isinstance(event.get("kind"), str) for event in events)
     return is_typed and any(event["kind"] in _OWN_KINDS and any(key in event for key in _OWN_KEYS) for event in events)

@@ -147,7 +147,7 @@ class Server:
         return f"Server({self.address!r})"
 
     def connect(self, *, create: bool) -> Connection:
-        """Connect to the server, and check the tables.
+        """Connect to the server and check the tables.
 
         Args:
             create: Whether to create the tables if there are none.
@@ -252,7 +252,7 @@ class Upkeep(Protocol):
         ...
 
     def send_beat(self, db: Connection) -> Callable[[], None]:
-        """Send a heartbeat, and return a function that must be called after the transaction is committed."""
+        """Send a heartbeat and return a function that must be called after the transaction is committed."""
         ...
 
     def send_farewell(self, db: Connection) -> None:
@@ -306,7 +306,7 @@ class Worker:
         item: Item,
         discard: Callable[[Result], None] | None = None,
     ) -> Result:
-        """Run a call as part of a transaction, and wait for its result.
+        """Run a call as part of a transaction and wait for its result.
 
         Args:
             phase: The position of the call within the transaction.
@@ -327,7 +327,7 @@ class Worker:
             raise
 
     def call_sync(self, phase: Phase, send: Send[Item, Result], item: Item, timeout: float | None = None) -> Result:
-        """Run a call as part of a transaction, and block until its result is there.
+        """Run a call as part of a transaction and block until its result is there.
 
         Args:
             phase: The position of the call within the transaction.

@@ -158,7 +158,7 @@ class PostgresLeases(KeyLeases[Holder]):
         return self._renewed_at + LEASE_SECONDS / 5 - _now() if self._held else None
 
     def send_beat(self, db: Connection) -> Callable[[], None]:
-        """Send a heartbeat, and return a function that must be called after the transaction is committed."""
+        """Send a heartbeat and return a function that must be called after the transaction is committed."""
         sent_at, beat = _now(), db.execute(_BEAT, (self._owner.name,))
 
         def note() -> None:

@@ -228,7 +228,7 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         return PostgresLedger, (self._url,)
 
     def close(self) -> None:
-        """End the remaining leases, and close the connection."""
+        """End the remaining leases and close the connection."""
         self._state.worker.close()
 
     @property
@@ -241,7 +241,7 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         return self._query(COUNT)[0][0]
 
     def save_batch(self, batch_id: str, record: str) -> None:
-        """Store the record of a batch, and replace an earlier one. When this returns, the record is stored safely.
+        """Store the record of a batch and replace an earlier one. When this returns, the record is stored safely.
 
         Args:
             batch_id: The id of the batch.
@@ -254,7 +254,7 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         return dict(self._query(BATCHES))
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run, and return the granted shares.
+        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
