@@ -280,7 +280,7 @@ class RunStore:
 
 @contextmanager
 def open_store(ledger: LedgerLike | None) -> Generator[RunStore]:
-    """Open a ledger if it is passed as an address and close it at the end.
+    """Open the store of a run for the block. A ledger that is passed as an address is opened and closed.
 
     Raises:
         LedgerError: The ledger cannot be used.

@@ -103,7 +103,7 @@ def load(ledger: BatchLedger) -> list[Batch]:
     """Return all batches, including collected ones.
 
     Raises:
-        BatchError: A batch was written by a version of this library that this version cannot read.
+        BatchError: This version of the library cannot read the record of a batch.
     """
     batches: list[Batch] = []
     for batch_id, text in ledger.batches().items():
