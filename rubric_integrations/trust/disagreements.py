@@ -176,7 +176,7 @@ def find_disagreements(
         level: The level of the intervals, and of the test.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
         ValueError: `examples` is negative, or a row does not have the column of `cluster`.
     """
     if isinstance(examples, bool) or examples < 0:

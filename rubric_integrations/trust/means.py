@@ -88,8 +88,8 @@ def estimate_mean(
 
     Args:
         values: The values, within the bounds.
-        level: The level of the interval.
-        groups: The group of each row; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row, or None if the rows are independent.
         weights: The weight of each row, above 0 and at most 1; None if each row counts once.
         bounds: The lowest and the highest possible value.
         imaginary: `FOR_INTERVAL` or `FOR_GATE`.
@@ -210,8 +210,8 @@ def estimate_change(
     Args:
         before: The first value of each row.
         after: The second value of each row.
-        level: The level of the interval.
-        groups: The group of each row; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row, or None if the rows are independent.
         imaginary: `FOR_INTERVAL` or `FOR_GATE`.
 
     Example:
@@ -265,7 +265,7 @@ def widening(influences: Values, groups: Groups, level: float = 0.95) -> float:
         influences: How much each row changes the figure: its derivative by the row's weight, times the number of rows.
             They add up to 0.
         groups: The group of each row, at least five groups.
-        level: The level of the interval.
+        level: The confidence level of the interval, between 0 and 1.
     """
     u, sizes = np.asarray(influences, float), np.bincount(groups).astype(float)
     count = len(u)
@@ -294,7 +294,7 @@ def in_groups(
         estimate: The figure with the interval of independent rows.
         influences: How much each row changes the figure; see `widening`.
         groups: The group of each row.
-        level: The level of the interval.
+        level: The confidence level of the interval, between 0 and 1.
         bounds: The lowest and the highest value of the figure.
     """
     if estimate.value is None or estimate.low is None or estimate.high is None:
@@ -333,8 +333,8 @@ def estimate_shift(
     Args:
         rose: Of each row, the share of its raters for whom only the second rate counts it.
         fell: The share for whom only the first one counts it.
-        level: The level of the interval.
-        groups: The group of each row; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row, or None if the rows are independent.
         clustered: Whether a row may have several judgments, even if all shares are 0 or 1.
     """
     times, is_whole = 1.0, not clustered and all(share in (0, 1) for share in (*rose, *fell))
@@ -415,7 +415,7 @@ def estimate_ac1(confusion: Any, cells: Sequence[tuple[int, int]], level: float,
     Args:
         confusion: How often each pair of answers occurs.
         cells: The cell of each judgment: the places of the human answer and of the judge's among the levels.
-        level: The level of the interval.
+        level: The confidence level of the interval, between 0 and 1.
         groups: The group of each judgment; None for independent judgments.
 
     Example:

@@ -208,8 +208,8 @@ def measure_criterion(
         matches: The labelled judgments of the criterion, at least one.
         judged: The judge's verdict in each row of the whole run. Labels that were drawn by the judge's verdict are
             weighted by it; None for labels that were drawn at random.
-        level: The level of the intervals.
-        groups: The group of each row of the run; None for independent rows.
+        level: The confidence level of the intervals, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
         consensus: How the values of several raters on a scale become one.
     """
     criterion, name = matches[0].criterion, matches[0].judged.name
@@ -305,8 +305,8 @@ class _Sample(NamedTuple):
     Attributes:
         pairs: The judgments.
         judged: The judge's verdict in each row of the run, for labels that were drawn by it; None for others.
-        level: The level of the intervals.
-        groups: The group of each row of the run; None for independent rows.
+        level: The confidence level of the intervals, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
 
     pairs: Sequence[_Pair]
@@ -484,7 +484,7 @@ class Agreement(Record):
         labels: The number of labels that belong to a judgment of the run, without those that people chose.
         blind: How many of them are marked as blind: the rater did not see the judge's answer.
         unmatched: The number of labels that do not.
-        warnings: What limits the figures.
+        warnings: Reasons to trust the figures less, one sentence each.
     """
 
     criteria: dict[str, CriterionAgreement]
@@ -564,7 +564,7 @@ def agreement(
             table, `"id"`, `"query"`, or a function of a row's id. The intervals are then those of rows in groups.
         consensus: How the values that several raters give on a scale become one, for `ordered` and `bias`: their
             `mean`, their `median`, or their `mode`.
-        level: The level of the intervals.
+        level: The confidence level of the intervals, between 0 and 1.
 
     Raises:
         ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
@@ -637,8 +637,8 @@ def estimate_accuracy(matches: Sequence[Match], level: float = 0.95, groups: Gro
 
     Args:
         matches: The labelled judgments.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     of_rows: dict[int, list[float]] = {}
     for match in matches:
@@ -662,8 +662,8 @@ def pool_kappa(
         rows: The rows of the run.
         matches: The labelled judgments.
         is_random: Whether they were drawn at random, and not by the judge's verdict.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     by_answers: dict[tuple[object, ...], list[Match]] = {}
     for match in matches:
@@ -716,8 +716,8 @@ def estimate_kappa_over_all(
         matches: The labelled judgments, drawn at random.
         value: The `micro_kappa`; None gives an undefined estimate.
         rows: The number of rows of the run.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     parts: list[tuple[list[_Pair], list[str]]] = []
     for of_criterion in group_matches(matches).values():
@@ -782,7 +782,7 @@ def rater_warnings(matches: Sequence[Match], groups: Groups | None = None) -> li
 
     Args:
         matches: The labelled judgments, drawn at random.
-        groups: The group of each row of the run; None for independent rows.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     useless: list[str] = []
     weak: list[str] = []

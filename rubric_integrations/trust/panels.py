@@ -188,8 +188,8 @@ def measure_judge(
         matches: Those that people labelled, with the judge's answer in place of the panel's.
         adds: What the judge adds.
         panel_gain: What the panel has before the judge alone.
-        level: The level of the intervals.
-        groups: The group of each row of the run; None for independent rows.
+        level: The confidence level of the intervals, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     valid = [(own, panel) for own, panel in answers if own.verdict is not None and own.error is None]
     criteria = {
@@ -229,8 +229,8 @@ def compare_panels(pairs: Sequence[Discordance], level: float = 0.95, groups: Gr
 
     Args:
         pairs: The judgments.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     of_rows: dict[int, list[Discordance]] = {}
     for pair in pairs:
@@ -355,7 +355,7 @@ class PanelReport(Record):
             correlation r (Kish 1965; Clemen and Winkler 1985). None without labels.
         spend: What the panel cost. Votes do not tell which judge cost how much.
         labels: The number of labels that the figures rest on.
-        warnings: What limits the figures.
+        warnings: Reasons to trust the figures less, one sentence each.
     """
 
     judges: dict[str, JudgeOnPanel]
@@ -438,14 +438,14 @@ def panel_report(
     Args:
         run: A run that a panel graded (`judges=[...]`): the path of a file that `grade --out` wrote, results of
             `grade_many`, or reports.
-        labels: People's labels of a part of it, drawn at random.
+        labels: Human labels of some of its judgments, drawn at random.
         rubric: The run's rubric, for reports of earlier versions, which lack the possible answers.
-        cluster: Which rows depend on each other: a column of the graded table, `"id"`, `"query"`, or a function of a
-            row's id. The intervals are then those of rows in groups.
-        level: The level of the intervals.
+        cluster: How to group rows that depend on each other: a column of the graded table, `"id"`, `"query"`, or a
+            function that gets a row's id. The intervals are then computed for groups of rows.
+        level: The confidence level of the intervals, between 0 and 1.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
         ValueError: No panel graded the run, or the rubric is needed, or a row does not have the column of `cluster`.
     """
     rows = read_rows(run)
@@ -533,7 +533,7 @@ class PanelWeights(Record):
         gain: The difference of both, in pairs.
         is_better: Whether the gain is surely above 0. If not, equal weights are as good, as far as the labels show.
         trained_on: The number of submissions that the weights were made with.
-        warnings: What limits the figures.
+        warnings: Reasons to trust the figures less, one sentence each.
     """
 
     weights: dict[str, float]
@@ -587,13 +587,13 @@ def suggest_weights(
     Args:
         run: A run that a panel graded: the path of a file that `grade --out` wrote, results of `grade_many`, or
             reports.
-        labels: People's labels of a part of it, drawn at random.
+        labels: Human labels of some of its judgments, drawn at random.
         rubric: The run's rubric, for reports of earlier versions, which lack the possible answers.
         seed: Which half makes the weights; the same seed draws the same one.
-        level: The level of the intervals.
+        level: The confidence level of the intervals, between 0 and 1.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
         ValueError: No panel graded the run, or a half has no label that people decided.
     """
     rows = read_rows(run)

@@ -158,7 +158,7 @@ def plan_labels(
         groups: The number G of groups of submissions that depend on each other, such as documents with several
             questions, at least 2; None for independent submissions.
         icc: The expected correlation i of two submissions of a group (intraclass correlation), in [0, 1].
-        level: The level of the interval.
+        level: The confidence level of the interval, between 0 and 1.
 
     Returns:
         The number; None if even a label for every submission would not be enough.

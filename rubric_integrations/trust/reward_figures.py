@@ -262,7 +262,7 @@ def measure_trend(values: Any, thirds: Thirds, level: float, bounds: tuple[float
     Args:
         values: The figure of each completion; NaN if it has none.
         thirds: Where the completions belong.
-        level: The level of the interval.
+        level: The confidence level of the interval, between 0 and 1.
         bounds: The least and the greatest possible value; None if there are no bounds.
     """
     has_value = ~np.isnan(values)
@@ -296,7 +296,7 @@ def measure_shortfall(judge: Any, second: Any, thirds: Thirds, level: float) -> 
         judge: The scores of the judge; NaN outside of the sample.
         second: Those of the second judge.
         thirds: Where the completions belong.
-        level: The level of the interval.
+        level: The confidence level of the interval, between 0 and 1.
     """
     chosen = (thirds.first | thirds.last) & ~np.isnan(judge)
     x, y, is_last, clusters = judge[chosen], second[chosen], thirds.last[chosen], thirds.clusters[chosen]
@@ -643,7 +643,7 @@ class RewardReport(Record):
         second: The comparison with a second judge; None without one.
         signs: What suggests that the policy exploits its judge, in sentences. Each one is significant: the probability
             that a run in which nothing changes has any sign is about 5 % at most (at a level of 0.95).
-        warnings: What limits the figures.
+        warnings: Reasons to trust the figures less, one sentence each.
     """
 
     completions: int

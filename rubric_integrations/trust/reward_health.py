@@ -118,7 +118,7 @@ def criterion_trends(columns: CompletionArrays, has_risen: bool, level: float) -
     Args:
         columns: The completions.
         has_risen: Whether the reward has surely risen.
-        level: The level of the intervals.
+        level: The confidence level of the intervals, between 0 and 1.
     """
     names = columns.names()
     totals, weights = np.zeros(len(columns.steps)), np.zeros(len(columns.steps))

@@ -113,7 +113,7 @@ def estimate_rate_difference(
         rose: The number of pairs in which only the second one is true.
         fell: The number of pairs in which only the first one is true.
         pairs: The number of all pairs.
-        level: The level of the interval.
+        level: The confidence level of the interval, between 0 and 1.
         widening: How many times fewer independent pairs there are in effect, for pairs in groups.
 
     Example:
@@ -238,7 +238,7 @@ def estimate_clustered_difference(
     Args:
         rose: For each submission, the share of its judgments of which only the second one is right.
         fell: For each submission, the share of which only the first one is right.
-        level: The level of the interval.
+        level: The confidence level of the interval, between 0 and 1.
         widening: How many times fewer independent submissions there are in effect, for submissions in groups.
 
     Example:
@@ -372,7 +372,7 @@ def alpha_limits(
         units: As for `krippendorff_alpha`.
         distances: The distance of each pair of levels.
         groups: The group of each unit; None for independent units.
-        level: The level of the interval.
+        level: The confidence level of the interval, between 0 and 1.
 
     Returns:
         The limits; None if alpha is undefined, also without one of the groups, or if there are fewer than three.

@@ -250,7 +250,7 @@ class Alignment:
         spend: What the alignment cost: the calls of all candidates, of the model that proposes instructions, and of
             the measurements.
         shown: The smallest gain that so many labels show with a probability of 80 %.
-        warnings: What limits the figures.
+        warnings: Reasons to trust the figures less, one sentence each.
     """
 
     judge: LMJudge
