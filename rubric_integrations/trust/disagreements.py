@@ -175,7 +175,7 @@ def find_disagreements(
             difference between the values.
         cluster: Which rows depend on each other: a column of the graded table, `"id"`, `"query"`, or a function of a
             row's id. The intervals and the test are then those of rows in groups.
-        level: The level of the intervals, and of the test.
+        level: The confidence level of the intervals, between 0 and 1. The test has the level 1 - `level`.
 
     Raises:
         ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
