@@ -49,7 +49,10 @@ _THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 
 
 class NoAnswerError(ValueError):
-    """Raised if a completion has no answer: it is blank, its thinking has no end, or it ends with a tool call."""
+    """Raised if a completion has no answer.
+
+    It is blank, its thinking has no end, or its last message is a tool call or not a message of the assistant.
+    """
 
 
 def read_completion(
