@@ -130,7 +130,7 @@ def truths_of_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgmen
 
 
 def truths_of_run(rows: Sequence[GradedRow], strong: Sequence[GradedRow]) -> Truths:
-    """Compare the answers of a run with those of an expensive judge, on the rows that it has graded.
+    """Compare the answers of a cheap judge's run with the answers of an expensive judge, on the rows that both graded.
 
     Raises:
         ValueError: Rows with equal ids have different responses, or a cascade gave some of the answers.

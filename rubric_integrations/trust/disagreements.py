@@ -164,7 +164,7 @@ def find_disagreements(
 ) -> list[CriterionDisagreements]:
     """Find the criteria on which annotators and the judge differ.
 
-    Criteria with a significant bias of the judge come first, then the other criteria from the lowest kappa.
+    Criteria with a significant bias of the judge come first. The other criteria follow, with the lowest kappa first.
 
     Args:
         run: The run that was labelled: the path of a file that `grade --out` wrote, results of `grade_many`, or
@@ -245,7 +245,7 @@ def _directions(answered: Sequence[Match]) -> list[Direction]:
 
 
 def _orders(answered: Sequence[Match]) -> list[Direction]:
-    """Count the judgments that annotators rate higher than the judge, and those that they rate lower."""
+    """Count the judgments that annotators rate higher than the judge, and the judgments that they rate lower."""
     values = [(match.people_value, match.judged.value) for match in answered]
     decided = [(own, other) for own, other in values if own is not None and other is not None]
     higher, lower = sum(own > other for own, other in decided), sum(own < other for own, other in decided)

@@ -192,7 +192,7 @@ class Benchmark:
         return PeopleFigures(alpha, weighted if criterion.kind == "ordinal" else None)
 
     def panel(self, judges: Sequence[RecordedJudge]) -> RecordedJudge:
-        """Return the answers of a panel as one judge, by the default voting, for questions with a reply of all judges."""
+        """Return a panel's answers as one judge, by the default voting, for questions with a reply of all judges."""
         answers = {
             (row.id, entry.name): entry.verdict
             for row in self.rows_of(judges)
@@ -201,7 +201,7 @@ class Benchmark:
         return RecordedJudge(f"panel of {len(judges)}", "votes", max(judge.date for judge in judges), answers)
 
     def unanimous(self, judges: Sequence[RecordedJudge], kind: str) -> tuple[float, JudgeFigures]:
-        """Return the share of questions on which all judges agree, and the agreement of these answers with the labels."""
+        """Return the share of questions on which all judges agree, and the agreement of these answers with labels."""
         everywhere, agreed = 0, dict[Question, str | None]()
         for row in self.rows_of(judges):
             for entry in row.report.criteria if row.report else ():

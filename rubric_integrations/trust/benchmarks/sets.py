@@ -494,7 +494,7 @@ _NEEDS_SOURCES = ("Q1", "Q4", "Q5")
 
 
 def _load_llm_rubric(folder: Path) -> BenchmarkSet:
-    """Read LLM-Rubric. A new judge grades six of its nine questions, because the data lack the sources of the others."""
+    """Read LLM-Rubric. A new judge grades six of its nine questions. The data lack the sources for the others."""
     lines = _read_lines(folder / "items.jsonl")
     criteria = {
         each["id"]: Criterion(
