@@ -304,7 +304,7 @@ async def probe(
 
     Raises:
         ValueError: A setting is missing or out of range.
-        TypeError: `judge` cannot judge.
+        TypeError: `judge` has a type that a grader does not accept.
 
     Example:
         >>> import asyncio
@@ -412,7 +412,7 @@ def run_probe(judge: JudgeLike, max_concurrency: int, console: Console) -> Probe
 
     Raises:
         ValueError: A setting is missing or out of range.
-        TypeError: `judge` cannot judge.
+        TypeError: `judge` has a type that a grader does not accept.
     """
     columns = (TextColumn("Probing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

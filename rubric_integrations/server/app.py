@@ -136,7 +136,7 @@ class Sample(NamedTuple):
 
     Attributes:
         row: The row to grade, or None if the response is empty or ends within its thinking.
-        rubric: The rubric in the label, or None if the label is not a rubric.
+        rubric: The sample's own rubric, which is its label if `label_use` is `rubric`. Otherwise None.
     """
 
     row: Row | None

@@ -249,7 +249,7 @@ class Calibration(Record):
             interval would need `1 / (1 - labels_saved)` times as many labels. None if it is undefined.
         assessable: The share of the submissions to which annotators can give a score, because they can assess at least
             one criterion.
-        warnings: Reasons to trust the figures less, one sentence each.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     score: Estimate

@@ -198,7 +198,8 @@ def _places_by_words(row: GradedRow) -> Mapping[tuple[str, str], int]:
 
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""The shares of the run's answers that are tested in turn. Each share has the answers of the highest confidence."""
+"""The shares of a run's answers that `certify` tests in this order. Each share is the answers with the highest
+confidence."""
 
 # The normal quantile of a power of 80 %: the probability that the number of labels is sufficient.
 _POWER_QUANTILE = 0.8416

@@ -317,7 +317,7 @@ class RunComparison(Record):
             if every answer and score is equal, otherwise `unclear`. With labels, the corrected difference decides.
         is_not_worse: Whether the interval of the difference is above `-margin`, or nothing changed.
         unmatched: The number of rows that are in only one run.
-        warnings: Reasons to trust the figures less, and differences between the runs other than their answers.
+        warnings: Limitations of the figures, and differences between the runs other than their answers.
         cautious: The difference of `score` with an interval that is also valid if few inputs lose or gain much. It is
             wider, and below 50 inputs it rarely shows a change. None if `score` has this interval already, if scores
             are outside [0, 1], or with labels.

@@ -307,7 +307,7 @@ class Reliability(Record):
             with equal confidence stay together.
         n: The number of labelled judgments that have a confidence and that both annotators and the judge decided.
         without_confidence: The number of other labelled judgments that were decided but have no confidence.
-        warnings: Reasons to trust the figures less, one sentence each.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     accuracy: Estimate

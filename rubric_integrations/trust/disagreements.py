@@ -171,10 +171,10 @@ def find_disagreements(
             reports.
         labels: Human labels of a part of the run, drawn at random or by the judge's verdict.
         examples: The largest number of disagreements to return for each criterion, at least 0. Disagreements on which
-            several raters agree come first, then those with a high confidence of the judge, then those with a large
+            several raters agree come first, then disagreements with a high confidence of the judge, then a large
             difference between the values.
-        cluster: Which rows depend on each other: a column of the graded table, `"id"`, `"query"`, or a function of a
-            row's id. The intervals and the test are then those of rows in groups.
+        cluster: How to group rows that depend on each other: a column of the graded table, `"id"`, `"query"`, or a
+            function that gets a row's id. The intervals and the test are then computed for groups of rows.
         level: The confidence level of the intervals, between 0 and 1. The test has the level 1 - `level`.
 
     Raises:

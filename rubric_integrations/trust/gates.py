@@ -62,7 +62,7 @@ class GateResult(NamedTuple):
             criteria were assessed. A run passes only if it would pass with each of these scores as 0 (or as `floor`).
             It fails only if it would fail with each of them as 1.
         baseline: The difference of the run's mean score from the baseline's mean score. None without a baseline.
-        warnings: Reasons to trust the figures less, and differences between the run and the baseline other than their
+        warnings: Limitations of the figures, and differences between the run and the baseline other than their
             answers.
         change: The result of the comparison with the baseline: `unchanged` (every answer and score is equal, which
             passes), `not worse`, `worse` or `unclear`. None without a baseline.

@@ -194,7 +194,7 @@ class Matches(NamedTuple):
 
     @property
     def warnings(self) -> list[str]:
-        """Reasons to trust figures of these labels less, such as labels that are left out or are not blind."""
+        """Limitations of figures from these labels, such as labels that are left out or are not blind."""
         warnings = [*self.notes, *([chosen_warning(len(self.chosen))] if self.chosen else [])]
         if self.trained_on:
             warnings.append(

@@ -492,7 +492,7 @@ class Agreement(Record):
         labels: The number of labels that belong to a judgment of the run, without labels that are left out.
         blind: The number of these labels that are marked as blind: the rater did not see the judge's answer.
         unmatched: The number of labels that belong to no judgment of the run.
-        warnings: Reasons to trust the figures less, one sentence each.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     criteria: dict[str, CriterionAgreement]

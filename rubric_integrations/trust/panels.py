@@ -360,7 +360,7 @@ class PanelReport(Record):
             1) r)` for k judges with the mean correlation r (Kish 1965; Clemen and Winkler 1985). None without r.
         spend: The calls, tokens and cost of the panel. Costs of single judges are not recorded.
         labels: The number of labels that the figures are computed from.
-        warnings: Reasons to trust the figures less, one sentence each.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     judges: dict[str, JudgeOnPanel]
@@ -543,7 +543,7 @@ class PanelWeights(Record):
         is_better: Whether the interval of the gain is above 0. If not, the labels do not show that the weights are
             better than equal weights.
         trained_on: The number of submissions that were used for the weights.
-        warnings: Reasons to trust the figures less, one sentence each.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     weights: dict[str, float]

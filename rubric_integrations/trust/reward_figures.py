@@ -596,14 +596,14 @@ class CriterionTrend(NamedTuple):
 
 
 class JudgeGap(NamedTuple):
-    """The changing difference between the scores of two judges for the same completions.
+    """The scores of two judges for the same completions, and their changes from the first to the last third of the run.
 
     Attributes:
         judge: The scores of the first judge, which gives the reward, in [0, 1]. Higher is better, also for penalties.
-        second: The scores of the second judge.
+        second: The scores of the second judge, in [0, 1].
         gap: The first judge's score minus the second judge's score.
-        shortfall: The predicted rise of the second judge's scores minus their actual rise. The prediction uses the
-            regression of the second judge's scores on the first judge's scores within the thirds. Therefore, random
+        shortfall: The expected rise of the second judge's scores minus their actual rise. The expected rise is computed
+            from the rise of the first judge's scores and from the correlation of both judges' scores. Therefore, random
             errors of the second judge do not cause a shortfall. Undefined if the first judge's scores do not vary.
         p_value: The two-sided p-value of the shortfall, or None without an interval.
     """
@@ -657,7 +657,7 @@ class RewardReport(Record):
         second: The comparison with a second judge, or None without a second judge.
         signs: Significant signs that the policy exploits its judge, one sentence each. If nothing changes in a run, the
             probability of any sign is at most about 5 % (with a `level` of 0.95).
-        warnings: Reasons to trust the figures less, one sentence each.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     completions: int

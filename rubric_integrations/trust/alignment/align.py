@@ -251,7 +251,7 @@ class Alignment:
         spend: The calls, tokens and cost of all candidates, of the model that proposes instructions, and of the
             measurements.
         shown: The smallest gain that this number of labels shows with a probability of 80 %.
-        warnings: Reasons to trust the figures less, one sentence each.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     judge: LMJudge
@@ -323,9 +323,10 @@ def align(
     """Optimize a judge's prompts with human labels, and keep the result only if a gain in accuracy is proven.
 
     The labels are split by submission. The optimizer uses the train set (40 %) and the dev set (20 %) to find a
-    candidate judge. If the candidate is better on dev, it is measured once on the test set (40 %). A candidate that is
-    not really better seems better on dev in 92 to 99 % of cases. The test set accepts it with a probability of at most
-    `alpha`, over all attempts on the same test set.
+    candidate judge. If the candidate is better on dev, it is measured once on the test set (40 %). This is necessary,
+    because a search usually finds a candidate that seems better on dev, even if no candidate is really better (in 92 to
+    99 % of cases). The test accepts such a candidate with a probability of at most `alpha`, over all attempts on the
+    same test set.
 
     The gain of a submission is the share of its questions on which the candidate agrees with the human labels, minus
     the share of the original judge. The candidate is kept if `mean - t s / sqrt(n)` is above 0, with the mean and the
@@ -350,7 +351,7 @@ def align(
             You can also pass a DSPy optimizer, such as `dspy.GEPA(metric=judge_metric, max_metric_calls=300, ...)`.
         reflection_model: The model that proposes instructions, by default the judge's model. A stronger model is
             better. It has no effect on a DSPy optimizer that you pass, which keeps its models.
-        alpha: The probability of keeping a judge that is not better, over all attempts, above 0 and below 0.5.
+        alpha: The highest probability of keeping a judge that is not better, over all attempts, above 0 and below 0.5.
         seed: The random seed of the split of the labels and of the search.
         max_cost: The highest cost of the alignment in US dollars. The alignment ends before a call would exceed it.
         max_calls: The largest number of calls to models in the alignment.

@@ -225,7 +225,7 @@ class LabelledQuestion(NamedTuple):
         return judgment_digest(self.question.submission, self.question.criterion)
 
     def is_right(self, judgment: Judgment) -> bool:
-        """Whether a judge gives the human answer. An abstention is wrong, because the human answer is not one."""
+        """Whether a judge gives the human answer. An abstention is wrong, because the human answer is a decision."""
         return canonical_answer(self.question.criterion, judgment.verdict) == self.answer
 
 
