@@ -216,7 +216,7 @@ class Attack(Record):
     r"""A text that is added to a poor submission to change its grade.
 
     Attributes:
-        name: The family and the name of the attack in the family. It is unique in `ATTACKS`.
+        name: The unique name of the attack, which begins with its family, such as `"forged_reply: chat"`.
         family: The family of the attack, such as `"forged_reply"`.
         kind: `structural` if the text forges parts of the prompt or of the reply, or `behavioural` if it tries to
             persuade the judge.

@@ -378,7 +378,7 @@ def probe_table(report: ProbeReport) -> Table:
 
 
 def print_probe(report: ProbeReport, console: Console) -> None:
-    """Print a probe: the table, the changed verdicts, the structural attacks that succeeded, and the spend."""
+    """Print the results of a probe: a table, the changed verdicts, the successful structural attacks and the spend."""
     console.print(probe_table(report))
     for success in report.successes[:MAX_SUCCESSES]:
         change = f"{success.requirement!r} changed from {success.before} to {success.after}"

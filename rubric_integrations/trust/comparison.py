@@ -305,8 +305,8 @@ class RunComparison(Record):
         score: The second run's mean score minus the first run's mean score.
         p_value: The p-value of the difference, by a paired t-test or from the interval. None if nothing changed, or if
             there is no interval.
-        passed: The difference of the shares of passed rows. None if rows are in groups, or if the runs have different
-            conditions for a passed row.
+        passed: The second run's share of passed rows minus the first run's share. None if rows are in groups, or if the
+            runs have different conditions for a passed row.
         criteria: The change of each criterion that has a value in both runs in at least two rows. The key is the name,
             or the requirement if several criteria have this name.
         inputs: The number of compared inputs: the number of groups if rows are in groups, otherwise the number of rows.

@@ -215,9 +215,9 @@ def squared_error(item: StatedJudgment, right: bool) -> float:
 
 
 def expected_error(item: StatedJudgment, right: bool) -> float:
-    """Return the squared error of the judge's expected value if the judgment is `right`.
+    """Return the squared difference of the judge's expected value and the label, for the Brier score.
 
-    If `right` differs from the rater's answer, the other value of a binary criterion is used.
+    If `right` differs from `item.right`, the label is replaced by the other verdict (1 minus its value).
     """
     people = item.people if right is item.right else 1 - item.people
     return ((item.expected or 0.0) - people) ** 2

@@ -61,7 +61,7 @@ class GateResult(NamedTuple):
         missing: The number of submissions without `EvaluationReport.gate_score`: a criterion failed, or too few
             criteria were assessed. A run passes only if it would pass with each of these scores as 0 (or as `floor`).
             It fails only if it would fail with each of them as 1.
-        baseline: The difference of the run's mean score from the baseline's mean score. None without a baseline.
+        baseline: The run's mean score minus the baseline's mean score. None without a baseline.
         warnings: Limitations of the figures, and differences between the run and the baseline other than their
             answers.
         change: The result of the comparison with the baseline: `unchanged` (every answer and score is equal, which

@@ -84,7 +84,7 @@ def criterion_of(entry: CriterionReport, rubric: Rubric | None) -> Criterion:
 
 
 def answer_of(entry: CriterionReport, judge: str) -> CriterionReport | None:
-    """Return an entry with one judge's answer instead of the panel's, or None if that judge gave no vote."""
+    """Return an entry with one judge's answer instead of the panel's answer, or None if this judge has no vote."""
     vote = next((vote for vote in entry.votes if vote.judge == judge), None)
     if vote is None:
         return None
@@ -245,7 +245,7 @@ def compare_panels(pairs: Sequence[Discordance], level: float = 0.95, groups: Gr
 
 
 def discordance(match: Match, one: Match | None, other: Match | None) -> Discordance:
-    """Compare two answers to a labelled judgment. None is a missing answer, which counts as wrong."""
+    """Return the shares of raters who agree with only one of two answers to a judgment. None is a missing answer."""
     answers = [None if each is None else each.judge_answer for each in (one, other)]
     if answers[0] == answers[1]:
         return Discordance(match.row, 0.0, 0.0)
@@ -357,7 +357,8 @@ class PanelReport(Record):
             judges has no errors or only errors.
         error_correlation: The mean of the defined correlations. None without labels, or if no correlation is defined.
         effective_judges: The number of judges with independent errors that would have the same accuracy: `k / (1 + (k -
-            1) r)` for k judges with the mean correlation r (Kish 1965; Clemen and Winkler 1985). None without r.
+            1) r)` for k judges with the mean correlation r (Kish 1965; Clemen and Winkler 1985). None if
+            `error_correlation` is None.
         spend: The calls, tokens and cost of the panel. Costs of single judges are not recorded.
         labels: The number of labels that the figures are computed from.
         warnings: Limitations of the figures, one sentence each.
@@ -539,7 +540,7 @@ class PanelWeights(Record):
         accuracies: The share of right answers of each judge, on the submissions that were used for the weights.
         weighted: The panel's share of right answers with these weights, on the other labelled submissions.
         equal: The panel's share of right answers with equal weights, on the same submissions.
-        gain: The paired difference of `weighted` and `equal`.
+        gain: The value of `weighted` minus the value of `equal`, with an interval for paired judgments.
         is_better: Whether the interval of the gain is above 0. If not, the labels do not show that the weights are
             better than equal weights.
         trained_on: The number of submissions that were used for the weights.

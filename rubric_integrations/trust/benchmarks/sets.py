@@ -168,8 +168,8 @@ class BenchmarkSet:
     def references(self) -> dict[Question, str]:
         """The reference answer to each question, without questions whose raters have no majority.
 
-        For ordered answers of several raters, it is the level whose index is the rounded mean of their indices (half is
-        rounded up). For other answers, it is the most frequent answer.
+        For ordered answers of several raters, the levels are numbered in their order. The reference is the level with
+        the rounded mean number (0.5 is rounded up). For other answers, it is the most frequent answer.
         """
         answers = (
             ((item.id, name), _reference(item.criteria[name], [*labels.values()]))
