@@ -317,7 +317,7 @@ def calibrate(
 ) -> Calibration:
     """Correct the mean score and the rates of a run by human labels of a part of it.
 
-    If every judgment is labelled, the mean score and the rates are those of the labels.
+    If every judgment is labelled, the mean score and the rates are computed from the labels only.
 
     Args:
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.

@@ -354,8 +354,9 @@ class Certificate(Record):
         reason: The reason why nothing is certified, or None if a threshold is certified.
         labels_needed: The approximate number of labelled submissions that would certify the first threshold in 80 % of
             cases. None if no number is sufficient, or if a threshold is certified.
-        warnings: Limits of the certificate, one sentence each. One names each criterion whose kept answers are wrong
-            significantly more often than `alpha`, because the guarantee is about all criteria together.
+        warnings: Limitations of the certificate, one sentence each. The guarantee is about all criteria together.
+            Therefore, a warning names each criterion whose kept answers are wrong significantly more often than
+            `alpha`.
     """
 
     threshold: float | None

@@ -357,8 +357,8 @@ def read_labels(
         strict: Whether a line that is not a label for this rubric or run is an error.
 
     Raises:
-        LabelsError: The file cannot be read, or none of its lines is a label for this rubric or run. With `strict`, any
-            line is not a label.
+        LabelsError: The file cannot be read, or none of its lines is a label for this rubric or run. With `strict`, one
+            such line is enough.
         RubricError: The rubric is invalid.
         RunFileError: The file of a run cannot be read.
 

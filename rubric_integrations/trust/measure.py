@@ -101,8 +101,8 @@ class CriterionAgreement(Record):
         levels: The possible answers without abstentions. Empty for a scale with decimals or more than 21 numbers.
         confusion: The confusion table, with the human answers as rows and the judge's answers as columns, in the order
             of `levels`. Each rater's answer is counted.
-        accuracy: The share of judgments with equal answers.
-        chance_agreement: The expected share of equal answers by chance, from the frequencies of the judge's and the
+        accuracy: The share of judgments on which the judge and the human labels agree.
+        chance_agreement: The agreement that is expected by chance, computed from the frequencies of the judge's and the
             human answers.
         sensitivity: The share of the human MET answers that the judge also calls MET. Only for a binary criterion.
         specificity: The share of the human UNMET answers that the judge also calls UNMET. Only for a binary criterion.
@@ -471,11 +471,12 @@ class Agreement(Record):
     Attributes:
         criteria: The agreement on each criterion. The key is the criterion's name, or its requirement if several
             criteria have this name.
-        accuracy: The mean, over the labelled submissions, of the share of judgments with equal answers. The interval
-            allows for the dependence of the judgments of a submission. If labels were drawn by the judge's verdict,
-            this is `micro_accuracy` without an interval.
-        micro_accuracy: The share of equal answers among all judgments. Labels that were drawn by the judge's verdict
-            are weighted by the number of times that the verdict occurs in the run. None without a judgment.
+        accuracy: The share of judgments on which the judge and the human labels agree, computed for each labelled
+            submission and averaged. The interval allows for the dependence of the judgments of a submission. If labels
+            were drawn by the judge's verdict, this is `micro_accuracy` without an interval.
+        micro_accuracy: The share of all judgments on which the judge and the human labels agree. Labels that were drawn
+            by the judge's verdict are weighted by the number of times that the verdict occurs in the run. None without
+            a judgment.
         macro_accuracy: The mean accuracy of the criteria. None without a judgment.
         mean_kappa: The mean kappa of the criteria whose kappa is defined.
         micro_kappa: The agreement of all judgments beyond chance, where chance is the `chance_agreement` of each

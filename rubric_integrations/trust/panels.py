@@ -606,7 +606,8 @@ def suggest_weights(
 
     Raises:
         ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
-        ValueError: Fewer than two submissions that a panel graded have a label that is not an abstention.
+        ValueError: Fewer than two submissions that a panel graded have a label that is not an abstention, or the rubric
+            is needed but missing.
     """
     rows = read_rows(run)
     names = judge_names(entry for of_criterion in voted_entries(rows).values() for entry in of_criterion)

@@ -147,7 +147,7 @@ def plan_labels(
     icc: float = 0.0,
     level: float = 0.95,
 ) -> int | None:
-    """Return the number of human labels with which a corrected rate or mean has an interval of a given width.
+    """Return the number of human labels that a corrected rate or mean needs for an interval of a chosen width.
 
     The number is `n = (1 - r^2) / ((h / (z sd))^2 - r^2 / N)`, where z is the normal quantile of `level`. For rows in
     groups, it is `n = (1 - r^2) / ((h / (t sd))^2 - i / G - r^2 / N)`, where t is Student's quantile with G - 1 degrees

@@ -75,7 +75,7 @@ _MAX_BYTES = 50_000_000
 
 
 class AttemptsError(ValueError):
-    """Raised if the file of attempts cannot be read or written. Without it, earlier attempts would not be counted."""
+    """Raised if the file of attempts cannot be read or written. Without the file, attempts would not be counted."""
 
 
 class Attempt(Record):
@@ -230,7 +230,7 @@ def _unwritable(path: Path, reason: str) -> AttemptsError:
 
 @dataclass(frozen=True)
 class Alignment:
-    """The result of an alignment.
+    """The result of `align`: the aligned or original judge, and the measured gain in accuracy.
 
     Attributes:
         judge: The aligned judge if it is kept, otherwise the original judge. Its `alignment` records how it was

@@ -139,7 +139,7 @@ _MARKUP = re.compile(r"```|^\s{0,3}#{1,6}\s|<\s*/?\s*\w+[^<>]*>|^\s*[{\[]", re.M
 
 
 class WordingProposal(Record):
-    """A proposed wording of a criterion. The rubric is not changed: read the proposal, edit it, and add it yourself.
+    """A proposed wording of a criterion. The rubric is not changed: read and edit the proposal, and add it yourself.
 
     Attributes:
         requirement: The proposed requirement.
