@@ -292,7 +292,10 @@ class CriterionChange(NamedTuple):
 
     @property
     def decision(self) -> Direction:
-        """`better` or `worse` by the sign of the weight if the adjusted p-value is below 0.05, otherwise `unclear`."""
+        """`better` or `worse` if the adjusted p-value is below 0.05, otherwise `unclear`.
+
+        For a penalty, with a negative weight, a difference above 0 is `worse`.
+        """
         if self.adjusted is None or self.adjusted >= _SIGNIFICANT or not self.difference.value:
             return "unclear"
         return "better" if (self.difference.value > 0) == (self.weight >= 0) else "worse"

@@ -38,7 +38,8 @@ class Direction(NamedTuple):
         judge: The judge's answer.
         times: The number of judgments with these two answers.
         of: The number of judgments to which annotators give this answer. For a scale, the number of all judgments.
-        is_order: Whether the answers are the words `higher` and `lower`, which stand for numbers on a scale.
+        is_order: Whether the answers are the words `higher` and `lower` instead of numbers, for a criterion with a
+            scale.
     """
 
     people: str

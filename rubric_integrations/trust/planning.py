@@ -166,8 +166,8 @@ def plan_labels(
         level: The confidence level of the interval, between 0 and 1.
 
     Returns:
-        The number of labelled submissions, at least 50 or `judged` if this is lower. None if labels for all submissions
-        would not be sufficient.
+        The number of labelled submissions. It is at least 50, or `judged` if fewer are judged. None if labels for all
+        submissions would not be sufficient.
 
     Raises:
         ValueError: An argument is out of range, or not exactly one of `rate` and `sd` is set.

@@ -200,7 +200,7 @@ def estimate_clustered_rate(counts: Sequence[Count], level: float = 0.95) -> Est
     """Estimate the share of right judgments with Jeffreys limits. Undefined without a judgment.
 
     The effective sample size is p (1 - p) divided by the variance of the share between submissions. Its upper limit is
-    the number of judgments. Its lower limit is the size for equal judgments within each submission. The lower limit is
+    the number of judgments. Its lower limit assumes that all judgments of a submission are equal. The lower limit is
     also used if all judgments are right or all are wrong, because their dependence then cannot be estimated.
 
     Example:

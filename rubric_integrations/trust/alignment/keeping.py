@@ -24,7 +24,7 @@ from rubric_integrations.trust.statistics import ROUNDING, normal_quantile, spec
 UNDEFINED = Estimate(None, None, None, 0)
 
 FEWEST_SUBMISSIONS = 20
-"""The smallest number of submissions in a test set: 40 % of 50, the smallest number of labels for a reliable figure."""
+"""The smallest number of submissions in a test set. It is 40 % of 50 labelled submissions, which other figures need."""
 
 # The share of answers that an alignment usually changes. It is used to plan the gain that labels can show.
 _CHANGED_ANSWERS = 0.2

@@ -145,7 +145,7 @@ _ReAnchor: Any = (
 )
 
 OptimizerName = Literal["gepa", "miprov2", "bootstrap", "reanchor"]
-"""The optimizers that `align` knows by name."""
+"""The names of optimizers that `align` accepts."""
 
 
 class OptimizerSettings(NamedTuple):

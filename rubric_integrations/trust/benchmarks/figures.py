@@ -33,7 +33,7 @@ class JudgeFigures(NamedTuple):
         n: The number of judgments that both the annotators and the judge decided.
         unread: The number of failures, such as replies that could not be parsed.
         abstained: The number of judgments from which the judge abstained.
-        accuracy: The share of judgments with equal answers.
+        accuracy: The share of judgments on which the judge and the human labels agree.
         kappa: Cohen's kappa without weights.
         weighted_kappa: Cohen's kappa with quadratic weights for ordered answers, or None for other answers.
         ac1: Gwet's AC1.
