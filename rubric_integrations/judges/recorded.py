@@ -376,8 +376,8 @@ MARK_READERS: dict[str, Reader] = {
     "result": _read_result,
     "last line": _read_last_line,
 }
-"""The readers of answer forms that a prompt requested, by name. They run before `READERS`, because the prose before such
-an answer may name other numbers, such as `this deserves no score of 5`."""
+"""The readers of answer forms that a prompt requested, by name. They run before `READERS`, because the prose before
+such an answer may name other numbers, such as `this deserves no score of 5`."""
 
 READERS: dict[str, Reader] = {
     "leading word": _read_leading_word,
