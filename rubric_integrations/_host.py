@@ -1,4 +1,4 @@
-"""Opens the grader and the ledger of a host. All hosts use this class."""
+"""Opens the grader and the ledger of a host, which is an integration with another framework. All hosts use it."""
 
 from __future__ import annotations
 

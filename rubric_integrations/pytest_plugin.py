@@ -116,7 +116,7 @@ def rubric_gate(request: pytest.FixtureRequest) -> Iterable[RubricGate]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker `rubric_gate` with pytest."""
     config.addinivalue_line(
         "markers",
         "rubric_gate(min_score, alpha=0.05, margin=0.0, floor=0.0, allow_inconclusive=False): the settings of the "

@@ -114,7 +114,7 @@ class ScriptedJudge:
         return BatchResult(judgments, faults, _ONE_CALL)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Score the whole submission with the answer to `"overall"`, from 0 to 100.
+        """Return the scripted answer to `"overall"` as the overall score, from 0 to 100.
 
         Raises:
             JudgeFailure: The scripted answer is a `JudgeFailure`, is missing, or is not a number from 0 to 100.

@@ -1,6 +1,6 @@
 """The grades of a metric: totals, the latest grades as table rows, and a cache of reports. All are thread-safe.
 
-The cache is an LRU cache with single-flight: simultaneous requests for one key share one computation.
+The cache is an LRU cache with single-flight: concurrent requests for the same key share one computation.
 """
 
 from __future__ import annotations
@@ -107,7 +107,11 @@ class MetricHistory:
         self._size, self._graded = size, dict[str, Graded]()
 
     def count_call(self, outcome: Literal["cached", "nothing_to_grade"]) -> None:
-        """Count a call of the metric that computed no grade."""
+        """Count a call of the metric that computed no grade.
+
+        Args:
+            outcome: `"cached"` if an existing grade was reused, `"nothing_to_grade"` if there was no response.
+        """
         with self._lock:
             self._counts[outcome] += 1
 
@@ -194,7 +198,7 @@ class MetricHistory:
         ]
 
     def rows(self) -> list[HistoryRow]:
-        """Return the latest grades, oldest first."""
+        """Return the latest grades as table rows, oldest first."""
         with self._lock:
             return list(self._rows)
 

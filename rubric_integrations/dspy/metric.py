@@ -95,12 +95,14 @@ class OutageGuard:
             )  # fmt: skip
 
     def record_success(self) -> None:
-        """Record a complete grade."""
+        """Record a complete grade. It resets the count of incomplete grades in a row."""
         with self._lock:
             self._failed_grades = 0
 
     def record_failure(self, report: EvaluationReport) -> None:
         """Record the report of an incomplete grade.
+
+        A grade without any reply from the server does not count, because such outages are limited by their duration.
 
         Raises:
             JudgeOutage: Too many grades in a row were incomplete.
@@ -114,7 +116,7 @@ class OutageGuard:
             self.end_run(f"the last {MAX_FAILED_SUBMISSIONS} submissions failed: {report.error}")
 
     def reset(self) -> None:
-        """Forget all failures."""
+        """Allow grades again after the end of a run, and forget all recorded failures."""
         with self._lock:
             self._message: str | None = None
             self._failed_grades = 0
@@ -338,7 +340,7 @@ class RubricMetric:
                 row's id.
 
         Raises:
-            ChosenLabelsError: None of the labels was drawn at random: all texts were chosen for labelling.
+            ChosenLabelsError: All labels are marked as `"chosen"` instead of `"random"`.
             ImportError: There are labels, and scipy is not installed.
             ValueError: No label belongs to a text in `graded`, or the scores cannot be computed from the criteria.
         """

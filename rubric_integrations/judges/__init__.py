@@ -86,8 +86,8 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
 
     Raises:
         TypeError: `judge` has none of these types.
-        ValueError: `system_prompt` is passed with a judge that is not a model, the model name is empty, or the file
-            was not written by an aligned judge.
+        ValueError: `system_prompt` is passed with a judge that is not a model, the model name is empty, or the file is
+            not the file of an aligned judge (see `rubric_integrations.trust.align`).
     """
     if file := judge_file_of(judge):
         if system_prompt is not None:

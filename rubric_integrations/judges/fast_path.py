@@ -63,7 +63,7 @@ class Slots(NamedTuple):
     names: tuple[str, ...]
 
     def fill(self, inputs: Mapping[str, Any]) -> bytes:
-        """Fill in the inputs, and return the bytes of the body."""
+        """Fill the texts and files of a question into the slots, and return the bytes of the request's body."""
         values, parts = _values(inputs), [self.constants[0]]
         for name, constant in zip(self.names, self.constants[1:], strict=True):
             parts += (values[name], constant)
@@ -156,7 +156,7 @@ _MAX_TEMPLATES = 256
 
 
 class PromptTemplate:
-    """A request with slots in place of the texts and files.
+    """A request with slots instead of the texts and files.
 
     Attributes:
         assumes_format: Whether the request asks for a JSON format although DSPy does not know whether the model
@@ -174,7 +174,7 @@ class PromptTemplate:
         self._slots = find_slots(request.body)
 
     def body(self, inputs: Mapping[str, Any]) -> bytes:
-        """Fill in the texts and files, and return the bytes of the request."""
+        """Fill the texts and files of a question into the slots, and return the bytes of the request's body."""
         return self._slots.fill(inputs)
 
     def complete(self, inputs: Mapping[str, Any]) -> Awaitable[Completion]:
@@ -214,7 +214,7 @@ class FunctionTemplate:
         self._lm, self._request = lm, request
 
     def fill(self, inputs: Mapping[str, Any]) -> lm15.Request:
-        """Fill in the texts, and return the request."""
+        """Fill the texts of a question into the slots, and return the request to the function."""
 
         def filled(text: str) -> str:
             return _TEXT_SLOTS.sub(lambda slot: inputs[slot[1]], text)
@@ -409,10 +409,10 @@ def _listens(callback: object) -> bool:
 
 @cache
 def fast_path_problem() -> str | None:
-    """Return why the fast path is impossible, so that all requests go through DSPy itself. None if it is possible.
+    """Return why the fast path is impossible. None if it is possible.
 
-    Requests through DSPy take about eight times the CPU time. This function does not compare the bytes that DSPy sends
-    and reads. They are compared when a template is made.
+    Without the fast path, all requests go through DSPy itself, which takes about eight times the CPU time. This
+    function does not compare the bytes that DSPy sends and reads. They are compared when a template is made.
     """
     try:
         from rubric_integrations.judges import http as _  # noqa: F401

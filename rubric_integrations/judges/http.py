@@ -69,7 +69,7 @@ class HttpAddress:
 
 
 class HttpReply(NamedTuple):
-    """A server's response."""
+    """A server's HTTP response: its status, reason phrase, headers and body."""
 
     status: int
     reason: str
@@ -421,7 +421,7 @@ class CapturedRequest(NamedTuple):
 
     @property
     def protocol(self) -> RequestProtocol:
-        """The protocol of the body."""
+        """The protocol of the request's body: OpenAI's chat completions or Anthropic's messages."""
         return "openai" if self.reader.is_openai else "anthropic"
 
     async def send(self, body: bytes, lm: dspy.LM) -> Completion:

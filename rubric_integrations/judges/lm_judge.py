@@ -191,7 +191,7 @@ class LMJudge(SavedPrompts):
         return judge
 
     async def prepare(self) -> None:
-        """Load the model prices, so that the first call does not load them within its timeout."""
+        """Load the model prices before the first call. Otherwise the first call would load them within its timeout."""
         await load_prices(self.lm)
 
     def highest_cost(
@@ -310,7 +310,7 @@ class LMJudge(SavedPrompts):
         return mark_batch(self.alignment, questions, batch)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Give one score for the whole rubric. `judges/validation.py` checks that it is between 0 and 100.
+        """Give one overall score for a rubric. `judges/validation.py` checks that the score is between 0 and 100.
 
         Raises:
             JudgeFailure: The model did not reply, or its reply contains no score.

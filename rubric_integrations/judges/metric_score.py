@@ -55,7 +55,7 @@ class MetricScore(dspy.Prediction, str, metaclass=_CoercedToFloat):
     Attributes:
         score: The score in [0, 1].
         passed: Whether the prediction is good enough for a demonstration.
-        feedback: The text that tells an optimizer what was wrong with the prediction.
+        feedback: A text for an optimizer about the errors of the prediction.
         objective_scores: Scores in [0, 1] of single objectives by name. GEPA builds a Pareto front over them.
 
     Example:

@@ -208,7 +208,7 @@ class Request:
 
     @property
     def guidelines(self) -> str:
-        """The instructions for all criteria."""
+        """The rubric's instructions for all criteria."""
         if self.rubric is not None:
             return self.rubric.instructions
         return self.first_question.guidelines
@@ -222,7 +222,7 @@ class Request:
 
     @property
     def first_question(self) -> Question:
-        """The question, or the first of several."""
+        """The question, or the first of several questions."""
         return self.question if self.question is not None else next(iter((self.questions or {}).values()))
 
     def about(self, questions: Mapping[int, Question]) -> Request:
@@ -345,15 +345,15 @@ class JudgeWrapper:
         self.inner: Any = judge
 
     async def judge(self, question: Question) -> Judgment:
-        """Answer one criterion."""
+        """Answer one criterion, by a call of the wrapped judge."""
         return await self.inner.judge(question)
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Answer several criteria in one request."""
+        """Answer several criteria in one request, by a call of the wrapped judge."""
         return await self.inner.judge_batch(questions)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Score a whole submission."""
+        """Score a whole submission, by a call of the wrapped judge."""
         return await self.inner.judge_overall(submission, rubric)
 
     def fingerprint(self) -> str | None:
@@ -378,7 +378,7 @@ class RequestJudge(ABC):
 
     @abstractmethod
     async def answer(self, request: Request) -> Any:
-        """Answer a request.
+        """Answer a request about one question, several questions or a whole submission.
 
         Raises:
             JudgeFailure: There is no answer.

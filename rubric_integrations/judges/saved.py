@@ -229,7 +229,7 @@ class SavedPrompts(CopiedPrompts):
         super().save(path, modules_to_serialize=modules_to_serialize)
 
     def file_text(self) -> str:
-        """Return the text that `save` writes to a `.json` file. Secrets that an example quotes are redacted.
+        """Return the text that `save` writes to a `.json` file. Secrets in quoted replies are redacted.
 
         Raises:
             ValueError: A few-shot example has attachments.

@@ -51,15 +51,15 @@ class Allowance(NamedTuple):
         return Allowance(self.calls + other.calls, self.cost + other.cost)
 
     def times(self, factor: float) -> Allowance:
-        """Return a multiple of this amount."""
+        """Return this amount with both numbers multiplied by a factor."""
         return Allowance(self.calls * factor, self.cost * factor)
 
     def at_most(self, other: Allowance) -> Allowance:
-        """Return the smaller number of each kind."""
+        """Return the smaller number of calls and the smaller cost of two amounts."""
         return Allowance(min(self.calls, other.calls), min(self.cost, other.cost))
 
     def at_least(self, other: Allowance) -> Allowance:
-        """Return the larger number of each kind."""
+        """Return the larger number of calls and the larger cost of two amounts."""
         return Allowance(max(self.calls, other.calls), max(self.cost, other.cost))
 
 
@@ -164,7 +164,7 @@ class SharedSpend:
             self._is_claiming = False
 
     async def settle(self, spent: Allowance) -> None:
-        """Record the spent amount, and release the rest of the claim. Exceptions of `make_claim` are passed on."""
+        """Record the spent amount and release the unused rest of the claim. Raises the exceptions of `make_claim`."""
         self.shares = await self._make_claim(Claim(spent, spent, self._limit))
 
     async def _claim(self, spent: Allowance, needed: Allowance) -> None:
@@ -208,7 +208,7 @@ class TokenPrice(NamedTuple):
     output: float
 
     def cost(self, input_tokens: float, output_tokens: float) -> float:
-        """Return the cost of a call with so many tokens, in US dollars.
+        """Return the cost of a call with these numbers of tokens, in US dollars.
 
         Example:
             >>> TokenPrice(0.25, 2.0).cost(1_000, 500)
@@ -328,7 +328,7 @@ class SpendLimit:
     async def record(self) -> None:
         """Record the spending of this process for the others that share the limits.
 
-        Exceptions of `make_claim` are passed on.
+        Raises the exceptions of `make_claim`.
         """
         if self._shared:
             await self._shared.settle(self._spent())

@@ -64,8 +64,9 @@ class Lease(Protocol):
     async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
         """Store judgments by key, and return the judgments that the store now has for these keys.
 
-        When this returns, they are stored, even if the caller was cancelled in the meantime. A judgment that is already
-        stored is kept and returned: if the lease has expired, another process may have stored one.
+        When this method returns, the judgments are stored, even if the caller was cancelled in the meantime. If the
+        lease has expired, another process may already have stored a judgment for a key. The store then keeps and
+        returns the earlier judgment.
         """
         ...
 

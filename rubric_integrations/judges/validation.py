@@ -22,7 +22,7 @@ _ROUNDING = 1e-6
 
 
 def validate(request: Request, result: object) -> Result:
-    """Check the result of a request, and make it canonical.
+    """Check the result of a request, and return it with canonical verdicts, such as `MET` for `met`.
 
     Raises:
         JudgeFailure: The failure's kind is `parse` for an invalid answer, and `config` for an object of a wrong type.

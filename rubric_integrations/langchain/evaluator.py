@@ -127,8 +127,9 @@ class RubricEvaluator(RunEvaluator):
         one run cannot be corrected.
 
         Args:
-            labels: Labels of a random part of the experiment's runs, for each criterion that the judge decides. If no
-                label belongs to a run, or if none was drawn at random, the feedback is an error row without a score.
+            labels: Labels of a random part of the experiment's runs, for each criterion that the judge decides. The
+                feedback is an error row without a score if no label belongs to a run, or if all labels are marked as
+                `"chosen"` instead of `"random"`.
             cluster: Which runs depend on each other: `"query"` for several runs of one example, or a function of a
                 run's id.
 
@@ -151,7 +152,7 @@ class RubricEvaluator(RunEvaluator):
     async def aevaluate_run(
         self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None
     ) -> EvaluationResults:
-        """Grade one run asynchronously."""
+        """Grade one run asynchronously, as `evaluate_run` does."""
         with self._trace(run, example, evaluator_run_id) as traced_run:
             return _link(traced_run, evaluator_run_id, await self._evaluate(run, example))
 

@@ -119,12 +119,12 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
     @property
     def InputType(self) -> type[RubricInput]:  # noqa: N802 -- LangChain's name
-        """The type of the input."""
+        """The type of the input, for LangChain's schemas: `RubricInput`."""
         return RubricInput
 
     @property
     def OutputType(self) -> Any:  # noqa: N802 -- LangChain's name
-        """The type of the result."""
+        """The type of the result, for LangChain's schemas: a report or, with `output_key`, a dict."""
         return EvaluationReport if self.output_key is None else dict[str, EvaluationReport]
 
     # LangChain's own methods (`batch`, `stream`, `with_retry`) call `invoke` and `ainvoke` with `**kwargs`.

@@ -65,7 +65,7 @@ class RubricStringEvaluator(StringEvaluator):
 
     @property
     def evaluation_name(self) -> str:
-        """The rubric's name."""
+        """The name of the evaluation: the rubric's name, or `rubric` if it has no name."""
         return self.rubric.name or "rubric"
 
     def _check_evaluation_args(self, reference: str | None = None, input_: str | None = None) -> None:

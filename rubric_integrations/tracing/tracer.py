@@ -148,7 +148,7 @@ def _failure_kind(error: str) -> str:
 
 
 class EvaluatedResponse(NamedTuple):
-    """The arguments of `evaluated_response`."""
+    """The arguments of `evaluated_response`: the response id and the OpenTelemetry context of the model call."""
 
     id: str | None = None
     context: Context | None = None
@@ -193,7 +193,7 @@ def evaluated_response(*, response_id: str | None = None, context: Context | Non
 
 
 def current_response() -> EvaluatedResponse:
-    """Return the arguments of the innermost `evaluated_response`. Outside of any, both are None."""
+    """Return the arguments of the innermost active `evaluated_response`. Both are None if none is active."""
     return _current.get() or EvaluatedResponse()
 
 

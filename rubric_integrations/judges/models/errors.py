@@ -327,7 +327,7 @@ def describe_response(response: ErrorResponse, api_base: object = None) -> str:
 
 
 def wrong_url_hint(api_base: object = None) -> str:
-    """Return the remedy for a base URL without a chat API."""
+    """Return a hint for the user about a base URL at which there is no chat API."""
     url = f"`api_base` ({url_without_secrets(api_base)!r})" if isinstance(api_base, str) else "the base URL"
     return (
         f"There is no chat API at this URL: check {url}, to which `/chat/completions` is appended; "

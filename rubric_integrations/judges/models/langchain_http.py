@@ -121,7 +121,7 @@ def _append(body: bytearray, part: bytes) -> None:
 
 
 def _checked(response: httpx.Response, body: bytes) -> httpx.Response:
-    """Return a response with the body that was read. Raise an error if its status is 200 but its body is no JSON."""
+    """Return a response with the body that was read. Raise an error if its status is 200 but its body is not JSON."""
     content_type, result = response.headers.get("Content-Type", ""), ErrorResponse(response.status_code, body)
     if result.is_unreadable and "stream" not in content_type and "ndjson" not in content_type:
         raise httpx.RemoteProtocolError(describe_response(result))

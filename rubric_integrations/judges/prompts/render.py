@@ -275,7 +275,7 @@ def criterion_inputs(question: Question) -> dict[str, str]:
 
 
 def render_question(question: Question) -> PromptInputs:
-    """Render the inputs of a question on one criterion."""
+    """Render the inputs of a signature for a question on one criterion."""
     own = criterion_inputs(question)
     kind = own.pop("kind", None)
     return render_inputs(question.submission, question.guidelines, own, [question.criterion], kind)
@@ -305,7 +305,7 @@ def describe_numbers(criterion: Criterion, scale: Scale) -> str:
 
 
 def describe_scale(scale: Scale) -> str:
-    """Describe a scale: its ends and its levels, one a line."""
+    """Describe a scale: its ends, followed by its levels, one per line."""
     numbers = "whole numbers" if scale.integer else "decimals allowed"
     lines = [f"from {scale.min:g} to {scale.max:g}, {numbers}"]
     levels = sorted(scale.levels.items(), key=lambda item: band_of(item[0]))
@@ -351,13 +351,13 @@ def criteria_inputs(criteria: str, criteria_by_label: Iterable[tuple[str, Criter
 
 
 def batch_inputs(questions: Mapping[int, Question]) -> dict[str, str]:
-    """Return the texts of a question on several criteria, by field."""
+    """Return the texts for a request about several criteria, by the field of the signature."""
     labelled = ((str(number), question.criterion) for number, question in questions.items())
     return criteria_inputs(describe_batch(questions), labelled)
 
 
 def rubric_inputs(rubric: Rubric) -> dict[str, str]:
-    """Return the texts of a question on a whole rubric, by field."""
+    """Return the texts for a request for an overall score by a rubric, by the field of the signature."""
     return criteria_inputs(describe_rubric(rubric), ((_one_line(c.full_requirement), c) for c in rubric.criteria))
 
 

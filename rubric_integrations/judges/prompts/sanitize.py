@@ -457,6 +457,6 @@ def fence_code(*texts: str | None) -> str:
 
 
 def fence(text: str, code: str) -> FencedText:
-    """Sanitize a text and enclose it between two lines that contain the code."""
+    """Sanitize a text and enclose it in a fence: two lines that contain the code."""
     safe = neutralize(text)
     return FencedText(f"<data {code}>\n{safe}\n</data {code}>", safe != text)

@@ -54,7 +54,7 @@ class Attachments(dspy.Type):
     files: tuple[ShownFile, ...]
 
     def format(self) -> list[dict[str, Any]]:
-        """Return the content blocks."""
+        """Return the content blocks for a chat message: for each file, a block with its label and a block with it."""
         return [block for file in self.files for block in ({"type": "text", "text": f"{file.label}\n"}, _block(file))]
 
     def __str__(self) -> str:
