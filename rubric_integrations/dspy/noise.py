@@ -78,8 +78,8 @@ class NoiseAwareAcceptance:
     class estimates the distribution of the gain of a candidate that is not better. Two grades of the same text differ
     only by noise. Therefore the gain on a minibatch of `n` texts is simulated as the mean of `n` such differences,
     drawn from the measured ones (a bootstrap of the null hypothesis). No normal approximation is used, because it is
-    inaccurate for few scores with few possible values. The texts may depend on each other, such as questions about one
-    document, because the differences between two grades do not.
+    inaccurate for few scores with few possible values. The method is also valid for texts that depend on each other,
+    such as questions about one document, because the differences between two grades of a text are independent.
 
     A candidate is accepted if its gain exceeds the quantile `1 - false_accept_rate` of that distribution. Real gains
     below the quantile are refused too. A larger `reflection_minibatch_size` of GEPA lowers the quantile.

@@ -294,7 +294,16 @@ class ModelCaller:
         return lm if form.default_temperature or not self._has_default(lm) else lm.copy(temperature=None)
 
     def simpler_form(self, form: RequestForm, lm: dspy.BaseLM, failure: JudgeFailure) -> RequestForm | None:
-        """Return the form without the setting that the server refused. None if no other form would help."""
+        """Return a simpler form of a request after a failure.
+
+        Args:
+            form: The form of the failed request.
+            lm: The model.
+            failure: The failure.
+
+        Returns:
+            The form without the setting that the server refused. None if no other form would help.
+        """
         # Some servers reply with status 500 if they cannot honour a format.
         if failure.kind != "config" and (failure.kind != "transport" or self._trial.is_over):
             return None

@@ -276,7 +276,7 @@ class AlignmentRecord(Record):
 
     @cached_property
     def training_digest(self) -> str:
-        """A digest of `seen`, for the judge's fingerprint. Empty if the judge was aligned with no labels."""
+        """A digest of `seen`, for the judge's fingerprint. Empty if `seen` is empty."""
         return sha256("\n".join(sorted(self.seen)).encode()).hexdigest()[:32] if self.seen else ""
 
 

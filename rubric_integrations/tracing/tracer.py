@@ -203,7 +203,7 @@ _log = logging.getLogger(__name__)
 
 
 class GradeTracer:
-    """Records grades with OpenTelemetry. An error of its SDK is logged once, and the grade continues.
+    """Records grades with OpenTelemetry. An error of OpenTelemetry is logged once and does not affect the grade.
 
     Args:
         explanations: As for `instrument`.
