@@ -170,7 +170,7 @@ class RubricMetric:
             earned share of a positive weight. If you pass a `grader`, set this in the grader.
         limits: The limits on the judge's calls, by default `CallLimits()`. If you pass a `grader`, set them in the
             grader. Calls without a reply are repeated for `max_outage` seconds. Then `JudgeOutage` ends the run. A
-            wrong key, or a judge whose replies can never be parsed, ends the run immediately.
+            wrong key, or a judge whose replies can never be parsed, ends the run without this wait.
         cache_size: The number of reports that are cached, and the largest number of rows in `history` and `graded`.
             With 0, nothing is cached and both are empty.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.

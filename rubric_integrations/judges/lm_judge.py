@@ -105,8 +105,8 @@ class LMJudge(SavedPrompts):
             pass the key here or set RUBRIC_INTEGRATIONS_API_KEY. A key from the environment is never sent over http to
             another machine. Without a key, a placeholder is sent.
         temperature: The sampling temperature, at least 0. By default, it is 0 for a model name, which makes repeated
-            answers nearly equal. No temperature is sent to models that refuse it: the reasoning models that DSPy knows
-            by name, any model with a `reasoning_effort`, and any model whose server refuses the default.
+            answers nearly equal. Models that refuse it get no default: the reasoning models that DSPy knows by name,
+            any model with a `reasoning_effort`, and any model whose server refuses 0.
         system_prompt: Instructions that replace the built-in ones. The layout of the inputs and the format of the reply
             are added to them.
         examples: Labelled judgments that are shown as few-shot examples before each question about one criterion. An

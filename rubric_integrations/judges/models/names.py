@@ -190,7 +190,7 @@ class ModelSettings:
         api_key: The API key. By default, the key in the provider's environment variable, which is sent only to the
             provider and to this machine. For another server, pass the key here or set RUBRIC_INTEGRATIONS_API_KEY.
             Without a key, a placeholder is sent, because local servers require none.
-        temperature: The sampling temperature, at least 0. By default, it is 0. Reasoning models get no temperature (see
+        temperature: The sampling temperature, at least 0. By default, it is 0. Reasoning models have no default (see
             `LMJudge`).
         max_tokens: The largest number of tokens in a reply, at least 1.
         seed: The sampling seed, for providers that accept one.
