@@ -263,9 +263,9 @@ class SpendLimit:
 
     Before a call is sent, its expected cost is reserved. If the limit does not allow the reservation, the call waits
     for the calls in flight. If the limit still does not allow it, the call is refused. Therefore `max_cost` can be
-    exceeded only if calls in flight cost more than their reservations. If a judge cannot estimate the cost of a call, the cost of its most expensive call so far
-    is reserved. The first call of such a judge is made alone. If a call was sent but never answered, its cost is
-    unknown, and its reservation counts as spent.
+    exceeded only if calls in flight cost more than their reservations. If a judge cannot estimate the cost of a call,
+    the cost of its most expensive call so far is reserved. The first call of such a judge is made alone. If a call was
+    sent but never answered, its cost is unknown, and its reservation counts as spent.
 
     An unpickled object has the same limits, and has counted nothing. The limits then apply to each process separately.
 
