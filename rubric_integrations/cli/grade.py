@@ -94,8 +94,7 @@ class FirstResults:
         return [graded for _, graded in sorted(self._first, key=lambda entry: entry[0])]
 
     def with_tables(self) -> list[Graded]:
-        """Return the results to print as tables: all of a small run, or the worst of a larger run that are not perfect.
-        """
+        """Return the results to print as tables: all of a small run, or the worst imperfect ones of a larger run."""
         if self._count <= MAX_TABLES:
             return self.results
         return [graded for *_, graded in sorted(self._worst, reverse=True)]
@@ -135,8 +134,7 @@ class Problems:
 
 
 def _kind_of(problem: str, row_id: str) -> str:
-    """Return a problem without the parts that differ between rows: ids, criteria, and numbers such as lines and ports.
-    """
+    """Return a problem without the parts that differ between rows: ids, criteria, and other numbers."""
     text = problem.removeprefix(f"row {row_id}")
     return re.sub(r"\d+", "#", re.sub(r"`[^`]*` was not judged", "", text))
 

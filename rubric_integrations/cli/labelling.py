@@ -617,9 +617,7 @@ def plan(
 def _figures(
     run: Path | None, judged: int | None, rate: float | None, sd: float | None, cluster: str | None
 ) -> list[_Figure]:
-    """Return the figures to plan for: the figure of the options, or the mean score and each binary criterion of the
-    run.
-    """
+    """Return the figures to plan for: from the options, or the mean score and each binary criterion of the run."""
     if run is None:
         if judged is None or (rate is None) == (sd is None):
             raise ValueError("plan needs --judged and exactly one of --rate and --sd, or a run, which tells them")

@@ -108,8 +108,7 @@ def _options_of(record: type[Any], extras: Sequence[object]) -> Iterator[Paramet
 
 
 def _with_choices(option: Any, base: Any) -> Any:
-    """Add the values of a `Literal` to the help text of its option. Next to the option, 80 columns would truncate them.
-    """
+    """Add the values of a `Literal` to the help text of its option. Next to the option, they would be truncated."""
     choices = next((get_args(kind) for kind in (base, *get_args(base)) if get_origin(kind) is Literal), ())
     if not choices:
         return option

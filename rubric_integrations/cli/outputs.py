@@ -43,16 +43,13 @@ JUNIT_FILE = re.compile(rb"\A<\?xml [^\n]*\n<testsuites\b")
 
 
 def partial_path(path: Path) -> Path:
-    """Return the temporary file for `path` while it is incomplete: in the same directory, with the suffix `.partial`.
-    """
+    """Return the temporary path while `path` is incomplete: in the same directory, with the suffix `.partial`."""
     target = path.resolve()
     return target.with_name(f"{target.name}.partial")
 
 
 def ledger_files(ledger: LedgerAddress | None) -> list[Path]:
-    """Return the files of a ledger: the database and the other files of SQLite. An empty list for the URL of a
-    database.
-    """
+    """Return the files of a ledger: the database and the other files of SQLite. Empty for the URL of a database."""
     return [Path(f"{ledger}{suffix}") for suffix in ("", *_BESIDE_LEDGER)] if isinstance(ledger, Path) else []
 
 

@@ -196,8 +196,7 @@ def serve(
 
 
 def _read_token(file: Path | None) -> str | None:
-    """Return the token from the file or the environment. There is no option, because other users could see its value.
-    """
+    """Return the token from the file or the environment. An option would show it to other users."""
     from rubric_integrations.server.app import check_token
 
     text = os.environ.get(TOKEN_VARIABLE)
