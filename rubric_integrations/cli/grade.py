@@ -241,8 +241,8 @@ class RunOutputs(NamedTuple):
     """The output files of a run, before they are opened.
 
     Attributes:
-        out: The file of the reports; None if they are not written.
-        junit: The JUnit file; None if it is not written.
+        out: The file of the reports. None if they are not written.
+        junit: The JUnit file. None if it is not written.
     """
 
     out: OutputFile | ParquetOutput | None
@@ -256,9 +256,9 @@ class RunFiles(NamedTuple):
         rubric: The file of the rubric. None if each row has its own rubric.
         library: The file of rubrics that rows refer to by name. None if there is none.
         responses: The file of responses.
-        out: The file of the reports; None if they are not written.
+        out: The file of the reports. None if they are not written.
         ledger: The ledger. None if judgments are not stored.
-        junit: The JUnit file; None if it is not written.
+        junit: The JUnit file. None if it is not written.
         others: Further files that the run reads.
         writes_parquet: Whether the output is a Parquet file of grades, or a directory of Parquet files.
     """

@@ -445,7 +445,7 @@ def load_labels(
     Args:
         path: The file of labels.
         run: The run that was labelled. None if it has not been graded yet.
-        rubric: Its rubric; if None, the run tells the criteria.
+        rubric: The rubric of the run. If None, the criteria are read from the run.
         strict: Whether an invalid line is an error. By default, it is skipped with a warning.
 
     Raises:
@@ -474,7 +474,7 @@ def load_own_labels(run: RunFile, rubric: Rubric | None, *, strict: bool) -> lis
 
     Args:
         run: The run.
-        rubric: Its rubric; if None, the run tells the criteria.
+        rubric: The rubric of the run. If None, the criteria are read from the run.
         strict: Whether an invalid answer to a criterion is an error.
 
     Raises:

@@ -95,7 +95,7 @@ def refuse_existing(
         option: The option that names the output, for the messages.
         output: The file to write.
         overwrite: Whether the user allows to replace an existing file. This never includes a ledger.
-        replaces: How a file begins that may be replaced without `overwrite`; None if there is no such file.
+        replaces: The beginning of files that may be replaced without `overwrite`. None if there are no such files.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
     """
     if output.is_dir():
@@ -363,7 +363,7 @@ def open_document(output: Path | None, *, overwrite: bool, inputs: Iterable[Path
     """Return the file of `--output`, or None for stdout. Refuse a file that must not be written.
 
     Args:
-        output: The file; None means stdout.
+        output: The file. None means stdout.
         overwrite: Whether an existing file may be replaced.
         inputs: The files that the command reads.
     """
@@ -401,7 +401,7 @@ class ParquetOutput:
         path: A file that ends in `.parquet`, or a directory.
         overwrite: Whether the user allows to replace existing grades.
         resumes: Whether the run resumes an earlier one, whose grades are replaced without `overwrite`.
-        inputs: The files that the command reads, or writes by another option; these are never replaced.
+        inputs: The files that the command reads, or that it writes for other options. They are never replaced.
 
     Attributes:
         is_direct: True, because a file of grades cannot be sorted later. The results must arrive in order.

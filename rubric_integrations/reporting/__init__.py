@@ -1,4 +1,4 @@
-"""Readable reports: tables in a terminal, an HTML page of one or more runs, JUnit XML, and faults of rubric files.
+"""Readable reports: tables in a terminal, an HTML page of one run or more, JUnit XML, and faults of rubric files.
 
 To add a report, write a module in this package with a function that takes reports or runs and returns text or a rich
 table, and add its public names here. A report never changes a grade, and it prints nothing: the commands in `cli/`

@@ -26,7 +26,7 @@ class FieldCheck(Record):
         equals: The expected value, of any JSON type. Texts are compared exactly, numbers by their value, and objects
             and lists as a whole. By default, the expected value is read from the submission's `reference`, which must
             then be JSON, at the same path.
-        tolerance: The largest accepted difference of a number from the expected one, as an absolute number; at least 0.
+        tolerance: The largest accepted absolute difference of a number from the expected number, at least 0.
         date: Whether the two texts are compared as dates. Accepted forms: `2024-12-31`, `31.12.2024`, `31 Dec 2024`,
             `December 31, 2024` and `12/31/2024`. An ambiguous date such as `03/04/2024` never equals another.
         weight: The weight of the field, relative to the other fields of its check. Above 0.

@@ -402,7 +402,7 @@ class Rubric(Record):
         hybrid_metrics: Automatic metrics that are blended with the judge's score. Their weights sum to at most 1.
         blend: How the metrics are blended with the score: `weighted_average` (the default), `multiplicative`, `max` or
             `min`.
-        metadata: Further data of the file; it has no effect.
+        metadata: Further data of the file. It has no effect.
         left_out: Requirements of the author that no criterion covers, one text for each. The readers of other formats
             fill this list. If it is not empty, reports are `partial` and never `passed`.
         importance_weights: Weights by `importance` that replace some or all of the default weights (see `Criterion`).
@@ -537,20 +537,20 @@ class Rubric(Record):
 
     @property
     def positive_weight(self) -> float:
-        """The sum of the positive weights; P in the scoring formula."""
+        """The sum of the positive weights (P in the scoring formula)."""
         return math.fsum(c.full_weight for c in self.criteria if c.weight > 0)
 
     @property
     def negative_weight(self) -> float:
-        """The sum of the absolute values of the negative weights; N in the scoring formula."""
+        """The sum of the absolute values of the negative weights (N in the scoring formula)."""
         return math.fsum(-c.full_weight for c in self.criteria if c.weight < 0)
 
     @classmethod
     def from_dict(cls, data: Sequence[Any] | Mapping[str, Any]) -> Rubric:
         """Read a rubric from lists and dictionaries, in any supported format.
 
-        The native shapes are: a list of criteria; a list of sections `{"criteria": [...]}`; `{"sections": [...]}`;
-        `{"rubric": [...]}`; `{"criteria": [...], "guidelines": ..., ...}`.
+        The native format has these forms: a list of criteria, a list of sections `{"criteria": [...]}`, and the objects
+        `{"sections": [...]}`, `{"rubric": [...]}` and `{"criteria": [...], "guidelines": ..., ...}`.
 
         Raises `RubricError`, with one line for each fault: the place, the field, what is wrong and how to fix it.
 

@@ -115,9 +115,9 @@ def score_values(
 
     Args:
         rubric: The rubric.
-        values: The value in [0, 1] of each criterion's judgment, in order; None for an abstention.
+        values: The value in [0, 1] of each criterion's judgment, in order. None for an abstention.
         cannot_assess: How abstentions are scored.
-        not_applicable: The indices of the criteria that do not apply; they are left out, whatever their value.
+        not_applicable: The indices of the criteria that do not apply. They are left out, whatever their value.
 
     Example:
         >>> group = {"requirement": "A", "weight": 3, "criteria": [{"requirement": "a1"}, {"requirement": "a2"}]}
@@ -424,9 +424,9 @@ def tag_scores(
 
     Args:
         rubric: The rubric.
-        values: The value in [0, 1] of each criterion's judgment, in order; None for an abstention.
+        values: The value in [0, 1] of each criterion's judgment, in order. None for an abstention.
         cannot_assess: How abstentions are scored.
-        not_applicable: The indices of the criteria that do not apply; they are left out, whatever their value.
+        not_applicable: The indices of the criteria that do not apply. They are left out, whatever their value.
 
     Example:
         >>> criteria = [{"requirement": "a", "tags": ["style"]}, {"requirement": "b", "weight": -2, "tags": ["safety"]}]

@@ -1,4 +1,4 @@
-"""The scoring formula on NumPy arrays, for many submissions at once.
+"""The scoring formula on NumPy arrays, for many submissions.
 
 `scoring/formula.py` defines the scores, and `tests/scoring/test_vectorized.py` compares the two. This is a separate
 module because it imports NumPy.

@@ -489,7 +489,7 @@ class ColumnFigures:
             self._tags.setdefault(tag, _Group()).add(tagged)
 
     def _costs(self, row: GradedRow) -> list[float]:
-        """Return the cost of each criterion in the score of a row; 0 if the row has no score."""
+        """Return the cost of each criterion in the score of a row. 0 if the row has no score."""
         report = row.report
         if report is None or report.score is None or not row.is_graded or not self._adds_up:
             return [0.0] * len(report.criteria if report else ())
