@@ -75,7 +75,7 @@ _MAX_ERROR = 120
 
 @decides("fields")
 def has_fields(check: Check, submission: Submission) -> str:
-    """Return which fields of `check.fields` do not have their expected values, or an empty string."""
+    """Return a text with the fields of `check.fields` that do not have their expected values, or an empty string."""
     _, reason = field_share(check, submission)
     return reason
 

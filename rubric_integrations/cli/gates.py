@@ -282,7 +282,7 @@ class MeanGate:
 
     @cached_property
     def result(self) -> GateResult:
-        """The decision on the rows so far. It is computed once."""
+        """The decision of the gate, from the scores of the rows so far. It is computed once."""
         if not self._keeps_rows:
             print_warnings(self._queries.warnings)
         if self.sequential:

@@ -228,7 +228,7 @@ def report(
         ),
     ] = False,
 ) -> None:
-    """Write an HTML page that shows one run, compares two runs, or follows many runs. It is one file without a server.
+    """Write an HTML page that shows one run, compares two runs, or follows many runs. It needs no server.
 
     With more than two runs, runs that cannot be compared are shown as separate series. --anyway is for two runs.
 

@@ -299,7 +299,8 @@ class Endpoint:
         """Wait until the state of the endpoint allows a call. The caller must `record` the outcome of the call.
 
         Returns:
-            Whether only few calls are allowed now. If so, the caller must call `leave` when this call has ended.
+            True if the number of concurrent calls is limited now, during an outage or before the model's first reply.
+            The caller must then call `leave` when this call has ended.
 
         Raises:
             JudgeFailure: An outage has lasted longer than `max_outage`.
@@ -334,7 +335,7 @@ class Endpoint:
         """Admit a call if the state allows it now.
 
         Returns:
-            Whether only few calls are allowed now, as `admit` returns it. None if the call has to wait.
+            The same as `admit`, or None if the call has to wait.
         """
         with self._lock:
             self._end_run_if_hopeless()

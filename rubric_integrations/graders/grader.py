@@ -277,7 +277,7 @@ class Grader(ABC):
     def grade_sync(
         self, rubric: Rubric, to_grade: ToGradeInput, *, query: str | None = None, reference: str | None = None
     ) -> EvaluationReport:
-        """Grade one submission like `grade`, without `await`. It also works in notebooks and threads with a loop."""
+        """Grade one submission like `grade`, without `await`. It also works where an event loop is running."""
         return run_sync(self.grade(rubric, to_grade, query=query, reference=reference))
 
     def check_rubric(self, rubric: Rubric) -> None:
@@ -302,7 +302,7 @@ class Grader(ABC):
 
     @property
     def judges(self) -> list[Judge]:
-        """The judges of the panel, in order. Each is wrapped by limits and validation, and perhaps by more wrappers."""
+        """The judges of the panel, in order. Each is wrapped by limits and validation, and maybe by other wrappers."""
         return [member.judge for member in self.panel]
 
     def with_judges(self, judges: Sequence[Judge]) -> Self:
@@ -574,7 +574,7 @@ class CriterionGrader(Grader):
         return answers
 
     def earlier_answers(self) -> list[JudgeAnswers]:
-        """Return the answers of the earlier rounds of this grade, in the order of the panel. Empty in the first."""
+        """Return the answers of the earlier rounds of this grade, in the order of the panel. Empty in round one."""
         panel = [self._take_earlier(position) for position in range(len(self.panel))]
         # Add the spend of lost requests here, because some of them may not be repeated.
         spend = total_spend(self._lost.values())

@@ -59,9 +59,9 @@ class CallLimits(Record):
             and 0 means one call.
         timeout: The timeout of one attempt in seconds, above 0. Default 120.
         max_outage: The seconds for which a judgment is requested repeatedly while no reply arrives, because the server
-            is down, limits the rate, or is too slow. At least 0. This may exceed `max_retries`, unless `max_retries` is
-            0. Default: 300, and 7 for a server that has never replied and cannot be reached, because its URL may be
-            wrong.
+            is down, limits the rate, or is too slow. At least 0. These attempts do not count as `max_retries`, but if
+            `max_retries` is 0, there are none. Default: 300, and 7 for a server that has never replied and cannot be
+            reached, because its URL may be wrong.
 
     Example:
         >>> CallLimits(max_retries=5).timeout

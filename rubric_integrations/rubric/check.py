@@ -28,7 +28,8 @@ class FieldCheck(Record):
             then be JSON, at the same path.
         tolerance: The largest accepted absolute difference of a number from the expected number, at least 0.
         date: Whether the two texts are compared as dates. Accepted forms: `2024-12-31`, `31.12.2024`, `31 Dec 2024`,
-            `December 31, 2024` and `12/31/2024`. An ambiguous date such as `03/04/2024` never equals another.
+            `December 31, 2024` and `12/31/2024`. An ambiguous date in the answer, such as `03/04/2024`, never equals
+            the expected date.
         weight: The weight of the field, relative to the other fields of its check. Above 0.
     """
 

@@ -2,7 +2,7 @@
 
 A group divides its weight among its children. Judges answer only the leaves.
 
-    effective weight of a child = effective weight of its parent * its own weight / sum of the weights of all children
+    effective weight of a child = effective weight of its parent * weight / sum of the positive weights of all children
 
     value of a group = sum of weight * value / sum of weight        (over its children that have a value)
 
@@ -379,7 +379,7 @@ def check_tree(tree: Sequence[Node] | None, criteria: Sequence[Criterion]) -> No
 
 
 Blend = Literal["weighted_average", "multiplicative", "max", "min"]
-"""The function that combines the values of hybrid metrics with the judge's score."""
+"""The names of the functions that blend the values of hybrid metrics with the judge's score."""
 
 
 class Rubric(Record):
@@ -500,7 +500,8 @@ class Rubric(Record):
     def __add__(self, other: Rubric) -> Rubric:
         """Join two rubrics, such as a shared rubric and the rubric of a case.
 
-        Fields that the right rubric sets override the fields of the left one. The guidelines of both are joined.
+        Fields that the right rubric sets override the fields of the left one. The criteria, `guidelines` and `left_out`
+        of both are joined.
         """
         if self.tree is not None or other.tree is not None:
             raise ValueError("a rubric with a tree cannot be added to another: put one below a node of the other")

@@ -117,7 +117,7 @@ class CriterionReport(SparseRecord):
         return [option.model_dump(mode="json", exclude_unset=True) for option in options]
 
     def __repr_args__(self) -> ReprArgs:
-        """Yield the most important fields, so that a printed report stays readable."""
+        """Yield only the most important fields, to keep a printed report readable."""
         yield "name", self.name
         yield "verdict", self.verdict
         yield ("error", self.error) if self.error else ("reason", self.reason)
@@ -362,7 +362,7 @@ class EvaluationReport(SparseRecord):
     partial: bool = False
 
     def __repr_args__(self) -> ReprArgs:
-        """Yield the most important fields, so that a printed report stays readable."""
+        """Yield only the most important fields, to keep a printed report readable."""
         yield ("score_range", self.score_range) if self.score_range else ("score", self.score)
         yield "passed", self.passed
         if self.partial:

@@ -138,7 +138,11 @@ class RunsOverTime(NamedTuple):
 
     @property
     def shown_pair(self) -> tuple[int, int]:
-        """The two runs that the page compares first: the last run with a previous run in its series, and this run."""
+        """The indices of the two runs that the page compares first.
+
+        These are the last run that has a predecessor in its series, and this predecessor. Without such a run, they are
+        the last two runs.
+        """
         pairs = [(run.baselines["previous"], place) for place, run in enumerate(self.runs) if run.baselines]
         return pairs[-1] if pairs else (len(self.runs) - 2, len(self.runs) - 1)
 
