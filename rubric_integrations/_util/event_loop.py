@@ -108,7 +108,7 @@ LONG_TEXT_CHARS = 50_000
 
 
 async def run_on_texts(function: Callable[[], T], *texts: str | None) -> T:
-    """Run a function that reads texts: directly if they are short, and in a thread if they are long.
+    """Run a function that reads texts: directly if they are short and in a thread if they are long.
 
     On the event loop, a text of a megabyte would delay all other submissions by half a second, and their replies could
     be lost to timeouts.
@@ -130,7 +130,7 @@ async def run_on_texts(function: Callable[[], T], *texts: str | None) -> T:
 
 
 async def run_in_thread(function: Callable[[], T]) -> T:
-    """Run a function in a new thread with the caller's context variables, and wait for its result.
+    """Run a function in a new thread with the caller's context variables and wait for its result.
 
     Unlike `asyncio.to_thread`, it never waits for a free thread, because each call has its own thread. The caller
     limits their number. If the caller is cancelled, the function continues and its result is dropped. A function that

@@ -74,7 +74,7 @@ def read_json_lines(path: Path, on_invalid: Callable[[int, str], None] | None = 
 
     Args:
         path: The file.
-        on_invalid: Called with the number of a line that is not JSON, and with the reason. The line is then skipped.
+        on_invalid: Called with the number of a line that is not JSON and with the reason. The line is then skipped.
 
     Raises:
         OSError: The file cannot be read.

@@ -1,4 +1,4 @@
-"""Imports public names at first use, and lists the packages of each extra with the command that installs them."""
+"""Imports public names at first use and lists the packages of each extra with the command that installs them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def lazy_names(
 
     Returns:
         A function that imports the module of a name and returns the name's value. It raises `AttributeError` for other
-        names, and `ModuleNotFoundError` if a package that the module imports is not installed.
+        names and `ModuleNotFoundError` if a package that the module imports is not installed.
 
     Example:
         >>> lazy_names("rubric_integrations", {"Rubric": "rubric.rubric"})("Rubric").__name__

@@ -206,7 +206,7 @@ def _is_near(value: float, expected: float, tolerance: float | None) -> bool:
     try:
         # 0.1 + 0.2 and 0.3 are the same number.
         return abs(value - expected) <= (tolerance or 0.0) + 1e-12 * abs(expected)
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # an integer that is too large for a float
         return False
 
 
@@ -225,7 +225,7 @@ _CHARS_OF_COMPARISON, _CHARS_OF_SORTING = 1_000, 100
 
 
 class _Work:
-    """The remaining work that one check may do: comparisons, and seconds for searching patterns."""
+    """The remaining work that one check may do: comparisons and seconds for searching patterns."""
 
     def __init__(self, instance: Any) -> None:
         self._comparisons, self._seconds = MAX_COMPARISONS, PATTERN_SECONDS
@@ -317,7 +317,7 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: A
 
 
 def _additional_properties(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Leave out the properties that match a pattern, and let the library validate the other properties."""
+    """Leave out the properties that match a pattern and let the library validate the other properties."""
     if isinstance(instance, dict):
         properties, patterns = cast("dict[str, Any]", instance), schema.get("patternProperties", ())
         others = {

@@ -153,7 +153,7 @@ def _is_equal_scalar(expected: object, made: object, tolerance: float) -> bool:
     try:
         # 0.1 + 0.2 and 0.3 are the same number.
         return abs(expected - made) <= tolerance + 1e-12 * abs(expected)
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # an integer that is too large for a float
         return False
 
 
@@ -570,7 +570,7 @@ def _total(
     values: list[float | None] = [getattr(step, field) for step in steps]
     known = [value for value in values if value is not None]
     total = sum(known)
-    # 0.1 + 0.2 is no more than 0.3.
+    # 0.1 + 0.2 does not exceed 0.3.
     if total > most * (1 + 1e-12):
         return total
     pairs = enumerate(zip(steps, values, strict=True), start=1)

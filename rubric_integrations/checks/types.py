@@ -101,7 +101,7 @@ def run_type_checker(tool: str, code: str) -> list[CodeError]:
 
 
 def _run(command: list[str], folder: Path, output: Path, problem: Path, tool: str) -> int:
-    """Run a program in a folder, and return its exit code."""
+    """Run a program in a folder and return its exit code."""
     # npm must not access the network. The package `pyright` would use it to install its program at the first use.
     environment = {name: os.environ[name] for name in _VARIABLES if name in os.environ} | {"npm_config_offline": "true"}
     # Files instead of pipes, because child processes of a killed program may keep its pipes open.

@@ -64,7 +64,7 @@ def benchmark(
     ] = Path("../shared/data"),
     modules: ModulesOption = None,
 ) -> None:
-    """Measure how far a judge agrees with human labels on public data, and compare it with the recorded judges.
+    """Measure how far a judge agrees with human labels on public data and compare it with the recorded judges.
 
     Exit codes: 0 done; 2 bad usage or bad input; 3 a judge failed; 4 stopped by --max-cost or --max-calls; 130 stopped
     by Ctrl-C or SIGTERM.
@@ -127,7 +127,7 @@ def benchmark(
 
 
 def _load_sets(names: str, data: Path) -> list[BenchmarkSet]:
-    """Load the sets of `--sets`, and refuse a set without texts."""
+    """Load the sets of `--sets` and refuse a set without texts."""
     from rubric_integrations.trust.benchmarks.sets import BenchmarkDataError, load_set
 
     chosen: list[BenchmarkSet] = []

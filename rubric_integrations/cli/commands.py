@@ -35,13 +35,13 @@ API_KEYS = (
     "TOGETHERAI_API_KEY", "XAI_API_KEY", "ZAI_API_KEY", "HOSTED_VLLM_API_KEY", "OLLAMA_API_KEY",
     "RUBRIC_INTEGRATIONS_API_KEY",
 )  # fmt: skip
-"""The environment variables with the credentials of model providers, and of a user's own server."""
+"""The environment variables with the credentials of model providers and of a user's own server."""
 
 
 def doctor() -> None:
     """Print versions, installed extras, whether the fast path is active, and which API keys are set.
 
-    Uses no network, and never prints the value of a key. Attach the output to a bug report.
+    Uses no network and never prints the value of a key. Attach the output to a bug report.
 
     Exit codes: 0 done; 2 bad usage.
     """

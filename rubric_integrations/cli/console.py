@@ -36,7 +36,7 @@ class Exit(IntEnum):
 
 
 def refuse(message: str) -> NoReturn:
-    """Print what is wrong with the user's input, and exit with `Exit.BAD_INPUT`."""
+    """Print what is wrong with the user's input and exit with `Exit.BAD_INPUT`."""
     # A `RubricError` has one line for each fault, which begins with the file. Any other line break comes from user
     # text.
     source = message.partition(": ")[0]

@@ -81,7 +81,7 @@ class FailedGate(NamedTuple):
     """A gate that a run does not satisfy, with the rows and the criteria that caused it.
 
     Attributes:
-        message: The gate, and the figures that it is based on.
+        message: The gate and the figures that it is based on.
         rows: The worst rows, which lower these figures.
         is_inconclusive: Whether the figures are too uncertain for a decision. Such a gate does not pass either.
     """
@@ -526,7 +526,7 @@ def _refuse_partial(rubric: Rubric, source: str) -> None:
 def end_run(
     summary: RunSummary, results: RunResults, gates: Gates, files: RunFiles, rubric: str, *, quiet: bool
 ) -> Exit:
-    """Print the results of a run that was not interrupted, and return the exit code.
+    """Print the results of a run that was not interrupted and return the exit code.
 
     Args:
         summary: The run's summary.
@@ -599,7 +599,7 @@ class RunResults:
             yield
 
     def collect(self, run: Run, place_of: Callable[[Row], int]) -> None:
-        """Iterate over the run to its end, and write its results.
+        """Iterate over the run to its end and write its results.
 
         Args:
             run: The run. Its results may arrive in any order.

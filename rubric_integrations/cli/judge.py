@@ -331,10 +331,10 @@ def align(
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Align a judge with human labels, and write it to a file if labels that it has not seen prove a gain.
+    """Align a judge with human labels and write it to a file if labels that it has not seen prove a gain.
 
     You can use the file wherever you name a judge: `grade RUBRIC RESPONSES --judge judge.json`. Each attempt on the
-    same labels is counted in a file next to the first file of labels (labels.lock), and makes the proof harder.
+    same labels is counted in a file next to the first file of labels (labels.lock) and makes the proof harder.
 
     Exit codes: 0 the aligned judge is kept; 1 it is not kept, because it is not proven to be better; 2 bad usage or bad
     input; 3 the judge cannot be used; 4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C or SIGTERM.

@@ -183,7 +183,7 @@ class TerminalLabels:
         return sum(self._label_of(item) is not None for item in self._drawn)
 
     def ask(self, console: Console) -> Iterator[str]:
-        """Ask for each judgment without a label, and yield the line of each answer. `q` ends it early.
+        """Ask for each judgment without a label and yield the line of each answer. `q` ends it early.
 
         `b` goes back to the previous judgment. If it has a label, only `c` allows to replace the answer.
 
@@ -283,7 +283,7 @@ def _show(console: Console, item: JudgmentToLabel, progress: str) -> None:
 
 
 def _read_command(console: Console, verdict: str) -> str:
-    """Print that a judgment has a label, and read the rater's command: `c`, `s`, `b` or `q`."""
+    """Print that a judgment has a label and read the rater's command: `c`, `s`, `b` or `q`."""
     console.print(plain(f"You have answered {verdict}   ({_HINTS_OF_LABELLED})"), style="cyan", soft_wrap=True)
     while True:
         try:
@@ -386,7 +386,7 @@ def reading_status(*files: Path) -> AbstractContextManager[object]:
 
 
 def print_caught(caught: Sequence[warnings.WarningMessage]) -> None:
-    """Print warnings on stderr: each on one line, and a list of the labels that are left out."""
+    """Print warnings on stderr: each on one line and a list of the labels that are left out."""
     if not caught:
         return
     from rubric_integrations.trust.labels import InvalidLabelsWarning

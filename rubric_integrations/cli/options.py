@@ -498,7 +498,7 @@ def refuse_unregistered_metrics(rubric: Rubric, source: str) -> None:
 
 
 class _Kind(NamedTuple):
-    """The type of an option's value, and its name in messages."""
+    """The type of an option's value and its name in messages."""
 
     convert: Callable[[str], float | str | bool]
     name: str
@@ -627,7 +627,7 @@ LedgerAddress = Path | str
 
 
 def ledger_address(text: str) -> LedgerAddress:
-    """Return the ledger address in a text, and refuse a text that is neither a path nor the URL of a ledger."""
+    """Return the ledger address in a text and refuse a text that is neither a path nor the URL of a ledger."""
     from rubric_integrations.runs.ledger.addresses import path_of
     from rubric_integrations.runs.ledger.base import LedgerError
 

@@ -86,7 +86,7 @@ def migrate(
     output: OutputOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Update an OpenRubricRL file to the current schema: adds a `version`, and an `explanation` to every example.
+    """Update an OpenRubricRL file to the current schema: adds a `version` and an `explanation` to every example.
 
     Exit codes: 0 written; 2 the file cannot be read, or is invalid in other ways.
     """

@@ -52,7 +52,7 @@ def matches(document: Any) -> bool:
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make one rubric from an AgentV document: the shared items, and the items of its case if it has only one case.
+    """Make one rubric from an AgentV document: the shared items and the items of its case if it has only one case.
 
     Raises:
         RubricError: The document has faults, or several cases have their own rubrics. The error lists every fault.

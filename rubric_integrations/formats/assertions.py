@@ -77,7 +77,7 @@ class Context(NamedTuple):
 
 @dataclass
 class Notes:
-    """The faults of a file, and the parts of the file that its rubric does not contain.
+    """The faults of a file and the parts of the file that its rubric does not contain.
 
     Attributes:
         faults: The reasons to refuse the file.

@@ -1,4 +1,4 @@
-"""Reads lists of criteria with the field names of other projects, and lists the parts that a format cannot express."""
+"""Reads lists of criteria with the field names of other projects and lists the parts that a format cannot express."""
 
 from __future__ import annotations
 

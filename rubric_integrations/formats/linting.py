@@ -250,7 +250,7 @@ class LintWarning(NamedTuple):
     Attributes:
         rule: The id of the lint rule, such as `compound`. A key of `RULES`.
         where: The place in the rubric, such as `criteria[2]`. Empty for the rubric itself.
-        message: What may go wrong, and how to fix it.
+        message: What may go wrong and how to fix it.
     """
 
     rule: str
@@ -274,7 +274,7 @@ RULES: dict[str, str] = {
 
 
 def lint(rubric: Rubric) -> list[LintWarning]:
-    """Return the lint warnings for a rubric: first for each criterion in order, and then for the rubric itself.
+    """Return the lint warnings for a rubric: first for each criterion in order and then for the rubric itself.
 
     Example:
         >>> rubric = Rubric.from_dict([{"requirement": "Is polite and gives good advice"}])

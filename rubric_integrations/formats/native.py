@@ -97,11 +97,11 @@ def _as_group(section: Mapping[str, Any], place: str) -> dict[str, Any]:
 def read_node(
     item: Item, share: Share, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
 ) -> Node:
-    """Read an entry of a list of criteria, and the entries below it.
+    """Read an entry of a list of criteria and the entries below it.
 
     Args:
         item: The entry.
-        share: A pair: the effective weight of the group of the entry, and the sum of the weights in this group.
+        share: A pair: the effective weight of the group of the entry and the sum of the weights in this group.
         weights: The document's `importance_weights`.
         criteria: The list to which the leaves are appended, with their effective weights.
         faults: The list to which faults are appended.
@@ -161,7 +161,7 @@ def _read_group(
     criteria: list[Criterion],
     faults: list[Fault],
 ) -> Node:
-    """Read a group: divide its weight among its `criteria`, and read them. `own` has its other fields."""
+    """Read a group: divide its weight among its `criteria` and read them. `own` has its other fields."""
     faults += [unknown_key(item.where, key, _NODE_KEYS) for key in sorted(map(str, set(item.data) - _NODE_KEYS))]
     children = item.data["criteria"]
     entries = list(list_items([] if children is None else children, f"{item.where}.criteria", faults))
@@ -274,7 +274,7 @@ def losses(_document: Any) -> list[str]:
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as lists and dictionaries: the fields that are set, and the weights. Nothing is lost."""
+    """Return a rubric as lists and dictionaries: the fields that are set and the weights. Nothing is lost."""
     document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria", "tree"})
     leaves = [_write_criterion(criterion) for criterion in rubric.criteria]
     written: set[int] = set()
@@ -317,7 +317,7 @@ def _importance_weights(fields: Mapping[str, Any]) -> ImportanceWeights | None:
 
 
 def _unwrap(document: Any, faults: list[Fault]) -> tuple[dict[str, Any], list[Item]]:
-    """Return the fields of the rubric, and each entry of its criteria with its place in the document."""
+    """Return the fields of the rubric and each entry of its criteria with its place in the document."""
     if not isinstance(document, Mapping):
         return {}, list(list_items(document, "criteria", faults))
     fields = {str(key): value for key, value in cast("Mapping[object, Any]", document).items()}

@@ -222,14 +222,14 @@ def _range(scale: Scale) -> tuple[float, float, bool]:
 
 
 def migrate(document: Any, to_version: str = "1.0.0") -> tuple[Any, list[str]]:
-    """Convert a file of an older schema to the current schema: add a `version`, and an `explanation` to each example.
+    """Convert a file of an older schema to the current schema: add a `version` and an `explanation` to each example.
 
     Args:
         document: The parsed file. It is not changed.
         to_version: The version for a file without a version.
 
     Returns:
-        The new document, and one message for each change.
+        The new document and one message for each change.
     """
     if not isinstance(document, Mapping):
         return document, []

@@ -278,7 +278,7 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
         source: A path or an open file.
 
     Returns:
-        The data, and the name of the file.
+        The data and the name of the file.
 
     Raises:
         RubricError: The file cannot be read, is too large, is not text, or is neither JSON nor YAML.

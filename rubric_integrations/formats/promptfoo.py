@@ -195,7 +195,7 @@ def matches(document: Any) -> bool:
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make one rubric from the assertions of a file, and warn about assertions that are left out.
+    """Make one rubric from the assertions of a file and warn about assertions that are left out.
 
     Raises:
         RubricError: The file has faults, or several tests have their own assertions. The error lists every fault.

@@ -113,7 +113,7 @@ def _read(document: Any, source: str) -> Reading:
 
 
 def _weight(where: str, weight: Any, prefix: re.Match[str] | None, faults: list[Fault]) -> tuple[Any, bool]:
-    """Return the weight as a number, and whether it is called a pitfall. `Criterion` reports invalid numbers."""
+    """Return the weight as a number and whether it is called a pitfall. `Criterion` reports invalid numbers."""
     category = prefix[1].casefold() if prefix else ""
     word = weight.casefold().strip().removesuffix("criteria").strip() if isinstance(weight, str) else ""
     if word in _IMPORTANCE_WEIGHTS:

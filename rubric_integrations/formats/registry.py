@@ -154,7 +154,7 @@ def write_document(rubric: Rubric, to: Format = "native") -> tuple[dict[str, Any
         to: The name of the format.
 
     Returns:
-        The data, and one message for each part of the rubric that the format cannot express.
+        The data and one message for each part of the rubric that the format cannot express.
 
     Raises:
         RubricError: The format cannot express the rubric at all.
@@ -191,7 +191,7 @@ def read_file(source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
 
 
 def read_file_and_format(path: str | PathLike[str]) -> tuple[Rubric, Format]:
-    """Make a rubric from a file, and return it with the name of its format.
+    """Make a rubric from a file and return it with the name of its format.
 
     Raises:
         RubricError: The file has faults. The error lists every fault.

@@ -51,7 +51,7 @@ def load_with_tests(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[
         source: A path or an open file. Other files are read only for a path.
 
     Returns:
-        The data, and the name of the file.
+        The data and the name of the file.
 
     Raises:
         RubricError: A file cannot be read or is outside the directory, or there are more than 1,000 files, 10 MB or
@@ -347,7 +347,7 @@ _IGNORED = ("__prefix", "__suffix", "__metric", "__threshold", "__description", 
 
 
 def _test_of_row(row: Mapping[str, str], name: str, number: int) -> dict[str, Any]:
-    """Return the test in a row of a table: assertions in `__expected` columns, and variables in other columns.
+    """Return the test in a row of a table: assertions in `__expected` columns and variables in other columns.
 
     Raises:
         RubricError: A cell is not a number, or promptfoo has no such column.

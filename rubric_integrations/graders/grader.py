@@ -1,7 +1,7 @@
 """The base classes of all graders: from a submission and a rubric to a report.
 
 A grader computes checks and metrics itself, and abstains from criteria whose evidence is missing. It sends the other
-questions to its panel of judges, and repeats lost questions in further rounds. Graders whose scores may come from a
+questions to its panel of judges and repeats lost questions in further rounds. Graders whose scores may come from a
 fallback are refused as rewards. One observer for each process, such as OpenTelemetry's, sees every grade.
 """
 
@@ -308,7 +308,7 @@ class Grader(ABC):
     def with_judges(self, judges: Sequence[Judge]) -> Self:
         """Copy this grader with other judges in its panel.
 
-        The copy keeps the settings, and shares the concurrency limit.
+        The copy keeps the settings and shares the concurrency limit.
 
         Args:
             judges: One judge for each judge of the panel, usually wrappers of `self.judges`.
@@ -493,7 +493,7 @@ class CriterionGrader(Grader):
     ) -> JudgeAnswers:
         """Ask one judge the questions with these indices.
 
-        The indices count the criteria of the rubric, and then its distinct conditions. Create each question with
+        The indices count the criteria of the rubric and then its distinct conditions. Create each question with
         `question`.
         """
 
@@ -683,7 +683,7 @@ def refuse_made_up_scores(grader: Grader) -> None:
 
 _MAX_ROUNDS = 3
 """The number of rounds of a grade. With two retries, this makes five attempts at each judgment: three in the first
-round, and one in each further round. If 13 % of the replies are unreadable, 1 of 27,000 judgments is lost after five
+round and one in each further round. If 13 % of the replies are unreadable, 1 of 27,000 judgments is lost after five
 attempts.
 """
 

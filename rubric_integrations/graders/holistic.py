@@ -55,7 +55,7 @@ class RubricAsJudgeGrader(Grader):
     """
 
     def check_settings(self) -> None:
-        """Check that each judge can give an overall score, and that no setting is about single criteria.
+        """Check that each judge can give an overall score and that no setting is about single criteria.
 
         Raises:
             ValueError: A setting or an example of a judge is about single criteria.

@@ -101,7 +101,7 @@ class PerCriterionOneShotGrader(CriterionGrader):
         self.max_criteria_per_call = max_criteria_per_call
 
     def check_settings(self) -> None:
-        """Check that each judge can answer several criteria in one call, and has no examples about single criteria.
+        """Check that each judge can answer several criteria in one call and has no examples about single criteria.
 
         Raises:
             ValueError: A judge has examples, a cascade needs a confidence that its judge does not state, or a setting

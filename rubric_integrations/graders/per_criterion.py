@@ -135,7 +135,7 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
         no confidence, because a judge states its confidence for one part only.
 
     Raises:
-        JudgeFailure: No part is MET, and there is a failure on a part.
+        JudgeFailure: No part is MET and there is a failure on a part.
     """
     spend = total_spend(outcome.spend for outcome in outcomes)
     judgments = {number: outcome for number, outcome in enumerate(outcomes, start=1) if isinstance(outcome, Judgment)}
@@ -172,7 +172,7 @@ class PerCriterionGrader(CriterionGrader):
     The other arguments are the same as for `Grader`.
 
     Args:
-        stop_when_decided: Whether to ask about one criterion after another, and to stop when no further answer can
+        stop_when_decided: Whether to ask about one criterion after another and to stop when no further answer can
             change `passed`. The order is: checks, required criteria, and the other criteria by their effect on the
             score. With a number in [0, 1], the grader stops only when it is also certain whether the score reaches this
             number. If it stops early, the report has a `score_range` instead of a score, and lists the other criteria

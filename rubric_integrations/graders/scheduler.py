@@ -187,7 +187,7 @@ class CallLimiter:
         """Attempt a call until it succeeds or the retries are used up.
 
         Returns:
-            The result, and the spend of failed attempts.
+            The result and the spend of failed attempts.
 
         Raises:
             JudgeFailure: The last failure. Its `spend` includes all attempts.
@@ -394,11 +394,11 @@ class LimitedJudge(RequestWrapper):
             return outcome
 
     async def _reserve(self, request: Request, limit: SpendLimit) -> float:
-        """Count a call, and reserve its cost as soon as the limits allow it.
+        """Count a call and reserve its cost as soon as the limits allow it.
 
         Raises:
             SpendLimitReached: The limits do not allow another call.
-            WrongSetting: `max_cost` is set, and the price of the call is unknown.
+            WrongSetting: `max_cost` is set and the price of the call is unknown.
         """
         try:
             return await limit.start(self._highest_cost(request, limit))

@@ -1,4 +1,4 @@
-"""Explains a score to readers, line by line: the terms of the formula, and why a submission did not pass.
+"""Explains a score to readers, line by line: the terms of the formula and why a submission did not pass.
 
 The terms come from `scoring/formula.py`. They are shown only if their sum gives the score of the report.
 """
@@ -83,7 +83,7 @@ class ScoreSum(NamedTuple):
 
 
 def sum_score(row: GradedRow) -> ScoreSum:
-    """Return the terms of a row's score, and whether their sum gives this score.
+    """Return the terms of a row's score and whether their sum gives this score.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, grade_many

@@ -58,7 +58,7 @@ def show_run(run: RunFile, count: int = 5) -> Iterator[RenderableType]:
 
 
 def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[RenderableType]:
-    """Yield the figures of one criterion, and the rows with the worst answers to it.
+    """Yield the figures of one criterion and the rows with the worst answers to it.
 
     Args:
         run: The run.

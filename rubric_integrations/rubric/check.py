@@ -151,7 +151,7 @@ ArgumentsMode = Literal["exact", "ignore", "subset", "superset"]
 """How the arguments of an agent's tool call are compared with the expected arguments.
 
 - `exact`: they have the same keys with equal values.
-- `superset`: they contain every expected key with an equal value, and may contain other keys.
+- `superset`: they contain every expected key with an equal value and may contain other keys.
 - `subset`: each of their keys is expected, with an equal value. Expected keys may be missing.
 - `ignore`: only the name of the tool is compared.
 

@@ -1,7 +1,7 @@
 """One criterion of a rubric: binary, multi-choice, on a scale, or decided by a check. Data and its validation.
 
 An importance in words gives a criterion its weight if its author wrote no weight. A condition (`applies_when`) is a
-question that is answered before the criteria. A grader numbers the criteria first, and then the distinct conditions.
+question that is answered before the criteria. A grader numbers the criteria first and then the distinct conditions.
 Criteria with the same condition share one answer.
 """
 

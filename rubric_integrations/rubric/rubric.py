@@ -48,7 +48,7 @@ class Fault(NamedTuple):
     Attributes:
         where: The place in the document, such as `criteria[2]`. Empty for the document itself.
         field: The name of the field. Empty if the fault does not belong to one field.
-        message: What is wrong, and what to write instead.
+        message: What is wrong and what to write instead.
     """
 
     where: str
@@ -315,7 +315,7 @@ def criterion_keys(criteria: Sequence[Criterion]) -> tuple[str, ...]:
 
 
 def check_criteria(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
-    """Check that the criteria can be scored, and that their names differ.
+    """Check that the criteria can be scored and that their names differ.
 
     Raises:
         ValueError: There is no criterion, there are too many, all weights are 0, or two have the same name.

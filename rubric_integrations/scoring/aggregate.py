@@ -137,7 +137,7 @@ def summarize_failures(
     Args:
         criteria: The reports of the criteria.
         conditions: The reports of their conditions.
-        panel: The answers of each judge, and of the checks.
+        panel: The answers of each judge and of the checks.
         condition_of: The index of each criterion's condition among the rubric's `questions`, or None.
 
     Returns:

@@ -403,7 +403,8 @@ def _selections(parts: Sequence[_Part], best: bool) -> Iterator[Sequence[float |
         elif weight > 0 or not has_positive_weight:
             optional.append((1 - value if weight < 0 else value, index, value))
         elif not best:
-            # A penalty beside positive weights is not part of the divisor: counting it can only lower the score.
+            # In a rubric with positive weights, a penalty is not part of the divisor. Counting it can only lower the
+            # score.
             values[index] = value
     yield tuple(values)
     for _, index, value in sorted(optional, reverse=best):

@@ -311,7 +311,7 @@ class Vote(Record):
 
 
 class Interpretation(NamedTuple):
-    """The normalized form of an answer, and its value.
+    """The normalized form of an answer and its value.
 
     Attributes:
         verdict: The answer in its normalized form: `MET`, the option's label as the author wrote it, or a plain number.
@@ -326,7 +326,7 @@ _OF_VERDICT = {verdict: Interpretation(verdict, value) for verdict, value in VER
 
 
 def interpret_answer(criterion: Criterion, answer: object, may_abstain: bool = True) -> Interpretation:
-    """Normalize an answer to a criterion of any kind, and return it with its value.
+    """Normalize an answer to a criterion of any kind and return it with its value.
 
     Args:
         criterion: The criterion.

@@ -106,7 +106,7 @@ class LabelledJudgment(SparseRecord):
 
 
 def same_text(text: str | None) -> str:
-    """Return a text without differences that spreadsheet programs introduce: line breaks, and outer white space."""
+    """Return a text without differences that spreadsheet programs introduce: line breaks and outer white space."""
     return (text or "").replace("\r\n", "\n").strip()
 
 

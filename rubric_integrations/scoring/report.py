@@ -303,8 +303,8 @@ class EvaluationReport(SparseRecord):
         score_range: The lowest and the highest score that is still possible, if `stop_when_decided` ended the grade
             early. The lowest is None if the final score could be undefined.
         raw_score: The weighted sum, before any length penalty. None if every criterion was left out.
-        llm_raw_score: The score by the judge alone: the weighted sum of its verdicts, or the overall score from 0 to
-            100.
+        llm_raw_score: The score from the judge, before metrics and the length penalty: the weighted sum of its
+            verdicts, or the overall score from 0 to 100.
         passed: Whether the normalized score reaches the rubric's `pass_mark`, every required criterion passes, the
             coverage is high enough (`low_coverage`), and the rubric is not `partial`. For this decision, a failed
             criterion has its worst value, even if `score` counts it differently.
@@ -507,7 +507,7 @@ class NamedScore(Record):
     """One score of a report with its name, or the reason why there is no score.
 
     Attributes:
-        name: The name that the framework shows: `rubric` for the overall score, and for example `rubric.margin` for a
+        name: The name that the framework shows: `rubric` for the overall score and for example `rubric.margin` for a
             criterion.
         kind: `"verdict"`, `"abstention"`, `"failure"` or `"not applicable"`. The overall score is a `"verdict"` if the
             report has a score, and an `"abstention"` if its score is undefined.

@@ -1,4 +1,4 @@
-"""The data of the report page: an index of all rows, and their texts in compressed blocks.
+"""The data of the report page: an index of all rows and their texts in compressed blocks.
 
 The index has the data that the table shows and filters. The browser unpacks a block when a submission in it is opened.
 """
@@ -149,7 +149,7 @@ class PageData:
         """Add one submission with its row in each run, or None if a run does not have it.
 
         Args:
-            key: The id of the submission, and its number among the submissions with the same id.
+            key: The id of the submission and its number among the submissions with the same id.
             grades: The row in each run, or None.
             shared: The criteria that may become columns.
             changed: The criteria whose answer differs between two runs.

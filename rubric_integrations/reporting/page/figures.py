@@ -99,7 +99,7 @@ class SharedColumns:
 
 
 def tags_of(row: GradedRow) -> set[str]:
-    """Return the tags of a row's criteria, and the tags that have a score."""
+    """Return the tags of a row's criteria and the tags that have a score."""
     return {tag for tags in row.criterion_tags for tag in tags} | row.tags.keys()
 
 

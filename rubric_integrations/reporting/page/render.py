@@ -54,8 +54,8 @@ def report_page(
     """Render one run, a comparison of two runs, or many runs over time as an HTML page.
 
     Args:
-        runs: One run, two runs, or more in chronological order. If there are more than 12 runs, or more than 3,000 rows
-            in total, the page has only the figures of the earlier runs, and the rows of two runs: the last one and the
+        runs: One run, two runs, or more in chronological order. If there are more than two runs, and more than 12 runs
+            or 3,000 rows in total, the page has the figures of all runs, but only the rows of the last run and the
             previous one.
         title: The heading of the page. Default: the name of the rubric.
         to_label: Judgments of the run for human labelling, as drawn by `choose_for_labels`. The page then becomes a
@@ -169,7 +169,7 @@ def _script(*, labels: bool) -> str:
     """Return the complete script. It puts text from models and users into the document only with `textContent`.
 
     Args:
-        labels: Whether the page is a tool to label judgments. The script of this view is long, and is left out
+        labels: Whether the page is a tool to label judgments. The script of this view is long and is left out
             otherwise.
     """
     names = [name for name in _SCRIPTS if labels or name != "labelling.js"]

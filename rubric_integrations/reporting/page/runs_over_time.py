@@ -59,7 +59,7 @@ class RunFigures(NamedTuple):
         judge: The name of the judge. None if it is unknown.
         summary: The figures of its rows.
         series: The number of the run's series, from 0.
-        reason: Why the run starts a new series. Empty for the first run, and for a run that continues a series.
+        reason: Why the run starts a new series. Empty for the first run and for a run that continues a series.
         baselines: The indices of the first and the previous run of its series. Empty for the first run of a series.
     """
 
@@ -294,7 +294,7 @@ class _Tests:
         self._marks: dict[_Test, Mark] = {}
 
     def add(self, pair: ComparedPair, shown: Set[tuple[str, str]]) -> None:
-        """Add the tests of two runs: for the score, and for each criterion that is shown."""
+        """Add the tests of two runs: for the score and for each criterion that is shown."""
         if pair.comparison is None or pair.comparison.figures.not_comparable:
             return
         figures = pair.comparison.figures

@@ -1,4 +1,4 @@
-"""Computes the report page's section on trust in the judge: agreement with human labels, and corrected scores."""
+"""Computes the report page's section on trust in the judge: agreement with human labels and corrected scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_NUMBERS = 7
 
 
 class CorrectedRate(NamedTuple):
-    """The rate of one answer to a criterion: of the judge, and corrected by human labels.
+    """The rate of one answer to a criterion: of the judge and corrected by human labels.
 
     Attributes:
         answer: The answer: MET, an option, or a number.
