@@ -480,7 +480,7 @@ def certify(
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the confidence above which a cheap judge can be trusted, for `grade --escalate-below`.
+    """Find the lowest confidence at which a cheap judge can be trusted, for `grade --escalate-below`.
 
     Exit codes: 0 certified; 1 nothing can be certified; 2 bad usage or bad input.
     """

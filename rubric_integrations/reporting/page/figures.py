@@ -157,7 +157,7 @@ class ComparisonFigures:
     """Computes the `Comparison` of two runs.
 
     Args:
-        comparable: The other differences of the runs, such as in their rubrics, inputs or judges.
+        comparable: The result of `comparability`: whether the rubrics, inputs or judges of the runs differ.
     """
 
     def __init__(self, comparable: Comparability = _COMPARABLE) -> None:
