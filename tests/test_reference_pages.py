@@ -42,7 +42,7 @@ LIMITS = {
     "values in a rubric file, with its aliases expanded": MAX_NODES,
     "seconds of a `regex` check": PATTERN_SECONDS,
     "seconds that a server may request to wait": LONGEST_WAIT,
-    "submissions in a row that fail, after which a run ends": MAX_FAILED_SUBMISSIONS,
+    "failed submissions in a row that end a run": MAX_FAILED_SUBMISSIONS,
 }
 
 
