@@ -4,6 +4,7 @@
 
 A mock server records the prompts. Two caching rules are applied to them, with four characters as one token: "after the
 reply", in steps of 128 tokens from 1,024, as OpenAI documents its cache; and "on arrival", in blocks of 16, as in vLLM.
+The price of the prompts is with the first rule, and 1 without a cache: a cached token costs a tenth.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rubric_integrations.graders import CallLimits, Grader, PerCriterionGrader, 
 from rubric_integrations.judges import LMJudge
 from tests.openai_server import Call, OpenAIServer, Reply
 
-SUBMISSIONS, CRITERIA, CAP, LATENCY = 40, 12, 64, 0.2
+SUBMISSIONS, CRITERIA, CAP, LATENCY, CACHED_PRICE = 40, 12, 64, 0.2, 0.1
 RUBRIC = Rubric([Criterion(requirement=f"Requirement {i} of the response") for i in range(CRITERIA)])
 TEXTS = [Submission(response=f"{i} " + "word " * 600, query="query " * 100) for i in range(SUBMISSIONS)]
 
@@ -72,8 +73,8 @@ def reply_to(call: Call) -> Reply:
 
 def main() -> None:
     """Print one row per way to grade."""
-    print("| path | calls | prompt tokens per judgment | uncached, after the reply | uncached, on arrival |")
-    print("|---|---:|---:|---:|---:|")
+    print("| path | calls | prompt tokens per judgment | uncached, after the reply | uncached, on arrival | price |")
+    print("|---|---:|---:|---:|---:|---:|")
     variants: dict[str, tuple[Callable[[Grader], Awaitable[None]], type[Grader], dict[str, Any]]] = {
         "grade, concurrently": (grade_concurrently, PerCriterionGrader, {}),
         "grade_many": (grade_as_run, PerCriterionGrader, {}),
@@ -81,6 +82,7 @@ def main() -> None:
     for size in (2, 4, 6, 12):
         settings = {"max_criteria_per_call": size}
         variants[f"grade_many, {size} criteria per call"] = (grade_as_run, PerCriterionOneShotGrader, settings)
+    without_cache = 0.0
     for name, (grade, kind, settings) in variants.items():
         calls: list[tuple[float, str]] = []
 
@@ -93,8 +95,10 @@ def main() -> None:
             grader = kind(judge, limits=CallLimits(max_concurrency=CAP), **settings)
             asyncio.run(grade(grader))
         tokens = sum(len(prompt) // 4 for _, prompt in calls) / (SUBMISSIONS * CRITERIA)
-        rates = " | ".join(f"{uncached(calls, rule):.0f}" for rule in (True, False))
-        print(f"| {name} | {len(calls)} | {tokens:.0f} | {rates} |")
+        without_cache = without_cache or tokens
+        full, on_arrival = uncached(calls, True), uncached(calls, False)
+        price = (full + CACHED_PRICE * (tokens - full)) / without_cache
+        print(f"| {name} | {len(calls)} | {tokens:.0f} | {full:.0f} | {on_arrival:.0f} | {price:.3f} |")
 
 
 if __name__ == "__main__":

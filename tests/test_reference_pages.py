@@ -23,7 +23,7 @@ from rubric_integrations.cli import app
 from rubric_integrations.cli.console import Exit
 from rubric_integrations.cli.options import JUDGE_OPTIONS
 from rubric_integrations.formats.parsing import MAX_BYTES, MAX_DEPTH, MAX_NODES
-from rubric_integrations.graders.endpoint import LONGEST_WAIT
+from rubric_integrations.graders.endpoint import LONGEST_WAIT, MAX_FAILED_SUBMISSIONS
 from rubric_integrations.rubric.rubric import MAX_CRITERIA, MAX_LEAVES
 from rubric_integrations.submission.columns import COLUMNS, ColumnNames
 from rubric_integrations.submission.readers import READERS
@@ -42,6 +42,7 @@ LIMITS = {
     "values in a rubric file, with its aliases expanded": MAX_NODES,
     "seconds of a `regex` check": PATTERN_SECONDS,
     "seconds that a server may request to wait": LONGEST_WAIT,
+    "failed submissions in a row that end a run": MAX_FAILED_SUBMISSIONS,
 }
 
 
