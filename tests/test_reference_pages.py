@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -227,3 +228,30 @@ def test_ci_recipe_saves_the_ledger_under_a_new_key_and_restores_the_latest(step
 
 def test_exit_codes_on_the_page_of_the_ci_recipe_are_those_that_end_a_build() -> None:
     assert [int(cells[0]) for cells in rows("ci.md", "exit code")] == list(Exit)[1:5]
+
+
+# Commands in the text and in examples of the shell.
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def commands_on(page: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name and the long options of each of our commands on a page."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for name, rest in re.findall(r"rubric-integrations ([a-z]+)\b([^`\n|#&>]*)", text):
+        yield name, re.findall(r"(?<=\s)-{1,2}[a-z][a-z-]*", rest)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_on_a_page_exist_with_their_options(page: Path) -> None:
+    group: Any = typer.main.get_command(app)
+    options = {
+        name: {
+            "--help",
+            *(option for parameter in command.params for option in parameter.opts + parameter.secondary_opts),
+        }
+        for name, command in group.commands.items()
+    }
+    commands = list(commands_on(page))
+    assert {name for name, _ in commands} <= set(options)
+    assert [(name, option) for name, used in commands for option in used if option not in options[name]] == []
