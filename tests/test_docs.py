@@ -44,6 +44,11 @@ def test_code_on_a_page_runs_and_prints_what_the_page_shows(page: str, tmp_path:
     check_examples(DOCS / page, tmp_path)
 
 
+@pytest.mark.guides
+def test_code_in_the_readme_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
+    check_examples(ROOT / "README.md", tmp_path)
+
+
 @pytest.mark.parametrize(
     ("code", "shown", "fault"),
     [
