@@ -252,6 +252,19 @@ def test_examples_import_public_names_only(page: str) -> None:
     assert {name for name in names if importlib.util.find_spec(name[0]) is None or name not in PUBLIC_NAMES} == set()
 
 
+@pytest.mark.parametrize("page", [page for page in TEXTS if page != "CHANGELOG.md"])
+def test_dotted_names_of_this_package_in_a_page_exist(page: str) -> None:
+    names = set(re.findall(r"`(rubric_integrations(?:\.\w+)+)`", without_code(TEXTS[page])))
+    missing: list[str] = []
+    for name in names:
+        module, _, last = name.rpartition(".")
+        if importlib.util.find_spec(module) is None:
+            missing.append(name)
+        elif not hasattr(importlib.import_module(module), last) and importlib.util.find_spec(name) is None:
+            missing.append(name)
+    assert missing == []
+
+
 # An install command with the bare name of this package, which is somebody else's on an index: pip takes a path, an
 # address, or `rubric-integrations @ git+...`.
 BARE_NAME = re.compile(r"""\binstall\b[^\n`;]*?[\s"']rubric[-_]integrations\b(?!/| @|[-\w]*\.whl)""")
