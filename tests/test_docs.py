@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import os
+import pkgutil
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -257,10 +258,9 @@ def test_dotted_names_of_this_package_in_a_page_exist(page: str) -> None:
     names = set(re.findall(r"`(rubric_integrations(?:\.\w+)+)`", without_code(TEXTS[page])))
     missing: list[str] = []
     for name in names:
-        module, _, last = name.rpartition(".")
-        if importlib.util.find_spec(module) is None:
-            missing.append(name)
-        elif not hasattr(importlib.import_module(module), last) and importlib.util.find_spec(name) is None:
+        try:
+            pkgutil.resolve_name(name)
+        except (ImportError, AttributeError):
             missing.append(name)
     assert missing == []
 
