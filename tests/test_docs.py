@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import os
+import pkgutil
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -42,6 +43,11 @@ def blocks(page: str, language: str = "python") -> list[str]:
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page) or example_parts(DOCS / page)])
 def test_code_on_a_page_runs_and_prints_what_the_page_shows(page: str, tmp_path: Path) -> None:
     check_examples(DOCS / page, tmp_path)
+
+
+@pytest.mark.guides
+def test_code_in_the_readme_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
+    check_examples(ROOT / "README.md", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +251,18 @@ def imported_names(text: str) -> Iterator[tuple[str, str]]:
 def test_examples_import_public_names_only(page: str) -> None:
     names = set(imported_names(TEXTS[page]))
     assert {name for name in names if importlib.util.find_spec(name[0]) is None or name not in PUBLIC_NAMES} == set()
+
+
+@pytest.mark.parametrize("page", [page for page in TEXTS if page != "CHANGELOG.md"])
+def test_dotted_names_of_this_package_in_a_page_exist(page: str) -> None:
+    names = set(re.findall(r"`(rubric_integrations(?:\.\w+)+)`", without_code(TEXTS[page])))
+    missing: list[str] = []
+    for name in names:
+        try:
+            pkgutil.resolve_name(name)
+        except (ImportError, AttributeError):
+            missing.append(name)
+    assert missing == []
 
 
 # An install command with the bare name of this package, which is somebody else's on an index: pip takes a path, an

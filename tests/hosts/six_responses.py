@@ -1,6 +1,6 @@
 """The same six responses for every framework: four verdicts, an abstention and a failure.
 
-`docs/hosts.md` shows what arrives in each framework. The judge is a function, so that no test needs a server.
+The tests of each framework print what arrives there. The judge is a function, so that no test needs a server.
 """
 
 from __future__ import annotations

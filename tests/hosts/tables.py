@@ -1,4 +1,4 @@
-"""What arrived in a framework, as a table for `docs/hosts.md`."""
+"""What arrived in a framework, as a table."""
 
 from __future__ import annotations
 

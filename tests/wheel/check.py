@@ -32,7 +32,7 @@ ANSWER = "[[ ## reasoning ## ]]\nIt says so.\n\n[[ ## answer ## ]]\nIt was 8.4%.
 
 
 def blocks(language: str) -> list[str]:
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    fenced = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
     return [text for name, text in fenced if name == language]
 
 
