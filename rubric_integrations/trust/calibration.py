@@ -100,7 +100,8 @@ def labelled_scores(
         rows: The rows of the run.
         matches: The labelled judgments.
         rubric: The rubric of the run. Without it, the score of a row must be the weighted mean of its criteria. Reports
-            of earlier versions do not mark criteria with a check, which then need labels too.
+            of earlier versions do not show which criteria have a check. Without the rubric, these criteria need labels
+            too.
 
     Returns:
         The scores, and the number of labelled submissions that lack a label on some criterion.
@@ -323,16 +324,17 @@ def calibrate(
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
         labels: Human labels of a part of the same run, drawn at random or by the judge's verdict. For labels of other
             submissions, use `calibrate_rate`. If the judge was aligned with a label of a submission, the submission and
-            its labels are left out, because the judge makes fewer errors there. The mean of the remaining submissions
-            is the same, because an alignment draws its labels at random. After a draw by the judge's verdict, this is
-            only approximately true.
+            its labels are left out, because the judge makes fewer errors there. This does not bias the mean if the
+            labels of the alignment were drawn at random, and biases it a little if they were drawn by the judge's
+            verdict.
         rubric: The run's rubric. It is needed only if the rubric has groups.
         cluster: How to group rows that depend on each other, such as the questions about one document: a column of the
             graded table, `"id"`, `"query"`, or a function that gets a row's id. The intervals are then computed for
             groups of rows.
         level: The confidence level of the intervals, between 0 and 1.
-        imaginary: The number of imaginary labels with the worst score that the interval of the mean allows for. The
-            default is 0.5. A gate uses 1, because it decides by one end of the interval.
+        imaginary: The interval of the mean is computed as if this number of additional labels had the worst possible
+            score, because rare scores may be missing in the labels. The default, 0.5, was selected by simulation. A
+            gate uses 1, because it decides by one end of the interval.
 
     Raises:
         ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves, such as
@@ -576,10 +578,15 @@ def verdict_weights(matches: Sequence[Match], judged: Mapping[int, str] | None) 
 
 
 def weight_table(table: Matrix, levels: Sequence[str], judged: Mapping[str, int]) -> Matrix:
-    """Weight each column of a confusion table by the number of times that the judge gives its answer in the run.
+    """Weight each column of a confusion table by the frequency of the column's answer among the judge's verdicts.
 
-    The sum of the result is Kish's effective sample size. If the judge gives an answer in the run that has no label,
-    its column is unknown and the result is a table of zeros.
+    The sum of the result is Kish's effective sample size. If an answer of the judge occurs in the run but has no label,
+    its column cannot be weighted. The result is then a table of zeros.
+
+    Args:
+        table: The confusion table of counts, with the judge's answers as columns.
+        levels: The answer of each column.
+        judged: The number of times that the judge gives each answer in the run.
     """
     columns = table.sum(axis=0)
     counts = np.array([judged.get(answer, 0) for answer in levels], float)

@@ -194,8 +194,8 @@ def recall_by_verdict(
 ) -> Estimate:
     """Estimate the judge's recall of an answer from labels that were drawn by the judge's verdict.
 
-    The recall is the share of the judge's answers that are right, among the submissions to which annotators give the
-    answer. The limits combine the logarithms of the Jeffreys limits of the strata (MOVER).
+    Among the submissions to which annotators give the answer, the recall is the share to which the judge also gives it.
+    The limits combine the logarithms of the Jeffreys limits of the strata (MOVER).
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
@@ -286,7 +286,8 @@ def labelled_mean(
         run: The judge's score of each submission of the run.
         assessed: The share of the raters of each labelled submission who could assess it, or None if all could.
         level: The confidence level of the interval, between 0 and 1.
-        imaginary: `FOR_LABELS` or `FOR_GATE`.
+        imaginary: The number of imaginary labels with the worst score that are added to compute each limit:
+            `FOR_LABELS` for an interval, or `FOR_GATE` for a decision by one limit.
         groups: The group of each submission of the run, or None if they are independent.
 
     Returns:

@@ -484,10 +484,11 @@ class Agreement(Record):
             Scales with decimals or more than 21 numbers are left out. None if each criterion has only one answer.
         kappa: `micro_kappa` with its interval, which allows for the dependence of the judgments of a submission. It has
             no interval if labels were drawn by the judge's verdict.
-        pooled_kappa: Cohen's kappa of all judgments in one table, which is usually published. It is high even for a
-            judge that only knows which criteria are mostly MET. Such a judge has a `micro_kappa` of 0. The table
-            contains all criteria if they have the same answers, otherwise the binary criteria. The interval allows for
-            the dependence of the judgments of a submission. It is missing if labels were drawn by the judge's verdict.
+        pooled_kappa: Cohen's kappa of all judgments in one table. Publications usually report this kappa. It is high
+            even for a judge that only knows which criteria are mostly MET. Such a judge has a `micro_kappa` of 0. The
+            table contains all criteria if they have the same answers, otherwise the binary criteria. The interval
+            allows for the dependence of the judgments of a submission. It is missing if labels were drawn by the
+            judge's verdict.
         scores: The agreement on the scores. Undefined if labels were drawn by the judge's verdict.
         raters: The names of the raters.
         labels: The number of labels that belong to a judgment of the run, without labels that are left out.
