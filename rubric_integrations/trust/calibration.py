@@ -1,6 +1,6 @@
-"""Corrects the mean score and the rates of a run by human labels of a part of it (`calibrate`).
+"""Corrects the mean score and the rates of a run with human labels of a part of it (`calibrate`).
 
-`calibrate_rate` corrects a rate by labels of other submissions. `corrections.py` has the formulas.
+`calibrate_rate` corrects a rate with labels of other submissions. `corrections.py` has the formulas.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ROUNDING = 1e-6
 class UnexplainedScoreError(ValueError):
     """Raised if the score of a row cannot be recomputed from the answers to its criteria.
 
-    The score by annotators' answers cannot be computed then either.
+    Therefore, the score from the annotators' answers cannot be computed either.
     """
 
 
@@ -63,8 +63,8 @@ class ScorePair(NamedTuple):
 
     Attributes:
         row: The index of its row in the run.
-        people: The score by annotators' answers.
-        judge: The score by the judge's answers.
+        people: The score from the annotators' answers.
+        judge: The score from the judge's answers.
     """
 
     row: int
@@ -77,9 +77,9 @@ class LabelledScore(NamedTuple):
 
     Attributes:
         row: The index of its row in the run.
-        people: The mean of the scores by each rater's answers, or None if no rater could assess the submission.
+        people: The mean of the scores from each rater's answers, or None if no rater could assess the submission.
         assessed: The share of the raters who could assess the submission.
-        judge: The score by the judge's answers, or None if the judge failed or could not assess the submission.
+        judge: The score from the judge's answers, or None if the judge failed or could not assess the submission.
     """
 
     row: int
@@ -91,7 +91,7 @@ class LabelledScore(NamedTuple):
 def labelled_scores(
     rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rubric | None = None
 ) -> tuple[list[LabelledScore], int]:
-    """Score each labelled submission by annotators' answers.
+    """Score each labelled submission from the annotators' answers.
 
     A submission is scored if each of its criteria that a judge decides has a label. Each rater's answers give one
     score. If a rater gave no answer to a criterion, the mean value of all raters' answers is used.
@@ -234,10 +234,10 @@ class CriterionCalibration(Record):
 
 
 class Calibration(Record):
-    """The mean score and the rates of a run, corrected by human labels.
+    """The mean score and the rates of a run, corrected with human labels.
 
     Attributes:
-        score: The mean score by annotators' answers, estimated for all submissions that annotators can assess. A
+        score: The mean score from the annotators' answers, estimated for all submissions that annotators can assess. A
             submission with several raters counts with the mean of their scores. The estimate is undefined if labels
             were drawn by the judge's verdict, if no submission has a label for every criterion, or if the scores cannot
             be recomputed from the criteria. `warnings` names the reason.
@@ -316,7 +316,7 @@ def calibrate(
     level: float = 0.95,
     imaginary: float = FOR_LABELS,
 ) -> Calibration:
-    """Correct the mean score and the rates of a run by human labels of a part of it.
+    """Correct the mean score and the rates of a run with human labels of a part of it.
 
     If every judgment is labelled, the mean score and the rates are computed from the labels only.
 
@@ -411,7 +411,7 @@ def _calibrate_mean(
         rubric: The rubric of the run.
         judge: The judge's score of each row, by the row's index. None is a row without a score.
         level: The confidence level of the interval, between 0 and 1.
-        imaginary: `FOR_LABELS` or `FOR_GATE`.
+        imaginary: The number of imaginary labels, as in `calibrate`.
         groups: The group of each row of the run.
     """
     scores = [score for score in judge.values() if score is not None]
@@ -480,7 +480,7 @@ def _calibrate_mean(
 
 
 def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]], *, level: float = 0.95) -> Estimate:
-    """Correct the judge's rate of MET in a run by human labels of submissions outside the run.
+    """Correct the judge's rate of MET in a run with human labels of submissions outside the run.
 
     This assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
 

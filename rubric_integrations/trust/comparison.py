@@ -319,7 +319,7 @@ class RunComparison(Record):
         inputs: The number of compared inputs: the number of groups if rows are in groups, otherwise the number of rows.
         detectable: The smallest true difference that this number of inputs would show in 80 % of cases. None if all
             differences are equal, or if rows are in groups.
-        corrected: The difference after correction by human labels of both runs. None without labels.
+        corrected: The difference after correction with human labels of both runs. None without labels.
         decision: `better` if the interval of the difference is above 0, `worse` if it is below `-margin`, `unchanged`
             if every answer and score is equal, otherwise `unclear`. With labels, the corrected difference decides.
         is_not_worse: Whether the interval of the difference is above `-margin`, or nothing changed.
@@ -489,7 +489,7 @@ def compare_changes(
 
     Args:
         changes: The differences of the answers and scores.
-        corrected: The difference after correction by human labels, or None without labels.
+        corrected: The difference after correction with human labels, or None without labels.
         margin: The accepted loss: how much lower the second run's mean score may be, at least 0.
         level: The confidence level of the intervals, between 0 and 1.
         comparable: The differences of the rubrics, the inputs and the judges.

@@ -289,7 +289,7 @@ _FEW_ERRORS = 10
 
 
 class Reliability(Record):
-    """Figures that compare a judge's confidence with its accuracy by human labels.
+    """Figures that compare a judge's confidence with its accuracy according to human labels.
 
     Attributes:
         accuracy: The share of the judgments that agree with the human labels.
@@ -363,7 +363,7 @@ def reliability(
     cluster: Cluster | None = None,
     level: float = 0.95,
 ) -> Reliability:
-    """Compare the confidence of a judge with its accuracy by human labels.
+    """Compare the confidence of a judge with its accuracy according to human labels.
 
     The judgments of one submission depend on each other. Therefore, intervals are computed for the effective number of
     independent judgments. If a judgment has several raters, each rater's answer counts as one judgment.

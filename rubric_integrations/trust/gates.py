@@ -239,7 +239,7 @@ def decide_mean(
         scores: The scores, or None for a submission without a score.
         min_score: The threshold, above 0 and below 1.
         alpha: The probability of a wrong pass, and also of a wrong failure.
-        score: The mean after correction by labels, with its interval at the level `1 - 2 alpha`. None without labels.
+        score: The mean after correction with labels, with its interval at the level `1 - 2 alpha`. None without labels.
         groups: The group of each submission, or None if they are independent. Fewer than five groups are inconclusive.
         floor: The lowest possible score of a submission.
 

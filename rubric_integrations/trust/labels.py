@@ -154,7 +154,7 @@ def _judged_names(report: EvaluationReport | None) -> set[str]:
 
 
 def _known_fields(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the non-empty fields by their names in `FIELDS`."""
+    """Return the non-empty fields that are in `FIELDS`, also under other spellings or earlier names."""
     fields: dict[str, Any] = {}
     for name, value in record.items():
         known = _EARLIER_NAMES.get(fold(name), fold(name))

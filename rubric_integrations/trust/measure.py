@@ -416,7 +416,7 @@ def pair_influences(pairs: Sequence[_Pair], levels: Sequence[str], cells: Matrix
 
 
 def _less(judge: float, people: Estimate) -> Estimate:
-    """Return a known figure minus an estimate."""
+    """Return the judge's known figure minus the estimate of the annotators' figure."""
     if people.value is None:
         return people
     low = None if people.high is None else judge - people.high
@@ -437,7 +437,7 @@ def _people_alpha(matches: Sequence[Match], levels: Sequence[str], apart: Matrix
 
 
 def _units(matches: Sequence[Match], levels: Sequence[str]) -> list[list[int]]:
-    """Return the indices of the raters' answers to each judgment in `levels`, without abstentions."""
+    """Return, for each judgment, the positions of its raters' answers in `levels`, without abstentions."""
     places = {answer: place for place, answer in enumerate(levels)}
     return [[places[answer] for answer in match.answers if answer in places] for match in matches]
 
@@ -446,11 +446,11 @@ _COLUMNS = ("criterion", "n", "coverage", "accuracy", "kappa", "AC1", "bias", "p
 
 
 class ScoreAgreement(NamedTuple):
-    """Agreement between the judge's scores and the scores by annotators' answers.
+    """Agreement between the judge's scores and the scores from the annotators' answers.
 
     Attributes:
         n: The number of submissions with a score by the judge and a label for every criterion.
-        bias: The mean of the judge's score minus the score by annotators' answers.
+        bias: The mean of the judge's score minus the score from the annotators' answers.
         values: Errors and correlations of the scores, and distances between their distributions. None if `n` is 0.
         p_value: The two-sided p-value of the bias, by a paired t-test, or from the interval if rows are in groups. None
             if all differences are equal.

@@ -192,8 +192,8 @@ OPTIMIZERS: dict[OptimizerName, Callable[[OptimizerSettings], Teleprompter]] = {
     "bootstrap": _bootstrap,
     "reanchor": _reanchor,
 }
-"""The optimizers by name. GEPA rewrites the instructions by the raters' reasons. MIPROv2 searches for instructions and
-few-shot examples together. BootstrapFewShot collects few-shot examples. ReAnchor reweights stated probabilities."""
+"""The optimizers by name. GEPA rewrites the instructions from the raters' reasons. MIPROv2 searches for instructions
+and few-shot examples together. BootstrapFewShot collects few-shot examples. ReAnchor reweights stated probabilities."""
 
 
 def make_optimizer(
