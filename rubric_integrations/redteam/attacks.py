@@ -236,7 +236,7 @@ class Attack(Record):
     place: Place = "after"
 
     def apply_to(self, response: str) -> str:
-        """Return a response with the attack's text added, or replaced by the text for `instead`."""
+        """Return a response with the attack's text before or after it, or only the text for the place `instead`."""
         parts = {"after": (response, self.text), "before": (self.text, response), "instead": (self.text,)}
         return "\n\n".join(parts[self.place])
 

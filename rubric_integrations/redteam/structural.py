@@ -106,8 +106,8 @@ class PromptCase(NamedTuple):
         true_answer: The true answer about `POOR_RESPONSE`: the requirement is not met.
         reply_with: A function that gets an explanation and returns the reply of a judge with the true answer. The
             explanation is inserted without escaping.
-        read_values: A function that requests the answer from a judge and returns the values that the judge parses. The
-            true values are 0.
+        read_values: A function that lets a judge answer the question and returns the values of the parsed answers, as a
+            list. For the true answer, all values are 0.
     """
 
     name: str
@@ -182,9 +182,10 @@ class _Prompt(NamedTuple):
 def prompt_breach(attack: Attack) -> str | None:
     """Describe the part of an attack that a judge's prompt would treat as structure, or None if the prompt is safe.
 
-    Prompts about one criterion and about several criteria are checked. Outside the submission's fence, the messages
-    must be the same as without the attack. The fence must not contain a field header, a custom type, a control token or
-    a fence with the right code, also after Unicode normalization.
+    Prompts about one criterion and about several criteria are checked. In a prompt, the submission stands in a fence,
+    `<data CODE>`, with a random code. Outside the fence, the messages must be the same as without the attack. The fence
+    must contain the complete submission, without a field header or a custom type of DSPy, a control token of a chat
+    template, or a closing tag with this code. A marker that appears only after Unicode normalization counts too.
 
     Example:
         >>> from rubric_integrations.redteam import ATTACKS

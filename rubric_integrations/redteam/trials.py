@@ -181,7 +181,14 @@ class ProbeReport(Record):
 
 
 class Trial(NamedTuple):
-    """The judge's answer to one criterion about a submission with an attack."""
+    """The judge's answer to one criterion about a submission with an attack.
+
+    Attributes:
+        attack: The attack.
+        task: The task, whose poor response contains the attack.
+        criterion: The criterion. The judge answered it correctly without the attack.
+        row: The report's entry with the judge's answer.
+    """
 
     attack: Attack
     task: Task
@@ -303,7 +310,7 @@ async def probe(
             total number.
 
     Raises:
-        ValueError: A setting is missing or out of range.
+        ValueError: A setting of the judge is missing, unknown or out of range.
         TypeError: `judge` has a type that a grader does not accept.
 
     Example:
@@ -411,7 +418,7 @@ def run_probe(judge: JudgeLike, max_concurrency: int, console: Console) -> Probe
         console: The console to print to.
 
     Raises:
-        ValueError: A setting is missing or out of range.
+        ValueError: A setting of the judge is missing or unknown, or `max_concurrency` is out of range.
         TypeError: `judge` has a type that a grader does not accept.
     """
     columns = (TextColumn("Probing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -232,8 +232,9 @@ class GradingService:
     """Grades submissions for the requests of a server.
 
     A grade in progress is finished even if its client has disconnected. Its judgments are already paid, and a ledger
-    stores them for the next request. Only the checks of a rubric in the request are then stopped. These checks may take
-    at most 5 seconds of CPU time. Concurrent requests with equal submissions share one grade.
+    stores them for the next request. The checks of a rubric that came with the request are an exception: they stop when
+    the last client that waits for the grade disconnects, and they may take at most 5 seconds of CPU time. Concurrent
+    requests with equal submissions and equal rubrics share one grade.
 
     Args:
         rubric: The rubric of all requests, in any form except a function. None if each request has its own rubric.

@@ -56,8 +56,8 @@ def openrlhf_reward(
     the group of a failed sample and takes another prompt.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. Each engine reads the file in this call.
-            For several machines, pass an absolute path.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. Each engine reads the file when it calls
+            this function. For several machines, pass an absolute path.
         judge: The judge of the criteria, such as a model name. Pass either `judge` or `grader`.
         grader: A grader with its own settings and limits.
         ledger: A ledger that stores judgments, which are then not requested again: the path of a file for all engines

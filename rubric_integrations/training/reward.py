@@ -193,7 +193,10 @@ class Rollout(NamedTuple):
         }
 
     def with_grade(self, graded: Graded) -> Rollout:
-        """Return this completion with its grade. The reward is the score, except for a completion without an answer."""
+        """Return this completion with its grade, and with its score as the reward.
+
+        The reward of a completion without an answer does not change.
+        """
         return self._replace(graded=graded, reward=self.reward if self.is_empty else graded.score)
 
 
@@ -435,9 +438,9 @@ class RubricReward:
             ledger.
         normalize: Whether the reward is in [0, 1]. If not, it is the weighted sum. Only with `judge`.
         limits: The limits on the calls of this process, by default `CallLimits()`. Only with `judge`.
-        fields: The names of two columns: the `reference` contains reference answers (by default `"reference"`), and the
-            `context` contains documents as texts or lists of texts (by default `"context"`). The dataset need not have
-            the default columns, but it must have a column with another name.
+        fields: The names of two columns of the dataset. `reference` names the column of the reference answers, by
+            default `"reference"`. `context` names the column of the documents, which are texts or lists of texts, by
+            default `"context"`. A column with the default name may be missing. A column with another name must exist.
         respond: The part of messages to grade: `"last"` is the last answer, `"transcript"` is all messages of the
             completion, and `"trajectory"` is all messages with numbered steps.
         empty: The reward of a completion without an answer. By default (`"least"`), this is the lowest reward that the

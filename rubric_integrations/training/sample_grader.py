@@ -42,11 +42,12 @@ class SampleGrader:
     limit, and reads API keys from its own environment.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. A file is read in this call.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. A file is read at construction.
         judge: The judge of the criteria, such as a model name. Pass either `judge` or `grader`.
         grader: A grader with its own settings and limits.
         ledger: A ledger that stores judgments, which are then not requested again: the path of a file for all processes
-            of one machine, the URL of a PostgreSQL database, or an open ledger, which each process opens for itself.
+            of one machine, the URL of a PostgreSQL database, or an open ledger. Other processes open its file or
+            database again.
         normalize: Whether rewards are in [0, 1]. If not, they are raw weighted sums. Only with `judge`.
         limits: The limits on the calls of each process, by default `CallLimits()`. Only with `judge`.
         empty: The reward of a completion without an answer. By default (`"least"`), this is the lowest reward that the
@@ -95,7 +96,7 @@ class SampleGrader:
 
         Args:
             completion: The policy's text after the prompt. If the thinking is already separate, pass a `SplitResponse`.
-                Its output is graded completely, such as a transcript.
+                Its `output` is then graded as it is, without another search for thinking.
             query: The task as a text or a list of messages. None or an empty text for no task.
             reference: A reference answer, as a text or a list of messages, or None.
 

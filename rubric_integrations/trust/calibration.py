@@ -1,6 +1,6 @@
-"""Corrects the mean score and the rates of a run by human labels of a part of it (`calibrate`).
+"""Corrects the mean score and the rates of a run with human labels of a part of it (`calibrate`).
 
-`calibrate_rate` corrects a rate by labels of other submissions. `corrections.py` has the formulas.
+`calibrate_rate` corrects a rate with labels of other submissions. `corrections.py` has the formulas.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ROUNDING = 1e-6
 class UnexplainedScoreError(ValueError):
     """Raised if the score of a row cannot be recomputed from the answers to its criteria.
 
-    The score by annotators' answers cannot be computed then either.
+    Therefore, the score from the annotators' answers cannot be computed either.
     """
 
 
@@ -63,8 +63,8 @@ class ScorePair(NamedTuple):
 
     Attributes:
         row: The index of its row in the run.
-        people: The score by annotators' answers.
-        judge: The score by the judge's answers.
+        people: The score from the annotators' answers.
+        judge: The score from the judge's answers.
     """
 
     row: int
@@ -77,9 +77,9 @@ class LabelledScore(NamedTuple):
 
     Attributes:
         row: The index of its row in the run.
-        people: The mean of the scores by each rater's answers, or None if no rater could assess the submission.
+        people: The mean of the scores from each rater's answers, or None if no rater could assess the submission.
         assessed: The share of the raters who could assess the submission.
-        judge: The score by the judge's answers, or None if the judge failed or could not assess the submission.
+        judge: The score from the judge's answers, or None if the judge failed or could not assess the submission.
     """
 
     row: int
@@ -91,7 +91,7 @@ class LabelledScore(NamedTuple):
 def labelled_scores(
     rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rubric | None = None
 ) -> tuple[list[LabelledScore], int]:
-    """Score each labelled submission by annotators' answers.
+    """Score each labelled submission from the annotators' answers.
 
     A submission is scored if each of its criteria that a judge decides has a label. Each rater's answers give one
     score. If a rater gave no answer to a criterion, the mean value of all raters' answers is used.
@@ -100,7 +100,8 @@ def labelled_scores(
         rows: The rows of the run.
         matches: The labelled judgments.
         rubric: The rubric of the run. Without it, the score of a row must be the weighted mean of its criteria. Reports
-            of earlier versions do not mark criteria with a check, which then need labels too.
+            of earlier versions do not show which criteria have a check. Without the rubric, these criteria need labels
+            too.
 
     Returns:
         The scores, and the number of labelled submissions that lack a label on some criterion.
@@ -233,10 +234,10 @@ class CriterionCalibration(Record):
 
 
 class Calibration(Record):
-    """The mean score and the rates of a run, corrected by human labels.
+    """The mean score and the rates of a run, corrected with human labels.
 
     Attributes:
-        score: The mean score by annotators' answers, estimated for all submissions that annotators can assess. A
+        score: The mean score from the annotators' answers, estimated for all submissions that annotators can assess. A
             submission with several raters counts with the mean of their scores. The estimate is undefined if labels
             were drawn by the judge's verdict, if no submission has a label for every criterion, or if the scores cannot
             be recomputed from the criteria. `warnings` names the reason.
@@ -315,7 +316,7 @@ def calibrate(
     level: float = 0.95,
     imaginary: float = FOR_LABELS,
 ) -> Calibration:
-    """Correct the mean score and the rates of a run by human labels of a part of it.
+    """Correct the mean score and the rates of a run with human labels of a part of it.
 
     If every judgment is labelled, the mean score and the rates are computed from the labels only.
 
@@ -323,16 +324,17 @@ def calibrate(
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
         labels: Human labels of a part of the same run, drawn at random or by the judge's verdict. For labels of other
             submissions, use `calibrate_rate`. If the judge was aligned with a label of a submission, the submission and
-            its labels are left out, because the judge makes fewer errors there. The mean of the remaining submissions
-            is the same, because an alignment draws its labels at random. After a draw by the judge's verdict, this is
-            only approximately true.
+            its labels are left out, because the judge makes fewer errors there. This does not bias the mean if the
+            labels of the alignment were drawn at random, and biases it a little if they were drawn by the judge's
+            verdict.
         rubric: The run's rubric. It is needed only if the rubric has groups.
         cluster: How to group rows that depend on each other, such as the questions about one document: a column of the
             graded table, `"id"`, `"query"`, or a function that gets a row's id. The intervals are then computed for
             groups of rows.
         level: The confidence level of the intervals, between 0 and 1.
-        imaginary: The number of imaginary labels with the worst score that the interval of the mean allows for. The
-            default is 0.5. A gate uses 1, because it decides by one end of the interval.
+        imaginary: The interval of the mean is computed as if this number of additional labels had the worst possible
+            score, because rare scores may be missing in the labels. The default, 0.5, was selected by simulation. A
+            gate uses 1, because it decides by one end of the interval.
 
     Raises:
         ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves, such as
@@ -409,7 +411,7 @@ def _calibrate_mean(
         rubric: The rubric of the run.
         judge: The judge's score of each row, by the row's index. None is a row without a score.
         level: The confidence level of the interval, between 0 and 1.
-        imaginary: `FOR_LABELS` or `FOR_GATE`.
+        imaginary: The number of imaginary labels, as in `calibrate`.
         groups: The group of each row of the run.
     """
     scores = [score for score in judge.values() if score is not None]
@@ -478,7 +480,7 @@ def _calibrate_mean(
 
 
 def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]], *, level: float = 0.95) -> Estimate:
-    """Correct the judge's rate of MET in a run by human labels of submissions outside the run.
+    """Correct the judge's rate of MET in a run with human labels of submissions outside the run.
 
     This assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
 
@@ -576,10 +578,15 @@ def verdict_weights(matches: Sequence[Match], judged: Mapping[int, str] | None) 
 
 
 def weight_table(table: Matrix, levels: Sequence[str], judged: Mapping[str, int]) -> Matrix:
-    """Weight each column of a confusion table by the number of times that the judge gives its answer in the run.
+    """Weight each column of a confusion table by the frequency of the column's answer among the judge's verdicts.
 
-    The sum of the result is Kish's effective sample size. If the judge gives an answer in the run that has no label,
-    its column is unknown and the result is a table of zeros.
+    The sum of the result is Kish's effective sample size. If an answer of the judge occurs in the run but has no label,
+    its column cannot be weighted. The result is then a table of zeros.
+
+    Args:
+        table: The confusion table of counts, with the judge's answers as columns.
+        levels: The answer of each column.
+        judged: The number of times that the judge gives each answer in the run.
     """
     columns = table.sum(axis=0)
     counts = np.array([judged.get(answer, 0) for answer in levels], float)

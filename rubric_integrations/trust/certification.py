@@ -45,7 +45,8 @@ class CheapAnswers(NamedTuple):
     Attributes:
         confidences: The confidence of each answer, above 0 and up to 1. None is an answer that no threshold keeps: a
             failure, an abstention, or an answer on which the judges of a panel disagree.
-        signal: The source of the confidences.
+        signal: The source of the confidences: the judge states them (`confidence`), they are the `agreement` of a
+            panel, or there are `none`.
         unsure: The number of answers without a confidence in a run with `signal` "confidence", such as answers to
             criteria with options, a scale or a check. They are not in `confidences`.
         trained_on: The number of answers whose labels were used to align the judge. They are not in `confidences`.

@@ -1,8 +1,9 @@
 """Checks whether two runs can be compared: the same rubric, the same inputs and the same judge.
 
-A comparison is refused if the inputs differ, or if a setting differs that gives equal answers different scores. A
-difference that may have changed the answers, such as another judge, is a warning. Names, tags, metadata, the order of
-the criteria, ledgers, retries and limits do not change a score and are not compared.
+A comparison is refused if the inputs differ, or if the runs have different settings that change the scores of equal
+answers, such as the weights of criteria. A difference that may have changed the answers, such as another judge, is a
+warning. Names, tags, metadata, the order of the criteria, ledgers, retries and limits do not change a score and are not
+compared.
 """
 
 from __future__ import annotations
@@ -108,9 +109,12 @@ def comparability(before: RunLike, after: RunLike | None = None) -> Comparabilit
 
 
 def as_run(run: RunLike, name: str, *, in_memory: bool = False) -> RunFile:
-    """Return a `RunFile` with the name of its file, or `name` if it has no file.
+    """Return a run as a `RunFile`.
 
-    With `in_memory`, its rows are a list.
+    Args:
+        run: The run.
+        name: The name of the result if the run has no file. Otherwise the result has the name of the file.
+        in_memory: Whether the rows of the result are a list. If not, rows of a file are read when they are needed.
     """
     if isinstance(run, str | Path):
         run = read_run(Path(run), in_memory=in_memory)
@@ -376,7 +380,14 @@ def _other_parts(before: set[str], after: set[str]) -> str:
 
 
 def fingerprints(judges: str) -> list[list[Any]]:
-    """Return the fingerprints of all language models in the record of a run's judges, cascades included."""
+    """Return the fingerprints of all language models that graded a run, also of the models in cascades.
+
+    Args:
+        judges: The record of the run's judges, as JSON, or "" if the run has none.
+
+    Returns:
+        The parts of each fingerprint, in the order of `FINGERPRINT_PARTS`.
+    """
 
     def find(value: Any) -> Iterator[list[Any]]:
         if isinstance(value, dict):

@@ -3,10 +3,11 @@
 Changes are collected row by row, without keeping the runs in memory. `trust/comparable_runs.py` decides whether two
 runs can be compared at all.
 
-The mean change has Student's interval, because it has the power to find regressions. Its test finds a difference
-between equal programs in 3.5 to 6.7 % of cases. The interval is too narrow if few inputs lose much. Therefore, a result
-that the interval of `estimate_change` does not confirm has a caveat. If all changes are equal, or rows are in groups,
-the interval is computed by `estimate_change` only.
+The mean change has Student's interval, because wider intervals rarely show a regression below 50 inputs. The test that
+belongs to this interval finds a difference between equal programs in 3.5 to 6.7 % of cases. However, Student's interval
+is too narrow if only a few inputs lose much. Therefore, a decision has a caveat if the wider interval of
+`estimate_change` does not confirm it. For values in [0, 1], only `estimate_change` is used if all changes are equal or
+rows are in groups.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ class RowChange(NamedTuple):
 
     Attributes:
         score: The second score minus the first score, or None if a run has no complete score of the row.
-        answers: The second run's entries of the criteria whose answer changed. Both runs have an answer to them.
+        answers: The second run's entries of the criteria that have an answer in both runs and whose answer changed.
     """
 
     score: float | None
@@ -205,7 +206,10 @@ class RunChanges:
 
     @property
     def are_unchanged(self) -> bool:
-        """Whether all answers and scores are equal in both runs. At least half of the rows must be in both runs."""
+        """Whether all answers and scores are equal in both runs.
+
+        False if more rows are in only one run than in both runs.
+        """
         is_same = not self.answers and not any(self.score.differences)
         return is_same and not self.lost and self.unmatched <= self.pairs
 
@@ -315,7 +319,7 @@ class RunComparison(Record):
         inputs: The number of compared inputs: the number of groups if rows are in groups, otherwise the number of rows.
         detectable: The smallest true difference that this number of inputs would show in 80 % of cases. None if all
             differences are equal, or if rows are in groups.
-        corrected: The difference after correction by human labels of both runs. None without labels.
+        corrected: The difference after correction with human labels of both runs. None without labels.
         decision: `better` if the interval of the difference is above 0, `worse` if it is below `-margin`, `unchanged`
             if every answer and score is equal, otherwise `unclear`. With labels, the corrected difference decides.
         is_not_worse: Whether the interval of the difference is above `-margin`, or nothing changed.
@@ -403,7 +407,8 @@ def compare_runs(
     Args:
         before: The first run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
         after: The second run.
-        labels: Human labels of a random part of both runs, with the same inputs in each run.
+        labels: Human labels of a random part of the inputs. An input corrects the difference only if its responses in
+            both runs have labels for every criterion.
         cluster: How to group rows that depend on each other: `"id"`, `"query"`, a key of the second run's `metadata`,
             or a function that gets a row's id. The mean is still over rows, and the interval is computed for groups.
         margin: The accepted loss: how much lower the second run's mean score may be, at least 0.
@@ -484,7 +489,7 @@ def compare_changes(
 
     Args:
         changes: The differences of the answers and scores.
-        corrected: The difference after correction by human labels, or None without labels.
+        corrected: The difference after correction with human labels, or None without labels.
         margin: The accepted loss: how much lower the second run's mean score may be, at least 0.
         level: The confidence level of the intervals, between 0 and 1.
         comparable: The differences of the rubrics, the inputs and the judges.

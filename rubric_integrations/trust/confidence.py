@@ -217,7 +217,8 @@ def squared_error(item: StatedJudgment, right: bool) -> float:
 def expected_error(item: StatedJudgment, right: bool) -> float:
     """Return the squared difference of the judge's expected value and the label, for the Brier score.
 
-    If `right` differs from `item.right`, the label is replaced by the other verdict (1 minus its value).
+    `estimate_loss` also needs the loss that a judgment would have with the other outcome. If `right` differs from
+    `item.right`, the label's value is therefore replaced by 1 minus its value.
     """
     people = item.people if right is item.right else 1 - item.people
     return ((item.expected or 0.0) - people) ** 2
@@ -288,7 +289,7 @@ _FEW_ERRORS = 10
 
 
 class Reliability(Record):
-    """Figures that compare a judge's confidence with its accuracy by human labels.
+    """Figures that compare a judge's confidence with its accuracy according to human labels.
 
     Attributes:
         accuracy: The share of the judgments that agree with the human labels.
@@ -362,7 +363,7 @@ def reliability(
     cluster: Cluster | None = None,
     level: float = 0.95,
 ) -> Reliability:
-    """Compare the confidence of a judge with its accuracy by human labels.
+    """Compare the confidence of a judge with its accuracy according to human labels.
 
     The judgments of one submission depend on each other. Therefore, intervals are computed for the effective number of
     independent judgments. If a judgment has several raters, each rater's answer counts as one judgment.

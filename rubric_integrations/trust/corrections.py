@@ -68,7 +68,7 @@ class Stratum(NamedTuple):
 
 
 class CorrectedMean(NamedTuple):
-    """A mean score after correction by human labels.
+    """A mean score after correction with human labels.
 
     Attributes:
         estimate: The mean with its interval.
@@ -83,7 +83,7 @@ class CorrectedMean(NamedTuple):
 
 
 def corrected_rate(strata: Sequence[Stratum], level: float = 0.95) -> Estimate:
-    """Correct the judge's rate of an answer by labels that were drawn at random or by the judge's verdict.
+    """Correct the judge's rate of an answer with labels that were drawn at random or by the judge's verdict.
 
     The result is a rate of the submissions that annotators could assess. It is a ratio estimator (Cochran 1977), which
     weights the rates of the strata by their shares of these submissions (Tenenbein 1970). The limits combine the
@@ -194,8 +194,8 @@ def recall_by_verdict(
 ) -> Estimate:
     """Estimate the judge's recall of an answer from labels that were drawn by the judge's verdict.
 
-    The recall is the share of the judge's answers that are right, among the submissions to which annotators give the
-    answer. The limits combine the logarithms of the Jeffreys limits of the strata (MOVER).
+    Among the submissions to which annotators give the answer, the recall is the share to which the judge also gives it.
+    The limits combine the logarithms of the Jeffreys limits of the strata (MOVER).
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
@@ -257,7 +257,7 @@ def _widen(
 
 
 FOR_LABELS = 0.5
-"""The number of imaginary labels with the worst score, for the interval of a mean that is corrected by labels.
+"""The number of imaginary labels with the worst score, for the interval of a mean that is corrected with labels.
 
 It was selected by simulation: 95 % intervals contain the true mean in 95 % of samples. Gates use `FOR_GATE`.
 """
@@ -273,20 +273,22 @@ def labelled_mean(
     imaginary: float = FOR_LABELS,
     groups: Groups | None = None,
 ) -> CorrectedMean:
-    """Correct the judge's mean score, in [0, 1], by labels of a random part of the run, for any distribution of scores.
+    """Correct the judge's mean score, in [0, 1], with labels of a random part of the run.
 
-    Annotators' scores are regressed on the judge's scores and predicted at the run's mean judge score. The mean covers
-    the submissions that annotators could assess (a ratio estimator). The limits are computed as in `estimate_mean`,
-    from the residuals (with the leverage correction of HC3) and from the scores.
+    The interval is valid for any distribution of scores. Annotators' scores are regressed on the judge's scores and
+    predicted at the run's mean judge score. The mean covers the submissions that annotators could assess (a ratio
+    estimator). The limits are computed as in `estimate_mean`, from the residuals (with the leverage correction of HC3)
+    and from the scores.
 
     Args:
-        people: The scores of the labelled submissions by annotators' answers. The value of a submission that no rater
-            could assess is ignored.
+        people: The scores of the labelled submissions from the annotators' answers. The value of a submission that no
+            rater could assess is ignored.
         places: The index of each labelled submission in the run.
         run: The judge's score of each submission of the run.
         assessed: The share of the raters of each labelled submission who could assess it, or None if all could.
         level: The confidence level of the interval, between 0 and 1.
-        imaginary: `FOR_LABELS` or `FOR_GATE`.
+        imaginary: The number of imaginary labels with the worst score that are added to compute each limit:
+            `FOR_LABELS` for an interval, or `FOR_GATE` for a decision by one limit.
         groups: The group of each submission of the run, or None if they are independent.
 
     Returns:
@@ -343,14 +345,14 @@ def labelled_mean(
 def corrected_mean(
     people: Sequence[float], judge: Sequence[float], judge_mean: float, judged: int, *, level: float = 0.95
 ) -> CorrectedMean:
-    """Correct the judge's mean score by labels of a random part of the run, for scores without bounds.
+    """Correct the judge's mean score with labels of a random part of the run, for scores without bounds.
 
     Annotators' scores are regressed on the judge's scores and predicted at the run's mean judge score. The interval is
     Student's interval with the HC3 variance.
 
     Args:
-        people: The scores of the labelled submissions by annotators' answers.
-        judge: The scores of the same submissions by the judge's answers.
+        people: The scores of the labelled submissions from the annotators' answers.
+        judge: The scores of the same submissions from the judge's answers.
         judge_mean: The judge's mean score of all submissions of the run.
         judged: The number of all submissions of the run.
         level: The confidence level of the interval, between 0 and 1.
@@ -390,7 +392,7 @@ def corrected_mean(
 def rogan_gladen_rate(
     *, met: int, judged: int, sensitivity: tuple[int, int], specificity: tuple[int, int], level: float = 0.95
 ) -> Estimate | None:
-    """Correct the judge's rate of MET by labels of other submissions (Rogan and Gladen; Lang and Reiczigel 2014).
+    """Correct the judge's rate of MET with labels of other submissions (Rogan and Gladen; Lang and Reiczigel 2014).
 
     This assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
 

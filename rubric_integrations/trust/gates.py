@@ -239,7 +239,7 @@ def decide_mean(
         scores: The scores, or None for a submission without a score.
         min_score: The threshold, above 0 and below 1.
         alpha: The probability of a wrong pass, and also of a wrong failure.
-        score: The mean after correction by labels, with its interval at the level `1 - 2 alpha`. None without labels.
+        score: The mean after correction with labels, with its interval at the level `1 - 2 alpha`. None without labels.
         groups: The group of each submission, or None if they are independent. Fewer than five groups are inconclusive.
         floor: The lowest possible score of a submission.
 
@@ -337,9 +337,10 @@ class SequentialGate:
     that begins with the easy submissions would pass. Each run needs a new gate, because a gate keeps the scores that
     were added before.
 
-    The test is a betting martingale (Waudby-Smith and Ramdas 2024). Its capital is `mean_k prod_i (1 + l_k (x_i - m))`,
-    with `l_k = (k - 1/2) / (20 m)` for k from 1 to 20. If the true mean is `m`, the capital ever exceeds `1 / alpha`
-    with a probability of at most `alpha`, after any number of submissions.
+    The test is a betting martingale (Waudby-Smith and Ramdas 2024). For the scores x_i and the threshold m, its capital
+    is `mean_k prod_i (1 + l_k (x_i - m))`, with `l_k = (k - 1/2) / (20 m)` for k from 1 to 20. The gate passes when the
+    capital reaches `1 / alpha`. If the true mean is not above m, the probability that this ever happens is at most
+    `alpha`. The test for a failure is the same, with 1 - x_i and 1 - m.
 
     Args:
         min_score: The threshold, above 0 and below 1.

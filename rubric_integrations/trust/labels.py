@@ -98,9 +98,10 @@ def read_label_file(path: Path, leave_out: Callable[[str], None]) -> Iterator[La
 
 
 def labels_of_rows(rows: Sequence[GradedRow], sampled: Sampled | None = None) -> Iterator[LabelLine]:
-    """Yield the labels in the `labels` column of a run's rows. The answers of a list are from different raters.
+    """Yield the labels in the `labels` column of a run's rows.
 
-    These labels are `blind`, because they existed before the judge answered.
+    If a criterion has a list of answers, each answer is the label of a different rater. The position in the list, from
+    1, is the name of the rater. These labels are `blind`, because they existed before the judge answered.
 
     Args:
         rows: The rows.
@@ -153,7 +154,7 @@ def _judged_names(report: EvaluationReport | None) -> set[str]:
 
 
 def _known_fields(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the non-empty fields by their names in `FIELDS`."""
+    """Return the non-empty fields that are in `FIELDS`, also under other spellings or earlier names."""
     fields: dict[str, Any] = {}
     for name, value in record.items():
         known = _EARLIER_NAMES.get(fold(name), fold(name))
@@ -279,7 +280,9 @@ class LabelledRows:
     def find_submission(
         self, row_id: str | None, own: Submission | None, digest: str | None = None
     ) -> Submission | None:
-        """Return the run's submission that a label belongs to, or the label's submission if the run has another text.
+        """Return the submission of a label from the run, because it is more complete than the submission in the label.
+
+        If the run does not have the text of the label, the result is the submission in the label.
 
         Args:
             row_id: The id of the row, or None if the label does not have it.
@@ -341,8 +344,10 @@ def read_labels(
     Field names are not case-sensitive. A line without a verdict is skipped, and also an incomplete last line. A line
     that is not a label for this rubric or run is left out. A warning lists these lines with the reasons.
 
-    Several raters may label the same judgment. If one rater labels it twice, the later label counts. It keeps the
-    `sampled` of the earlier label if that label was drawn. Labels without a `rater` count as labels of one rater.
+    Several raters may label the same judgment. If one rater labels it twice, the later label counts. If the earlier
+    label was drawn and the later one is `chosen`, the later one keeps the `sampled` of the earlier one. Otherwise a
+    correction would remove the judgment from the sample. All labels of a source without a `rater` count as labels of
+    one rater.
 
     Args:
         source: The path of a file of labels, or a run whose rows have `labels`: the path of a file that `grade --out`

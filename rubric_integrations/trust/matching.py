@@ -249,7 +249,8 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     compared.
 
     If one rater labelled a judgment several times, the last label counts. Labels without a rater count as labels of
-    different raters, except if all of them repeat earlier verdicts, as in a file that is read twice.
+    different raters. They are left out if they only repeat the verdicts of earlier labels, as in a file that is read
+    twice.
 
     Labels with `sampled="chosen"` are left out. The remaining labels are still a random sample, so one file may contain
     both. Labels that were used to align the judge are also left out. The remaining labels are then a random sample of

@@ -1,7 +1,8 @@
 """Means of bounded values with intervals that are valid for every distribution of values, also for rows in groups.
 
-The limits are Gaffke's (Gaffke 2005; Learned-Miller and Thomas 2019): an imaginary value at the worst possible position
-is added, and the weights of all values are drawn from a Dirichlet distribution. The quantile is approximated by the
+The limits are Gaffke's (Gaffke 2005; Learned-Miller and Thomas 2019). For each limit, an imaginary row with the worst
+value is added: the lowest possible value for the lower limit, and the highest for the upper limit. The rows then get
+random weights from a Dirichlet distribution. The limit is a quantile of the weighted mean, which is approximated by the
 Pearson III distribution with the same mean, variance and skewness. If a program rarely scores 0, most small samples
 contain no 0. These limits allow for this and are therefore wider than Student's limits. Student's lower limit is often
 above the true mean of such a program.
@@ -96,7 +97,8 @@ def estimate_mean(
         groups: The group of each row, or None if the rows are independent.
         weights: The weight of each row, above 0 and at most 1, or None for equal weights.
         bounds: The lowest and the highest possible value.
-        imaginary: `FOR_INTERVAL` or `FOR_GATE`.
+        imaginary: The number of imaginary rows with the worst value (see the module): `FOR_INTERVAL`, or `FOR_GATE` for
+            a decision by one limit.
 
     Example:
         >>> print(estimate_mean([1.0] * 30))
@@ -207,16 +209,18 @@ def estimate_change(
     groups: Groups | None = None,
     imaginary: float = FOR_INTERVAL,
 ) -> Estimate:
-    """Estimate the mean change of paired values in [0, 1]. Changes that are all equal also have an interval.
+    """Estimate the mean change of paired values in [0, 1].
 
-    An imaginary pair falls to 0 for the lower limit, and rises to 1 for the upper limit.
+    The limits are computed as in `estimate_mean`, with an imaginary pair. It starts near the mean of `before`. For the
+    lower limit it falls to 0, and for the upper limit it rises to 1. Therefore, changes that are all equal also have an
+    interval.
 
     Args:
         before: The first value of each row.
         after: The second value of each row.
         level: The confidence level of the interval, between 0 and 1.
         groups: The group of each row, or None if the rows are independent.
-        imaginary: `FOR_INTERVAL` or `FOR_GATE`.
+        imaginary: The number of imaginary pairs: `FOR_INTERVAL`, or `FOR_GATE` for a decision by one limit.
 
     Example:
         >>> print(estimate_change([1.0] * 200, [0.0] * 200))
@@ -332,14 +336,15 @@ def estimate_differences(differences: Sequence[float], level: float, groups: Gro
 def estimate_shift(
     rose: Sequence[float], fell: Sequence[float], level: float, groups: Groups | None, *, clustered: bool = False
 ) -> Estimate:
-    """Estimate the second of two paired rates minus the first, for independent rows or rows in groups.
+    """Estimate the difference of two paired rates (second minus first), for independent rows or rows in groups.
 
     Args:
         rose: For each row, the share of its judgments or raters that count only in the second rate.
         fell: For each row, the share of its judgments or raters that count only in the first rate.
         level: The confidence level of the interval, between 0 and 1.
         groups: The group of each row, or None if the rows are independent.
-        clustered: Whether a row may have several judgments, even if all shares are 0 or 1.
+        clustered: Whether a row may have several judgments. The interval for shares is then used even if all shares are
+            0 or 1. Otherwise such shares would be treated as single judgments.
     """
     times, is_whole = 1.0, not clustered and all(share in (0, 1) for share in (*rose, *fell))
     differences = np.subtract(rose, fell)

@@ -416,7 +416,7 @@ def pair_influences(pairs: Sequence[_Pair], levels: Sequence[str], cells: Matrix
 
 
 def _less(judge: float, people: Estimate) -> Estimate:
-    """Return a known figure minus an estimate."""
+    """Return the judge's known figure minus the estimate of the annotators' figure."""
     if people.value is None:
         return people
     low = None if people.high is None else judge - people.high
@@ -437,7 +437,7 @@ def _people_alpha(matches: Sequence[Match], levels: Sequence[str], apart: Matrix
 
 
 def _units(matches: Sequence[Match], levels: Sequence[str]) -> list[list[int]]:
-    """Return the indices of the raters' answers to each judgment in `levels`, without abstentions."""
+    """Return, for each judgment, the positions of its raters' answers in `levels`, without abstentions."""
     places = {answer: place for place, answer in enumerate(levels)}
     return [[places[answer] for answer in match.answers if answer in places] for match in matches]
 
@@ -446,11 +446,11 @@ _COLUMNS = ("criterion", "n", "coverage", "accuracy", "kappa", "AC1", "bias", "p
 
 
 class ScoreAgreement(NamedTuple):
-    """Agreement between the judge's scores and the scores by annotators' answers.
+    """Agreement between the judge's scores and the scores from the annotators' answers.
 
     Attributes:
         n: The number of submissions with a score by the judge and a label for every criterion.
-        bias: The mean of the judge's score minus the score by annotators' answers.
+        bias: The mean of the judge's score minus the score from the annotators' answers.
         values: Errors and correlations of the scores, and distances between their distributions. None if `n` is 0.
         p_value: The two-sided p-value of the bias, by a paired t-test, or from the interval if rows are in groups. None
             if all differences are equal.
@@ -484,10 +484,11 @@ class Agreement(Record):
             Scales with decimals or more than 21 numbers are left out. None if each criterion has only one answer.
         kappa: `micro_kappa` with its interval, which allows for the dependence of the judgments of a submission. It has
             no interval if labels were drawn by the judge's verdict.
-        pooled_kappa: Cohen's kappa of all judgments in one table, which is usually published. It is high even for a
-            judge that only knows which criteria are mostly MET. Such a judge has a `micro_kappa` of 0. The table
-            contains all criteria if they have the same answers, otherwise the binary criteria. The interval allows for
-            the dependence of the judgments of a submission. It is missing if labels were drawn by the judge's verdict.
+        pooled_kappa: Cohen's kappa of all judgments in one table. Publications usually report this kappa. It is high
+            even for a judge that only knows which criteria are mostly MET. Such a judge has a `micro_kappa` of 0. The
+            table contains all criteria if they have the same answers, otherwise the binary criteria. The interval
+            allows for the dependence of the judgments of a submission. It is missing if labels were drawn by the
+            judge's verdict.
         scores: The agreement on the scores. Undefined if labels were drawn by the judge's verdict.
         raters: The names of the raters.
         labels: The number of labels that belong to a judgment of the run, without labels that are left out.

@@ -356,8 +356,8 @@ class PanelReport(Record):
         error_correlations: The correlation of the errors of each pair of judges, by both names. None if one of the two
             judges has no errors or only errors.
         error_correlation: The mean of the defined correlations. None without labels, or if no correlation is defined.
-        effective_judges: The number of judges with independent errors that would have the same accuracy: `k / (1 + (k -
-            1) r)` for k judges with the mean correlation r (Kish 1965; Clemen and Winkler 1985). None if
+        effective_judges: The number of judges with independent errors that would be about as accurate as this panel:
+            `k / (1 + (k - 1) r)` for k judges with the mean correlation r (Kish 1965; Clemen and Winkler 1985). None if
             `error_correlation` is None.
         spend: The calls, tokens and cost of the panel. Costs of single judges are not recorded.
         labels: The number of labels that the figures are computed from.
@@ -589,7 +589,7 @@ def suggest_weights(
     seed: int = 0,
     level: float = 0.95,
 ) -> PanelWeights:
-    """Suggest weights for the votes of a panel from the judges' accuracy by human labels.
+    """Suggest weights for the votes of a panel from the judges' accuracy according to human labels.
 
     A judge that is right with probability p gets a weight proportional to `log(p / (1 - p))`. These weights are optimal
     for judges with independent errors (Nitzan and Paroush 1982; Shapley and Grofman 1984). The errors of models are not

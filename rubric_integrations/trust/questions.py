@@ -59,7 +59,11 @@ class QuestionToLabel(NamedTuple):
 
     @property
     def range_text(self) -> str:
-        """A line with the numbers of a scale, and a line for each band without buttons. Empty without a scale."""
+        """Text with the range of a scale. Empty without a scale.
+
+        If the numbers of the scale have no buttons, a line for each band (neighbouring numbers with the same meaning)
+        follows.
+        """
         criterion = self.criterion
         if criterion is None or criterion.scale is None:
             return ""

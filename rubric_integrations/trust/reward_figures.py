@@ -223,7 +223,7 @@ class Thirds(NamedTuple):
 
     Attributes:
         first: Whether each completion is in the first third of the steps.
-        last: Whether each completion is in the last third. In a run with one step, no completion is.
+        last: Whether each completion is in the last third. False for all completions if the run has only one step.
         clusters: The number of each completion's cluster. Completions of a cluster depend on each other.
     """
 
@@ -294,7 +294,8 @@ def measure_shortfall(judge: Any, second: Any, thirds: Thirds, level: float) -> 
 
     If the second judge makes errors, its scores rise by less than the first judge's scores even if the policy really
     improves. Therefore, its scores are regressed on the first judge's scores and on the third of the steps. The result
-    is the negative effect of the last third. Its variance is computed from sums over clusters.
+    is the regression coefficient of the last third with the opposite sign. Its variance is computed from sums over
+    clusters.
 
     Args:
         judge: The scores of the first judge, or NaN outside the sample.

@@ -408,8 +408,9 @@ def find_signs(
 ) -> tuple[str, ...]:
     """Return the sentences of the significant signs.
 
-    The gap to the second judge is one test at the level. All other tests are corrected together by Holm's method. Each
-    sign needs a change in one direction. Therefore, both families of tests together have an error of 1 - `level`.
+    The gap to the second judge is one test. All other tests are a second family, which is corrected by Holm's method.
+    The p-values are two-sided and compared with 1 - `level`, but a sign needs a change in one direction. Therefore, the
+    error of each family is about half of 1 - `level`, and the error of both together is about 1 - `level`.
     """
     total = math.fsum(abs(row.weight) for row in criteria.values()) or 1.0
     findings = [

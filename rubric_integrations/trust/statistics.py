@@ -110,7 +110,9 @@ def effect_size(differences: Sequence[float]) -> float | None:
 def estimate_rate_difference(
     *, rose: int, fell: int, pairs: int, level: float = 0.95, widening: float = 1.0
 ) -> Estimate:
-    """Estimate the second of two paired rates minus the first (Bonnett and Price 2012). Undefined without pairs.
+    """Estimate the difference of two paired rates: the second minus the first (Bonnett and Price 2012).
+
+    The estimate is undefined without pairs.
 
     Args:
         rose: The number of pairs in which only the second outcome is true.
@@ -236,7 +238,9 @@ def effective_size(counts: Sequence[Count], level: float = 0.95) -> float:
 def estimate_clustered_difference(
     rose: Sequence[float], fell: Sequence[float], level: float = 0.95, *, widening: float = 1.0
 ) -> Estimate:
-    """Estimate the second of two paired shares of right judgments minus the first (Bonnett and Price 2012).
+    """Estimate the difference of two paired shares of right judgments: the second minus the first.
+
+    The method is by Bonnett and Price (2012).
 
     Args:
         rose: For each submission, the share of its judgments that are right only in the second set.
@@ -270,6 +274,11 @@ Weighting = Literal["nominal", "linear", "quadratic"]
 
 def level_distances(values: Sequence[float], weighting: Weighting = "quadratic") -> Matrix:
     """Compute the distance of each pair of levels from their values.
+
+    Args:
+        values: The value of each level. Only their number is used for `nominal`.
+        weighting: The distance of two different levels: 1 (`nominal`), the difference of their values (`linear`), or
+            its square (`quadratic`).
 
     Example:
         >>> level_distances([0, 0.5, 1]).tolist()
@@ -367,7 +376,16 @@ def krippendorff_alpha(units: Sequence[Sequence[int]], distances: Any) -> float 
 
 
 def alpha_of_pairs(pairs: Matrix, apart: Matrix) -> float | None:
-    """Compute Krippendorff's alpha from the counts of ordered pairs of levels, or None if it is undefined."""
+    """Compute Krippendorff's alpha from a table of pairs of answers.
+
+    Args:
+        pairs: The weighted number of pairs of answers, summed over the units. The rows are the levels of the first
+            answer of a pair, and the columns are the levels of the second answer.
+        apart: The distance of each pair of levels.
+
+    Returns:
+        Alpha, or None without a pair or if all answers are equal.
+    """
     totals = pairs.sum(axis=1)
     by_chance = float((np.outer(totals, totals) * apart).sum())
     return None if by_chance == 0 else 1 - (float(totals.sum()) - 1) * float((pairs * apart).sum()) / by_chance

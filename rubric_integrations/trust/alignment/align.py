@@ -130,10 +130,12 @@ class Attempts:
         """Record an attempt before its test set is read.
 
         Args:
-            attempt: The attempt, with the lowest number that it can have.
+            attempt: The attempt. Its `number` is raised if the file already has attempts on the same test set with this
+                number or a higher one.
 
         Returns:
-            The attempt with its number. If it was recorded before, this is the earlier record.
+            The attempt as it is recorded. If the same candidate was recorded on the same labels before, this is the
+            earlier record.
 
         Raises:
             AttemptsError: The file cannot be read or written.
@@ -236,9 +238,9 @@ class Alignment:
         judge: The aligned judge if it is kept, otherwise the original judge. Its `alignment` records how it was
             aligned. `judge.save("judge.json")` writes both.
         kept: Whether the test set proves a gain: the lower limit of `gain` is above 0.
-        gain: The accuracy of the aligned judge on the test set, minus the accuracy of the original judge. It has a
-            one-sided lower limit in `low`, at the level of this attempt, and no upper limit. Undefined if the aligned
-            judge was not better on the dev set. The test set is then not used.
+        gain: The accuracy of the aligned judge on the test set, minus the accuracy of the original judge. Its `low` is
+            a one-sided lower limit, with an error of `alpha / (k (k + 1))` for the k-th attempt. It has no upper limit.
+            Undefined if the aligned judge was not better on the dev set. The test set is then not used.
         corrected_gain: The gain of a kept judge, corrected for selection bias. Only judges with a large measured gain
             are kept. Therefore, `gain` is too large on average. None if the judge is not kept.
         before: The accuracy of the original judge on the test set: the mean, over the submissions, of the share of
@@ -250,7 +252,8 @@ class Alignment:
         attempts: The number of judges that were tried on this test set, including the aligned judge if it was tried.
         spend: The calls, tokens and cost of all candidates, of the model that proposes instructions, and of the
             measurements.
-        shown: The smallest gain that this number of labels shows with a probability of 80 %.
+        shown: The smallest true gain that a test set of this size proves with a probability of 80 %, if a fifth of the
+            answers change.
         warnings: Limitations of the figures, one sentence each.
     """
 
@@ -345,10 +348,11 @@ def align(
     Args:
         judge: The judge to align. It is not changed.
         labels: Human labels, such as the result of `read_labels`.
-        optimizer: The optimizer of the prompts. `"gepa"` rewrites the instructions by the raters' reasons. `"miprov2"`
-            searches for instructions and few-shot examples together. `"bootstrap"` collects few-shot examples.
-            `"reanchor"` (an experiment of DSPy) reweights the stated probabilities of a judge with `confidence=True`.
-            You can also pass a DSPy optimizer, such as `dspy.GEPA(metric=judge_metric, max_metric_calls=300, ...)`.
+        optimizer: The optimizer of the prompts. `"gepa"` rewrites the instructions from the raters' reasons.
+            `"miprov2"` searches for instructions and few-shot examples together. `"bootstrap"` collects few-shot
+            examples. `"reanchor"` (an experiment of DSPy) reweights the stated probabilities of a judge with
+            `confidence=True`. You can also pass a DSPy optimizer, such as
+            `dspy.GEPA(metric=judge_metric, max_metric_calls=300, ...)`.
         reflection_model: The model that proposes instructions, by default the judge's model. A stronger model is
             better. It has no effect on a DSPy optimizer that you pass, which keeps its models.
         alpha: The highest probability of keeping a judge that is not better, over all attempts, above 0 and below 0.5.
@@ -361,7 +365,7 @@ def align(
             it, only the attempts in the judge's `alignment` are counted.
         max_concurrency: The largest number of concurrent calls, at least 1.
         progress: A function that gets a line of text about each step, such as `print`. Before the first call, it gets
-            the smallest gain that these labels can show.
+            the smallest true gain that the test set proves with a probability of 80 %.
 
     Returns:
         The result. Its judge is a new judge only if `Alignment.kept` is true.

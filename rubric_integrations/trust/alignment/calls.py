@@ -119,7 +119,7 @@ class AlignmentCalls:
         return self._spend_limit.spend
 
     async def error(self, reason: object) -> AlignmentError:
-        """Wait for the calls in progress, and return an error that ends the alignment for a reason."""
+        """Wait for the calls in progress. Return the error to raise, with the reason and the total spend."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
         spend = self.spend
         cost = "" if not spend.cost else f" and ${spend.cost:.4f}"
@@ -161,7 +161,8 @@ class AlignmentCalls:
     ) -> Judgment:
         """Return a model's reply from the store, or make the call and store its reply.
 
-        The store contains judgments. Therefore, a reply is stored as the reason of a judgment.
+        The store can contain only judgments. Therefore, the text of a reply is stored in the `reason` field of a
+        judgment.
 
         Args:
             model: The name of the model.
@@ -224,7 +225,10 @@ class AlignmentCalls:
 
 
 def is_identified(judge: LMJudge) -> bool:
-    """Whether a judge has a fingerprint, which is needed to store its answers. Functions without a name have none."""
+    """Whether a judge has a fingerprint, which is needed to store its answers.
+
+    A judge whose model is a function without a name, such as a lambda, does not have a fingerprint.
+    """
     return fingerprint_of(judge) is not None
 
 

@@ -81,8 +81,8 @@ def corrected_gain(gain: Estimate, alpha: float, attempt: int = 1) -> float | No
     """Correct the measured gain of a kept judge for selection bias. None without a lower limit.
 
     Only judges with a large measured gain are kept. Therefore, the measured gain is too large on average, such as 0.109
-    for a true gain of 0.04 on 100 submissions. The corrected gain is a true gain, at least 0, for which half of the
-    kept judges would have at most the measured gain (Zhong and Prentice 2008).
+    for a true gain of 0.04 on 100 submissions. The corrected gain is the true gain, at least 0, at which the measured
+    gain would be the median of the measured gains of kept judges (Zhong and Prentice 2008).
 
     Args:
         gain: The measured gain, by `estimate_gain`.
@@ -110,10 +110,11 @@ def corrected_gain(gain: Estimate, alpha: float, attempt: int = 1) -> float | No
 
 
 def smallest_gain(submissions: int, alpha: float = 0.05, attempt: int = 1) -> float:
-    """Return the smallest gain that a test set shows with a probability of 80 %, if a fifth of the answers change.
+    """Return the smallest true gain that a test set proves with a probability of 80 %.
 
-    This solves `n = (z_alpha + z_power)^2 (d - g^2) / g^2` for the gain g, where d is the share of changed answers. If
-    fewer answers change, fewer submissions show the same gain.
+    This solves `n = (z_alpha + z_power)^2 (d - g^2) / g^2` for the gain g. z_alpha and z_power are the normal quantiles
+    of the level of the attempt (see `alpha_of_attempt`) and of 80 %. The share d of answers that change is taken to be
+    a fifth. If fewer answers change, the same test set proves a smaller gain.
 
     Args:
         submissions: The number n of submissions in the test set.
@@ -141,8 +142,8 @@ def split_submissions(
     """Split submissions 40/20/40 into train, dev and test, with similar shares of each answer in each part.
 
     This is iterative stratification (Sechidis, Tsoumakas and Vlahavas 2011). The submissions with the rarest answer are
-    distributed first, each to the part that lacks most of them. The result depends on the digests and the seed, and not
-    on the order of the submissions.
+    distributed first. Each goes to the part that still needs the most submissions with this answer. The result depends
+    on the digests and the seed, and not on the order of the submissions.
 
     Args:
         answers: The human answers of each submission with their criteria, by the submission's digest.
@@ -258,7 +259,7 @@ class LabelSets(NamedTuple):
 
 
 def submission_digest(submission: Submission) -> str:
-    """Return a digest of the query and the response of a submission, which `judgment_digest` also uses."""
+    """Return a digest of a submission's query and response. Other parts of the submission do not change it."""
     return _digest([submission.query or "", submission.response.strip()])[:16]
 
 

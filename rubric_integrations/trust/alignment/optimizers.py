@@ -192,8 +192,8 @@ OPTIMIZERS: dict[OptimizerName, Callable[[OptimizerSettings], Teleprompter]] = {
     "bootstrap": _bootstrap,
     "reanchor": _reanchor,
 }
-"""The optimizers by name. GEPA rewrites the instructions by the raters' reasons. MIPROv2 searches for instructions and
-few-shot examples together. BootstrapFewShot collects few-shot examples. ReAnchor reweights stated probabilities."""
+"""The optimizers by name. GEPA rewrites the instructions from the raters' reasons. MIPROv2 searches for instructions
+and few-shot examples together. BootstrapFewShot collects few-shot examples. ReAnchor reweights stated probabilities."""
 
 
 def make_optimizer(
@@ -227,7 +227,10 @@ def make_optimizer(
 
 
 def decodes_again(optimizer: Teleprompter) -> bool:
-    """Whether an optimizer decodes the same replies in many ways. Each reply must then be requested only once."""
+    """Whether an optimizer (ReAnchor) derives answers from the same replies repeatedly, with other weights.
+
+    Its replies are stored by the request. Therefore, each reply is requested only once.
+    """
     return _ReAnchor is not None and isinstance(optimizer, _ReAnchor)
 
 
@@ -272,10 +275,10 @@ class JudgeStudent(dspy.Module):
         judge: The judge.
         items: The labels of train and dev. The optimizer can request answers only to their questions.
         calls: The calls of the alignment.
-        code: The code of the fences around texts in examples. It replaces the random code of this process, because
-            each process must create the same examples.
-        model: The judge's model, if its replies are stored by the request and not by the candidate. It is set for an
-            optimizer that decodes the same replies repeatedly.
+        code: The code in the fences (`<data CODE>`) around texts in examples. Prompts usually have a random code for
+            each process, but each process must create the same examples.
+        model: The judge's model, for an optimizer that uses the same replies repeatedly (see `decodes_again`). Replies
+            are then stored by the request. None for other optimizers: judgments are then stored by the candidate.
     """
 
     def __init__(

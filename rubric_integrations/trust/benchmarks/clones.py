@@ -68,7 +68,12 @@ def _levels_of_judges(entry: Mapping[str, Any]) -> Iterator[tuple[str, dict[str,
 def pairs_of_clone(
     clone: Path,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, dict[str, str]]]:
-    """Return the outputs of LLMBar with ratings, the pairs with choices, and the patterns that parse the choices."""
+    """Read the outputs and the pairs of outputs of LLMBar, with the replies of recorded judges.
+
+    Returns:
+        The outputs with the judges' ratings, the pairs of outputs with the human labels and the judges' choices, and
+        for each judge the patterns that parse its choices.
+    """
     outputs: list[dict[str, Any]] = []
     pairs: list[dict[str, Any]] = []
     for subset in _SUBSETS:

@@ -142,7 +142,8 @@ class BenchmarkSet:
         items: The items with human labels.
         judges: The recorded judges.
         rows: The rows that a new judge can grade, because their texts and sources are public. Empty if there are none.
-        answers_of: A function that converts the graded `rows` to answers to the questions of the items.
+        answers_of: A function that gets the graded `rows` of a new judge, and returns its answer to each question of
+            `items`. None is a question without an answer.
     """
 
     name: str
@@ -256,7 +257,8 @@ def commit_of(data: Path) -> str | None:
 def rows_to_grade(sets: Sequence[BenchmarkSet]) -> list[Row]:
     """Return the rows of several sets, with the set and the cluster in their `metadata`.
 
-    Clusters are sorted by a hash. Therefore, a run that a limit ends contains a random part of each set.
+    The rows are sorted by a hash of their cluster. Therefore, if a limit ends the run early, the graded rows are a
+    random part of each set.
     """
     rows = [
         row._replace(id=f"{data.name}/{row.id}", metadata={"set": data.name, **(row.metadata or {})})
@@ -267,11 +269,11 @@ def rows_to_grade(sets: Sequence[BenchmarkSet]) -> list[Row]:
 
 
 def judge_of_run(data: BenchmarkSet, rows: Iterable[GradedRow], name: str) -> RecordedJudge:
-    """Return a judge with the answers of a run of `rows_to_grade` to the questions of one set.
+    """Convert a run to a `RecordedJudge`, with the run's answers to the questions of one set.
 
     Args:
         data: The set.
-        rows: The rows of the run.
+        rows: The rows of a run that graded `rows_to_grade`. Rows of other sets are ignored.
         name: The judge's name.
     """
     prefix = f"{data.name}/"
