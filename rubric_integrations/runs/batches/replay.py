@@ -341,7 +341,9 @@ def use_batch_ledger(ledger: LedgerLike) -> Generator[BatchLedger]:
 
 
 async def find_ticket(provider: Provider, batch: Batch, others: Collection[str]) -> str | None:
-    """Return the ticket of a batch that is known only by its intent, or None if the batch was never submitted.
+    """Return the ticket of a batch, or None if the batch was never submitted.
+
+    The ledger has only the intent to submit the batch, because a crash or an outage interrupted the submission.
 
     Raises:
         Unclear: It is not known yet whether the batch was submitted.
