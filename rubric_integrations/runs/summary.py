@@ -229,8 +229,8 @@ def record_rubric(rubric: Rubric, report: EvaluationReport | None) -> dict[str, 
 
     Args:
         rubric: The rubric of the score.
-        report: The report. If it is None or has no entries, it does not show the criteria of the score. The record then
-            gets a digest of the criteria.
+        report: The report. If it is None or has no entries, it does not describe the criteria. The record then gets a
+            digest of them.
 
     Returns:
         A mapping. Its `rubric` has the settings of the rubric. Its `criteria` has additional fields of the criteria, by

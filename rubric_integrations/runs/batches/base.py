@@ -131,7 +131,7 @@ def open_settings(ledger: BatchLedger) -> list[dict[str, Any]]:
 
 
 class Unclear(Exception):  # noqa: N818 -- no error: the answer comes later
-    """Raised if it is not known yet whether a batch was submitted. It is known when the provider's batches have ended."""
+    """Raised if it is not known whether a batch was submitted. It becomes known when the provider's batches end."""
 
 
 class Framing(NamedTuple):

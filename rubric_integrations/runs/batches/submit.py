@@ -64,8 +64,8 @@ def submit_batches(
     """Submit each question that has no answer in the ledger to a batch API, at half the price and within a day.
 
     Call `collect_batches` later, and then `grade_many` with the same ledger, which contains the answers. If this call
-    is interrupted, repeat it: no question is requested twice. If a criterion has a condition in words (`applies_when`), the
-    first call submits the condition without the criterion. Collect the answer, and then call this function again.
+    is interrupted, repeat it: no question is requested twice. If a criterion has a condition in words (`applies_when`),
+    the first call submits the condition without the criterion. Collect the answer, and then call this function again.
 
     Args:
         submissions: As for `grade_many`.

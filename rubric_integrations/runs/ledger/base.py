@@ -295,8 +295,8 @@ class RunLedger(JudgmentStore, Protocol):
         Args:
             row_id: The id of the row.
             submission: The submission.
-            rubric: The row's own rubric, or None if it has none. It replaces the rubric that an earlier run recorded for
-                this row.
+            rubric: The row's own rubric, or None if it has none. It replaces the rubric that an earlier run recorded
+                for this row.
         """
         ...
 
@@ -592,8 +592,8 @@ class LedgerBase(ABC, Generic[State]):
         Args:
             row_id: The id of the row.
             submission: The submission.
-            rubric: The row's own rubric, or None if it has none. It replaces the rubric that an earlier run recorded for
-                this row.
+            rubric: The row's own rubric, or None if it has none. It replaces the rubric that an earlier run recorded
+                for this row.
         """
         self._write_submission(SubmissionRecord.of(row_id, submission, rubric))
 
