@@ -189,9 +189,9 @@ def response_text(fields: Mapping[str, Any], files: AttachedValues | None = None
 def trajectory_fields(pred: Any) -> dict[str, Any]:
     """Return the fields of a submission for the steps that an agent recorded in a prediction. Empty without steps.
 
-    The steps are in the `trajectory` of `dspy.ReAct`, or of your program if it returns chat messages under this name,
-    or in the `history` of `dspy.ReActV2`. An observation often contains the right answer. Therefore judges see the
-    steps only for criteria that need them.
+    `dspy.ReAct` records the steps in the field `trajectory`, `dspy.ReActV2` in the field `history`. A user's program
+    can also return chat messages in the field `trajectory`. An observation often contains the right answer. Therefore
+    judges see the steps only for criteria that need them.
 
     Example:
         >>> trajectory_fields(dspy.Prediction(trajectory={"thought_0": "Look."}, answer="42"))
