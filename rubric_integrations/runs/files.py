@@ -32,7 +32,7 @@ CRITERION_TEXTS = ("applies_when", "context", "aspects")
 IMPORTED = "imported"
 """The `strategy` of the grader in the record of a run that `read_judgments` made."""
 MISSING_REPLY = "no reply is recorded"
-"""The error of a judgment that such a run needs and that its file does not have."""
+"""The error of a judgment that an imported run needs and that its file does not have."""
 
 
 class RunFileError(ValueError):
@@ -66,7 +66,7 @@ class GradedRow(NamedTuple):
             imported run has no texts.
         report: The grade, which can be incomplete. None if there is none.
         error: The reason why there is no grade, or why the grade is incomplete. None for a complete grade.
-        tags: The score of each tag of the row's criteria, or None for a tag without an answer.
+        tags: The score of each tag of the row's criteria. None for a tag if none of its criteria has an answer.
         criterion_tags: The tags of each criterion, in the order of the report. Empty if there is no report.
         attachments: The submission's attachments. Large ones are without their bytes.
         labels: Human labels by the name of the criterion. None if the row has no labels.

@@ -27,7 +27,7 @@ COLUMNS = {
     "labels": ("labels",),
     "metadata": ("metadata",),
 }  # fmt: skip
-"""The names of each field in a mapping, for every host. The first name that is present and has a value is used.
+"""The usual names of each field in a row or a mapping. The first name that is present and has a value is used.
 
 Next to an `instruction`, as in Alpaca's data, an `input` is only a part of the task.
 """

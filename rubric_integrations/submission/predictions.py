@@ -111,7 +111,12 @@ def field_text(value: object, files: AttachedValues | None = None) -> str:
 
 
 def simplified(files: AttachedValues | None, value: object) -> object | None:
-    """Return the text or the fields of a value of DSPy's types, or None for any other value."""
+    """Return the text or the fields of a value of DSPy's types, or None for any other value.
+
+    Args:
+        files: Collects images and other files. Each is then replaced by its number, such as `[attachment 1]`.
+        value: The value.
+    """
     if isinstance(value, dspy.Example):
         return dict(value.items())
     if not isinstance(value, dspy.Type):

@@ -91,7 +91,7 @@ def judges_of(grader: Grader) -> list[LMJudge]:
 
 
 async def endpoint_of(judge: LMJudge) -> JudgeRequest:
-    """Return a request of a judge, which contains the address of its server and the credential.
+    """Prepare an example of a judge's requests, which shows the address of its server and the credential.
 
     Raises:
         JudgeFailure: The judge cannot prepare requests that another program could send.

@@ -643,9 +643,9 @@ class LedgerBase(ABC, Generic[State]):
         return json.loads(text) if text else None
 
     def lease(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Lease]:
-        """Return a context that leases the keys without a judgment.
+        """Return a context manager that leases those keys that have no judgment yet.
 
-        At its start, it waits until no other caller has a lease on any of the keys.
+        On entry, it waits until no other caller has a lease on any of the keys. On exit, it ends the remaining leases.
 
         Args:
             keys: The keys of the judgments.
@@ -698,7 +698,11 @@ class LedgerBase(ABC, Generic[State]):
 
 
 def join_batch(batch: Sequence[Mapping[str, Judgment]]) -> dict[str, Judgment]:
-    """Return the judgments of several callers. If two have the same key, the first is kept."""
+    """Join the judgments of several callers in one dictionary. If two judgments have the same key, the first is kept.
+
+    Args:
+        batch: The judgments of each caller, by key.
+    """
     return {key: judgment for mine in reversed(batch) for key, judgment in mine.items()}
 
 

@@ -94,7 +94,8 @@ class FailureOfKey(NamedTuple):
     Attributes:
         key: The key.
         failure: The failure.
-        batch: A unique text. With it, a failure that is written twice counts once.
+        batch: A unique id. If a transaction is repeated after a lost connection, the id shows that the failure was
+            already counted.
     """
 
     key: str
@@ -108,7 +109,7 @@ class FailureOfKey(NamedTuple):
 
 
 class ClaimOfPart(NamedTuple):
-    """The claim of one part of a run on the limits of the run.
+    """A claim on the limits of a run, and the part of the run (such as a process) that makes it.
 
     Attributes:
         run: The name of the run, as JSON.
