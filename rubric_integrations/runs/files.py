@@ -66,7 +66,8 @@ class GradedRow(NamedTuple):
             imported run has no texts.
         report: The grade, which can be incomplete. None if there is none.
         error: The reason why there is no grade, or why the grade is incomplete. None for a complete grade.
-        tags: The score of each tag of the row's criteria. None for a tag if none of its criteria has an answer.
+        tags: The score of each tag of the row's criteria. None for a tag without a score, for example
+            because one of its criteria has no answer.
         criterion_tags: The tags of each criterion, in the order of the report. Empty if there is no report.
         attachments: The submission's attachments. Large ones are without their bytes.
         labels: Human labels by the name of the criterion. None if the row has no labels.
