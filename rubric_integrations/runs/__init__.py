@@ -3,7 +3,8 @@
 A run reads submissions, grades them concurrently and yields one `Graded` for each. With a `Ledger`, a file of
 judgments, an interrupted run resumes, and `rescore` computes the scores that another rubric gives. `read_run` reads a
 file that `grade --out` wrote. `read_judgments` makes a run from recorded judgments. `write_parquet` writes the grades
-of a run as Parquet. `submit_batches` and `collect_batches` fill a ledger at half price.
+of a run as Parquet. `submit_batches` and `collect_batches` request judgments through the batch APIs of providers, at
+half the price, and store them in a ledger.
 
 Example:
     >>> from rubric_integrations import Criterion, PerCriterionGrader, Rubric

@@ -32,7 +32,7 @@ CRITERION_TEXTS = ("applies_when", "context", "aspects")
 IMPORTED = "imported"
 """The `strategy` of the grader in the record of a run that `read_judgments` made."""
 MISSING_REPLY = "no reply is recorded"
-"""The error of a judgment that such a run needs and that its file does not have."""
+"""The error of a judgment that an imported run needs and that its file does not have."""
 
 
 class RunFileError(ValueError):
@@ -66,14 +66,15 @@ class GradedRow(NamedTuple):
             imported run has no texts.
         report: The grade, which can be incomplete. None if there is none.
         error: The reason why there is no grade, or why the grade is incomplete. None for a complete grade.
-        tags: The score of each tag of the row's criteria, or None for a tag without an answer.
+        tags: The score of each tag of the row's criteria. None for a tag without a score, for example
+            because one of its criteria has no answer.
         criterion_tags: The tags of each criterion, in the order of the report. Empty if there is no report.
-        attachments: The submission's attachments, as the line has them.
+        attachments: The submission's attachments. Large ones are without their bytes.
         labels: Human labels by the name of the criterion. None if the row has no labels.
         metadata: Additional facts about the row, such as the step of a training run. None if there are none.
         guidelines: The instructions of the row's rubric, which apply to all its criteria. Empty if there are none.
         criterion_texts: For each criterion, the texts that its judge reads in addition to the requirement and the
-            possible answers: `applies_when` in words, `context` and `aspects`. Absent fields are left out.
+            possible answers: `applies_when` (described in words), `context` and `aspects`. Absent fields are left out.
         scoring: The settings that the score depends on and that the report does not have: `rubric`, `criteria` and
             `grader` (see `record_rubric` and `Grader.scoring_record`). None in runs of earlier versions.
     """
@@ -93,10 +94,10 @@ class GradedRow(NamedTuple):
 
     @property
     def is_graded(self) -> bool:
-        """Whether the grade is valid.
+        """Whether the row has a grade that can be used.
 
-        A grade with an `error` is valid only if it has a `score` or a `score_range`, for example because a failure
-        policy decided the score.
+        False without a `report`. A report with an `error` can be used only if it has a `score` or a `score_range`, for
+        example because a failure policy decided the score.
         """
         if self.report is None:
             return False

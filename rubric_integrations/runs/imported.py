@@ -128,7 +128,7 @@ def read_judgments(
 ) -> ImportedRun:
     r"""Make a run from recorded judgments.
 
-    The file has one judgment a line, as JSON or as CSV. The columns are `id` (of the row), `criterion` (its name or its
+    The file has one judgment per line, as JSON or CSV. The columns are `id` (of the row), `criterion` (its name or its
     requirement, not needed if the rubric has only one criterion), and the answer of the judge: `reply` (also `raw` or
     `output`, the text that the judge wrote, see `read_recorded_reply`) or `verdict` (also `label` or `score`). If a
     line has both, the verdict counts. The columns `judge` (also `model`) and `reason` are optional. A column with any

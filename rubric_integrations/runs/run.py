@@ -141,7 +141,11 @@ async def find_rubric(
 
 
 class StopRule(Protocol):
-    """The type of `stop_when` of `grade_many`: a function of one score that decides whether the run ends."""
+    """The type of the argument `stop_when` of `grade_many`: a function that decides whether the run ends.
+
+    The run calls it with the score of each submission, in order. It returns the reason to end the run, or None to
+    continue.
+    """
 
     def __call__(self, score: float | None, /) -> str | None:
         """Return the reason to end the run, or None to continue.
@@ -156,8 +160,8 @@ class EarlyStop:
     """Passes the scores of a run to its stop rule in the order of the submissions, not in the order of completion.
 
     In the order of completion, the submissions with quick answers would come first. They are not a random part of the
-    run. No score is passed on after a row that a limit left ungraded: later rows may have been graded only because they
-    needed fewer calls.
+    run. If a limit of the run prevents the grade of a row, no later score is passed to the rule. The later rows may
+    have been graded only because they needed fewer calls.
 
     Args:
         rule: The rule, or None to run until the last submission.
@@ -191,7 +195,7 @@ class EarlyStop:
 
 
 def check_run_name(name: str | None, ledger: LedgerLike | None) -> str | None:
-    """Return the name of a run if it can be used: its limits are shared by all its processes through the ledger.
+    """Return the name of a run. A run with a name needs a ledger, because its processes share the limits through it.
 
     Raises:
         ValueError: There is a name but no ledger.
@@ -237,7 +241,7 @@ class RunStore:
         return self._ledger.reused - self._reused_before if self._ledger else 0
 
     def attach(self, grader: Grader) -> Grader:
-        """Return a grader that uses the store and record the grader's configuration."""
+        """Record the grader's configuration in the ledger, and return a grader that uses the store."""
         if self._ledger:
             self._ledger.record_grader(grader.configuration())
         return grader.with_store(self._store) if self._store else grader
@@ -324,12 +328,12 @@ class RowWindow:
         return len(self._under_way) < self._max_under_way and len(self._queue) < self._max_tasks
 
     def start(self, grade: Callable[[], Coroutine[Any, Any, Graded]], *, late: bool = False) -> asyncio.Task[Graded]:
-        """Start to grade a row and return its task.
+        """Create the task that grades a row, and return it.
 
         Args:
             grade: Grades the row.
-            late: Whether the row starts only after all other rows have started, or when too many ordered results wait
-                for it.
+            late: Whether the row waits until all other rows have started. It starts earlier if `max_waiting` rows
+                already wait in this way, or if too many ordered results wait for it.
         """
         is_late = late and len(self._late) < self._max_tasks - self._max_under_way
         task = asyncio.create_task(self._grade_late(grade) if is_late else grade())
@@ -345,11 +349,11 @@ class RowWindow:
             return await grade()
 
     def start_late(self) -> None:
-        """Start the rows that wait for the others."""
+        """Start the `late` rows."""
         self._others_started.set()
 
     async def drop_late(self) -> None:
-        """Leave the rows that wait for the others ungraded, because the run has ended."""
+        """Cancel the `late` rows that have not started, because the run has ended. They get no result."""
         if not self._others_started.is_set():
             await self._cancel(self._late)
             self._queue = deque(task for task in self._queue if not task.cancelled())
@@ -408,7 +412,7 @@ class Run:
     and of the limits. With a `ledger`, it takes the judgments from the ledger.
 
     Attributes:
-        summary: Counts, spend and mean score so far. Its `stopped` has the reason if the run ended early.
+        summary: Counts, spend and mean score so far. If the run ended early, `summary.stopped` is the reason.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
@@ -479,9 +483,9 @@ class Run:
     def to_dataframe(self) -> DataFrame:
         """Grade all submissions and return a data frame with one row per submission.
 
-        Its columns are the grade, the score of each tag, and the verdict on each criterion. There is a column
-        `omitted_characters` only if a text was shortened, and a column `escalated`, a share in [0, 1], only for a
-        `Cascade`.
+        Its columns are the grade, the score of each tag, and the verdict on each criterion. The column
+        `omitted_characters` exists only if a text was shortened. The column `escalated` exists only for a `Cascade`. It
+        is the share of the answers that came from the expensive judge, in [0, 1].
 
         Raises:
             ImportError: pandas is not installed.
@@ -642,9 +646,8 @@ def grade_many(
         library: Rubrics by name, or the path of a file with such a mapping, for rows whose `rubric` is a name.
         grader: The grader.
         ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database for processes on several
-            machines, an open ledger, or any other `JudgmentStore` (without a record of submissions for `rescore`). Each
-            judgment is stored as soon as it arrives, and is not requested again. To resume a run that was killed, start
-            it again.
+            machines, an open ledger, or any other `JudgmentStore` (which `rescore` cannot use). Each judgment is
+            stored as soon as it arrives, and is not requested again. To resume a run that was killed, start it again.
         max_concurrency: The largest number of concurrent calls of the run, at least 1. The `CallLimits` of the grader
             can allow fewer. While a provider reports a rate limit, the run makes fewer. Runs of one grader with the
             same `max_concurrency` share this limit.
@@ -663,7 +666,7 @@ def grade_many(
             decision no row starts. The rows in progress, up to twice `max_concurrency`, are finished.
 
     Returns:
-        The run. Its `summary` is updated after each result, and has in `stopped` the reason if the run ended early.
+        The run. Its `summary` is updated after each result. If the run ended early, `summary.stopped` is the reason.
 
     Raises:
         TypeError: `submissions` is a single submission. When the iteration begins: there is a ledger and a judge has no

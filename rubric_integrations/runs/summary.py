@@ -98,7 +98,7 @@ def summary_line(summary: RunSummary) -> str:
 
 
 def short_summary_line(summary: RunSummary) -> str:
-    """Describe a run as `summary_line` does, but shorter: with the bar and two times, it fits a line of 80 columns.
+    """Describe a run as `summary_line` does, but shorter. With the progress bar, it fits a line of 80 columns.
 
     Example:
         >>> from rubric_integrations.runs.summary import RunSummary
@@ -169,7 +169,10 @@ class Graded(NamedTuple):
 
     @property
     def gate_score(self) -> float | None:
-        """The `score` for a gate. None if there is no score, if a criterion failed, or if too little was assessed."""
+        """The score that counts for a stop rule or a release gate.
+
+        None if there is no score, if a criterion failed, or if the coverage is below the rubric's `min_coverage`.
+        """
         return self.report.gate_score if self.report and not self.judge_error else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -226,7 +229,8 @@ def record_rubric(rubric: Rubric, report: EvaluationReport | None) -> dict[str, 
 
     Args:
         rubric: The rubric of the score.
-        report: The report. If it is None or has no entries, the record gets a digest of the criteria.
+        report: The report. If it is None or has no entries, it does not describe the criteria. The record then gets a
+            digest of them.
 
     Returns:
         A mapping. Its `rubric` has the settings of the rubric. Its `criteria` has additional fields of the criteria, by
@@ -304,8 +308,8 @@ class RunSummary(Record):
         tag_sums: For each tag, the sum and the number of its scores. Only the first 1,000 tags of a run are counted.
         omitted_characters: The number of characters of trajectories, over all rows, that were left out of the judge's
             prompt (see `TextLimits.step_limit`).
-        escalations: The number of answers that came from the expensive judge of a `Cascade`, and the savings of the
-            cheap judge.
+        escalations: The numbers and the cost of the answers that came from a `Cascade`, in total and from its expensive
+            judge.
         spend: Calls, tokens and cost of this run, including failed attempts. Judgments from the ledger cost nothing.
             `usage` or `cost` is None if the tokens or the price of a call are unknown.
         reused: The number of judgments that came from the ledger.

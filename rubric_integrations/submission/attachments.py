@@ -303,8 +303,8 @@ def file_in_folder(path: str, folder: Path) -> Path:
 
     Raises:
         ValueError: The path is absolute, leads out of the folder (also by a link), or is not a file. Or the file is
-            hidden, such as `.env` or `.git/config`, which contain secrets. The message continues a sentence about the
-            path.
+            hidden, such as `.env` or `.git/config`, which contain secrets. The message has no subject: the caller puts
+            the path before it.
         OSError: The path cannot be checked, for example because it is a link to a folder without permission to read.
     """
     name, root = Path(path), folder.resolve()

@@ -27,7 +27,7 @@ COLUMNS = {
     "labels": ("labels",),
     "metadata": ("metadata",),
 }  # fmt: skip
-"""The names of each field in a mapping, for every host. The first name that is present and has a value is used.
+"""The usual names of each field in a row or a mapping. The first name that is present and has a value is used.
 
 Next to an `instruction`, as in Alpaca's data, an `input` is only a part of the task.
 """
@@ -50,7 +50,7 @@ USUAL_COLUMNS = ColumnNames()
 
 
 def has_id_column(names: Iterable[str], columns: ColumnNames = USUAL_COLUMNS) -> bool:
-    """Return whether one of some columns contains the ids."""
+    """Return whether rows with these column names have a column of ids."""
     return bool(find_columns(tuple(names), columns)["id"])
 
 
@@ -106,14 +106,27 @@ def find_columns(names: tuple[str, ...], columns: ColumnNames) -> dict[str, tupl
 
 @lru_cache(maxsize=256)
 def find_unused(names: tuple[str, ...], columns: ColumnNames, ignored: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the names of a mapping that are not read: names of no field, and names of the fields in `ignored`."""
+    """Return the names in a mapping that are not read.
+
+    Args:
+        names: The names in the mapping.
+        columns: The names of columns that the caller chose, which are read.
+        ignored: Fields that are not read. Their usual names are returned too.
+    """
     chosen = {fold(column) for column in columns if column is not None}
     known = {name for field, usual in COLUMNS.items() if field not in ignored for name in usual} | chosen
     return tuple(str(name) for name in names if fold(name) not in known and fold(name))
 
 
 def list_names(names: Iterable[str], what: str) -> str:
-    """Return names for an error message. If there are too many, return the first ones and the number of the others."""
+    """Return a phrase for an error message that lists some names.
+
+    If there are too many, the phrase has the first ones and the number of the others.
+
+    Args:
+        names: The names.
+        what: The plural noun for them, such as `columns`.
+    """
     listed = [str(name) for name in names]
     more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
     return f"its {what} are {listed[:MAX_NAMES]!r}{more}"

@@ -52,7 +52,7 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
     """Return the rows in a JSON object, or None if the object is a single row, a conversation or a response.
 
     Raises:
-        LayoutError: The object contains rows, but their place is not certain. The message names the places.
+        LayoutError: The object seems to contain rows, but it is not clear where. The message names the possible places.
 
     Example:
         >>> list(find_rows({"columns": ["response"], "index": [0], "data": [["It is 42."]]}))

@@ -311,7 +311,7 @@ def read_row(
         data: The row: a `response`, and optionally a `query`, `reference`, `context`, `attachments`, `trajectory`,
             `thinking`, `id`, `rubric`, `labels` and `metadata`, each under any usual name. The values of `attachments`,
             `trajectory`, `rubric`, `labels` and `metadata` are lists or mappings, or their JSON as text.
-        number: The number of the row, from 1, or another text. It becomes the id of a row without an id.
+        number: The number of the row, from 1, or another identifier. It becomes the id of a row without an id.
         query: The task of a row that has none.
         columns: The names of columns that replace the usual ones.
         folder: The folder of files that attachments may name by their `path`. None if a `path` is not allowed.
@@ -396,7 +396,8 @@ def _warn_of_other_response(data: Mapping[str, Any], names: Iterable[str]) -> No
 def row_fields(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS, *, warns: bool = True) -> dict[str, Any]:
     """Return the values of a row by their fields, without missing values.
 
-    A warning names a second response and, unless `warns` is False, the columns that are not read as fields.
+    If two columns contain different responses, the first one is read, and a warning names the second one. Unless
+    `warns` is False, another warning names the columns that are not read as fields.
 
     Example:
         >>> row_fields({"Answer": "42", "question": "6 x 7?", "reference": None})
@@ -596,10 +597,10 @@ def join_fields(fields: dict[str, Any], task: object, reference: object, *, keep
 def output_fields(output: object) -> dict[str, Any]:
     """Return the fields of a submission from the output of a program: its `response` and other named fields.
 
-    - A mapping with a name of a response (`COLUMNS`) is graded on the value of the first such name that has one. The
-      fields `thinking`, `query`, `context`, `attachments` and `trajectory` keep their meaning. A warning names all
-      other fields. A mapping without a name of a response is graded as JSON, without a list of documents under a name
-      of the context.
+    - If a mapping has keys that are usual names of a response (`COLUMNS`), such as `answer`, the response is the value
+      of the first such key with a value. The fields `thinking`, `query`, `context`, `attachments` and `trajectory` keep
+      their meaning. A warning names all other fields. If a mapping has no such key, all of it is graded as JSON, except
+      a list of documents under a usual name of the context, which becomes the `context`.
     - If an output is the state of an agent with a `structured_response`, its messages are the trajectory.
     - A `dspy.Prediction` is graded on all outputs that its program declares.
     - A text, a message and a conversation are graded unchanged, and any other value as JSON.
@@ -637,7 +638,8 @@ def output_fields(output: object) -> dict[str, Any]:
 def task_fields(task: object) -> dict[str, Any]:
     """Return the fields of a submission from the inputs of a program: the `query` and documents as `context`.
 
-    If a mapping has no name of a task, the query is its only value, or its JSON if it has several values.
+    In a mapping, the query is under a key that is a usual name of a task (`COLUMNS`). Without such a key, it is the
+    only value. If a mapping without such a key has several values, it is the mapping as JSON.
 
     Example:
         >>> task_fields({"question": "6 x 7?", "documents": ["A table."]})
@@ -649,8 +651,8 @@ def task_fields(task: object) -> dict[str, Any]:
 def reference_fields(reference: object) -> dict[str, Any]:
     """Return the fields of a submission from a reference answer: the `reference` and documents as `context`.
 
-    A mapping has the reference under a name of a reference or of a response. Without such a name, the reference is its
-    only value, or its JSON if it has several values.
+    In a mapping, the reference is under a key that is a usual name of a reference or of a response (`COLUMNS`). Without
+    such a key, it is the only value. If a mapping without such a key has several values, it is the mapping as JSON.
 
     Example:
         >>> reference_fields({"answer": "42"})

@@ -32,14 +32,14 @@ text with the number of each step.
 
 
 FieldSource = str | Callable[[Any], Any]
-"""Selects one value in a host's data: the name of the value, or a function of the data."""
+"""Selects one value in the data of a framework: the name of the value, or a function of the data."""
 
 
 class Fields(Record):
-    """The values of a host's data that become the fields of a submission.
+    """The sources of a submission's fields in the data of a framework, such as DSPy or a trainer.
 
-    Each is the name of a value, such as a column, a key or a field of an example, or a function of the data. None
-    leaves the choice to the host.
+    Each source is the name of a value in the data (a column, a key or a field of an example), or a function that
+    receives the data and returns the value. None is the usual source in this framework.
 
     Attributes:
         response: The text that is graded.

@@ -111,7 +111,12 @@ def field_text(value: object, files: AttachedValues | None = None) -> str:
 
 
 def simplified(files: AttachedValues | None, value: object) -> object | None:
-    """Return the text or the fields of a value of DSPy's types, or None for any other value."""
+    """Return the text or the fields of a value of DSPy's types, or None for any other value.
+
+    Args:
+        files: Collects images and other files. Each is then replaced by its number, such as `[attachment 1]`.
+        value: The value.
+    """
     if isinstance(value, dspy.Example):
         return dict(value.items())
     if not isinstance(value, dspy.Type):
@@ -189,9 +194,9 @@ def response_text(fields: Mapping[str, Any], files: AttachedValues | None = None
 def trajectory_fields(pred: Any) -> dict[str, Any]:
     """Return the fields of a submission for the steps that an agent recorded in a prediction. Empty without steps.
 
-    The steps are in the `trajectory` of `dspy.ReAct`, or of your program if it returns chat messages under this name,
-    or in the `history` of `dspy.ReActV2`. An observation often contains the right answer. Therefore judges see the
-    steps only for criteria that need them.
+    `dspy.ReAct` records the steps in the field `trajectory`, `dspy.ReActV2` in the field `history`. A user's program
+    can also return chat messages in the field `trajectory`. An observation often contains the right answer. Therefore
+    judges see the steps only for criteria that need them.
 
     Example:
         >>> trajectory_fields(dspy.Prediction(trajectory={"thought_0": "Look."}, answer="42"))

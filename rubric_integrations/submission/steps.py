@@ -40,8 +40,8 @@ class ToolCall(SparseRecord):
     def shortened(self, step_limit: int) -> Self:
         """Return this call with only the beginning and the end of a result of more than `step_limit` characters.
 
-        The note of an earlier cut is not counted. Therefore shortening a result twice has the same effect as shortening
-        it once to the smaller limit.
+        A note replaces the removed characters. If the result was shortened earlier, its note does not count as part of
+        the result. Therefore shortening twice has the same effect as shortening once to the smaller limit.
 
         Args:
             step_limit: The largest number of characters of the result, without the note.
@@ -176,10 +176,12 @@ class _OpenCalls:
 def join_calls(messages: Iterable[Message]) -> list[list[Step]]:
     """Return the list of steps of each message, with the results of calls joined to the calls.
 
-    A message that contains only results of earlier calls has no steps. A result is joined to an open call: the call
-    with its id, or without an id the earliest call with its name, or without a name the earliest call. A result without
-    an open call, such as the second result of a call, becomes a step with the role `tool`. A text or a call after a
-    result begins a new step.
+    A result is joined to a call that has no result yet: to the call with the id of the result. If the result has no id,
+    it is joined to the earliest call that has no id and has the name of the result. If it has no name either, it is
+    joined to the earliest call without an id.
+
+    A result without such a call, such as the second result of a call, becomes a step with the role `tool`. A text or a
+    call after a result begins a new step. A message that contains only results of earlier calls has no steps.
     """
     open_calls = _OpenCalls()
     groups = [(message, _open_steps(message, number, open_calls)) for number, message in enumerate(messages)]

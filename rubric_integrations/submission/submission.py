@@ -99,7 +99,7 @@ class Submission(SparseRecord):
             messages: Messages in any dialect that `Trajectory.from_messages` reads.
             respond: The part to grade: the `last` answer, with the rest as context, the `transcript` of all messages,
                 or the `trajectory`, which is the transcript with numbered steps.
-            query: The task. The context is appended to it.
+            query: The task. With `last`, the rest of the conversation is appended to it as context.
             reference: A reference response for comparison.
 
         Raises:

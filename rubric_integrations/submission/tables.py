@@ -106,7 +106,7 @@ class Layout(NamedTuple):
         columns: The names of columns that replace the usual names.
         rows: The path of the list of rows in a JSON file, or the sheet of a spreadsheet. None for the usual place.
         encoding: The encoding of a text file. None for UTF-8, and for UTF-16 with a byte order mark.
-        respond: The part of each conversation that is graded. None means that the rows have their own.
+        respond: The part of each conversation that is graded. None uses the `respond` of each row.
     """
 
     columns: ColumnNames = USUAL_COLUMNS

@@ -27,12 +27,12 @@ def response_of(query: str, prompt: str) -> str:
     r"""Return the response in a rollout of OpenRLHF, without the special tokens and the white space at its end.
 
     Args:
-        query: The prompt and the response as one text. If the prompt was too long, OpenRLHF keeps only its end. Some
-            tokenizers do not preserve the white space of the prompt.
+        query: The prompt and the response as one text. The prompt in it may be only the end of `prompt`, because
+            OpenRLHF cuts long prompts. Its white space may differ, because some tokenizers do not preserve it.
         prompt: The prompt. If it ends with `<think>`, this marker is added to the response.
 
     Raises:
-        ValueError: `query` does not begin with the prompt.
+        ValueError: `query` does not begin with the prompt or its end.
 
     Example:
         >>> prompt = "<|im_start|>user\n6 x 7?<|im_end|>\n"
@@ -181,7 +181,7 @@ def split_parts(parts: Mapping[str, Any]) -> SplitResponse:
 
 
 def thinking_blocks(text: str) -> Iterator[re.Match[str]]:
-    """Yield the begin marker and the end marker of each closed thinking block, anywhere in a text."""
+    """Yield two matches for each closed thinking block, anywhere in a text: its begin marker, then its end marker."""
     position = 0
     while (begins := _THINKING_BEGINS.search(text, position)) and (ends := _THINKING_ENDS.search(text, begins.end())):
         yield begins

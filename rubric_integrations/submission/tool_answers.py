@@ -47,7 +47,7 @@ class RowFormat(NamedTuple):
         repeats: Whether the tool writes one answer in several rows. Rows with an equal id and answer are read once.
         prepare: Returns the format for one file. Used if a row can only be read with the rows before it, or with
             another file in the folder.
-        respond: The part of the conversations that is graded by default. None means that the rows have their own.
+        respond: The part of the conversations that is graded by default. None uses the `respond` of each row.
         has_all_calls: Whether a conversation contains all tool calls of its run. If not, a conversation without calls
             is not used as a trajectory. A check could otherwise conclude that there were no calls.
     """

@@ -37,7 +37,8 @@ class Batch(Record):
         settings: The caller's settings, to be read when the batch is collected. They contain no secrets.
         keys: The keys of the judgments. Empty after the batch was collected.
         created_at: The time when the intent was stored, in Unix seconds.
-        form: The form of the requests. After the batch was collected, the form of the next requests.
+        form: The reply format and the temperature of the requests. After the batch was collected, the form of the next
+            requests.
         ticket: The provider's id of the batch. None before the batch is submitted.
         collected: Whether the replies are stored, or the batch was never submitted.
     """
@@ -86,7 +87,10 @@ class BatchLedger(JudgmentStore, Protocol):
         ...
 
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
-        """Yield each recorded row (its `rubric` is the row's own rubric as JSON) and its submission, in order."""
+        """Yield each recorded row and its submission, in the order in which they were recorded.
+
+        The `rubric` of a row is the row's own rubric as JSON text, or None if it has none.
+        """
         ...
 
 
@@ -127,7 +131,7 @@ def open_settings(ledger: BatchLedger) -> list[dict[str, Any]]:
 
 
 class Unclear(Exception):  # noqa: N818 -- no error: the answer comes later
-    """Raised if it is unknown whether a batch was submitted, until the provider has processed its batches."""
+    """Raised if it is not known whether a batch was submitted. It becomes known when the provider's batches end."""
 
 
 class Framing(NamedTuple):

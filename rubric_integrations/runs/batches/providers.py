@@ -77,7 +77,7 @@ class BatchServer:
         return await self._repeat("POST", path, make_body)
 
     async def create(self, path: str, make_body: Callable[[], Any]) -> dict[str, Any]:
-        """Send a body that must not arrive twice. It is sent again only after a rate limit, which refuses the request.
+        """Send a body that must not arrive twice. It is sent again only if a rate limit has refused it.
 
         Raises:
             BatchError: The server refuses the body.

@@ -91,7 +91,7 @@ def judges_of(grader: Grader) -> list[LMJudge]:
 
 
 async def endpoint_of(judge: LMJudge) -> JudgeRequest:
-    """Return a request of a judge, which contains the address of its server and the credential.
+    """Prepare an example of a judge's requests, which shows the address of its server and the credential.
 
     Raises:
         JudgeFailure: The judge cannot prepare requests that another program could send.
@@ -341,7 +341,9 @@ def use_batch_ledger(ledger: LedgerLike) -> Generator[BatchLedger]:
 
 
 async def find_ticket(provider: Provider, batch: Batch, others: Collection[str]) -> str | None:
-    """Return the ticket of a batch that is known only by its intent, or None if the batch was never submitted.
+    """Return the ticket of a batch, or None if the batch was never submitted.
+
+    The ledger has only the intent to submit the batch, because a crash or an outage interrupted the submission.
 
     Raises:
         Unclear: It is not known yet whether the batch was submitted.

@@ -41,7 +41,7 @@ class SubmittedBatches(Record):
         batches: The number of batches that this call submitted.
         requests: The number of requests in these batches.
         waiting: The number of questions that are in batches of earlier calls and are not collected yet.
-        failed: For each question without a possible request, the reason, such as a text that is too long.
+        failed: For each question that cannot be sent in a request, the reason, such as a text that is too long.
     """
 
     rows: int = 0
@@ -64,8 +64,8 @@ def submit_batches(
     """Submit each question that has no answer in the ledger to a batch API, at half the price and within a day.
 
     Call `collect_batches` later, and then `grade_many` with the same ledger, which contains the answers. If this call
-    is interrupted, repeat it: no question is requested twice. A criterion with a condition in words (`applies_when`)
-    needs a second call, after its condition was collected.
+    is interrupted, repeat it: no question is requested twice. If a criterion has a condition in words (`applies_when`),
+    the first call submits the condition without the criterion. Collect the answer, and then call this function again.
 
     Args:
         submissions: As for `grade_many`.
@@ -222,10 +222,10 @@ class _Submitter:
 
 
 async def resolve(ledger: BatchLedger, access: Access, batch: Batch) -> Batch:
-    """Find out whether a batch that is known only by its intent was submitted, and store the result.
+    """Find out whether an interrupted submission of a batch has succeeded, and store the result.
 
     Returns:
-        The batch with its ticket, the closed batch if it was not submitted, or the unchanged batch if this is unknown
+        The batch with its ticket, the closed batch if it was not submitted, or the unchanged batch if this is not known
         yet.
     """
     others = {other.ticket for other in load(ledger) if other.ticket}

@@ -1,4 +1,4 @@
-"""Stores of judgments, which request each judgment once for any number of tasks, threads and processes.
+"""Stores of judgments. Tasks, threads and processes that share a store request each judgment once.
 
 There are two kinds: `Ledger` is an SQLite file for the processes of one machine. `PostgresLedger` is a PostgreSQL
 database for any number of machines. `open_ledger` opens either of them by its address. `runs/ledger/base.py` has their

@@ -1,8 +1,8 @@
 """The part of a ledger that does not depend on where it stores judgments: `LedgerBase`, and the protocol `RunLedger`.
 
 A kind of ledger (`Ledger` in a file, `PostgresLedger` in a database) implements the abstract methods of `LedgerBase`:
-reading and writing judgments, submissions, files, graders, failures, batches and claims on limits. The base has
-everything else: keys and leases of several keys, counts, the state of each process, and the JSON of submissions.
+reading and writing judgments, submissions, files, graders, failures, batches and claims on limits. The base implements
+everything else: the lease of several keys, the counts, the state of each process, and the JSON of submissions.
 
 The bytes of attachments are stored once, in a separate table, because many rows may have the same image.
 """
@@ -44,8 +44,8 @@ class Owner(NamedTuple):
         name: A unique name.
         host: The machine and the process namespace. None if the owner is no longer registered.
         pid: The process id. None if the owner is no longer registered.
-        heartbeat: A counter that the owner increases while it is alive and has leases. Always 0 in a database, which
-            stores the time of the heartbeat instead.
+        heartbeat: A counter that the owner increases while it is alive and has leases. None if the owner is no longer
+            registered. Always 0 in a database, which stores the time of the heartbeat instead.
     """
 
     name: str
@@ -124,19 +124,21 @@ class KeyLeases(ABC, Generic[Holder]):
             keys: The keys that the caller needs.
 
         Returns:
-            A list with one entry for the first key and for each key after it, up to the first key that another caller
-            has leased. An entry is the stored judgment as JSON, or the acquisition if the caller now has the lease.
+            An entry for each key, in order. It is the stored judgment as JSON, or the acquisition if the caller now has
+            the lease. The list ends before the first key that another caller has leased.
 
         Raises:
             LedgerError: The ledger can no longer be used.
         """
 
     def are_held(self, acquired: Mapping[str, Acquired]) -> bool:
-        """Whether the caller still has the leases on some keys. The leases of a suspended process may have expired.
+        """Whether the caller still has its leases on some keys. If its process was suspended, they may have expired.
 
-        While an owner sends heartbeats, no other process ends its leases, and only the owner stores the judgment. The
-        judgment of a contested key is an exception: an earlier owner may store it at any time. Therefore the ledger is
-        read for contested keys.
+        While an owner sends heartbeats, no other process ends its leases. Only contested keys are looked up in the
+        ledger, because an earlier owner can store their judgments at any time, which ends the leases on them.
+
+        Args:
+            acquired: The acquisition of each key, as `obtain` returned it.
 
         Raises:
             LedgerError: The ledger can no longer be used.
@@ -187,7 +189,13 @@ class KeyLeases(ABC, Generic[Holder]):
 
 
 def acquired_keys(keys: Sequence[str], states: Sequence[object]) -> dict[str, Acquired]:
-    """Return the acquisitions of the keys that the caller has leased. Keys without a state were not acquired."""
+    """Return the acquisitions of the keys that the caller has leased, by key.
+
+    Args:
+        keys: The keys that the caller needs.
+        states: The states of the first keys, in the same order. They can be fewer than the keys. A state that is not an
+            `Acquired` is a stored judgment or the other owner of a key.
+    """
     return {key: state for key, state in zip(keys, states, strict=False) if isinstance(state, Acquired)}
 
 
@@ -282,11 +290,21 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
-        """Record a submission of a run once. The row's own rubric replaces the rubric of an earlier run."""
+        """Record a submission of a run. A submission that the ledger already has is not recorded again.
+
+        Args:
+            row_id: The id of the row.
+            submission: The submission.
+            rubric: The row's own rubric, or None if it has none. It replaces the rubric that an earlier run recorded
+                for this row.
+        """
         ...
 
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
-        """Yield each recorded row (its `rubric` is the row's own rubric as JSON) and its submission, in order."""
+        """Yield each recorded row and its submission, in the order in which they were recorded.
+
+        The `rubric` of a row is the row's own rubric as JSON text, or None if it has none.
+        """
         ...
 
     def failed_rows(self) -> Set[str]:
@@ -306,15 +324,17 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
+        """Record a claim on the limits of a run, and return the granted share.
+
+        A run has several parts, such as its processes. The claim replaces the earlier claim of the same part.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
-            part: A unique name of the part, such as one process.
-            claim: The amounts that the part has spent and that it wants to spend.
+            part: A unique name of the part that makes the claim.
+            claim: The amounts that the part has spent and wants to spend in total, and the limits of the run.
 
         Returns:
-            The amount that the part may spend in total, and the amount that the other parts have claimed.
+            The amounts that the part may spend in total, and the amounts that the other parts have claimed.
         """
         ...
 
@@ -452,15 +472,17 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
+        """Record a claim on the limits of a run, and return the granted share.
+
+        A run has several parts, such as its processes. The claim replaces the earlier claim of the same part.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
-            part: A unique name of the part, such as one process.
-            claim: The amounts that the part has spent and that it wants to spend.
+            part: A unique name of the part that makes the claim.
+            claim: The amounts that the part has spent and wants to spend in total, and the limits of the run.
 
         Returns:
-            The amount that the part may spend in total, and the amount that the other parts have claimed.
+            The amounts that the part may spend in total, and the amounts that the other parts have claimed.
         """
 
     @abstractmethod
@@ -563,19 +585,23 @@ class LedgerBase(ABC, Generic[State]):
         return {key: self._read(key, text) for key, text in self._find_judgments(keys)}
 
     def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
-        """Record a submission of a run once. `rescore` can then score it again.
+        """Record a submission of a run, for `rescore`. A submission that the ledger already has is not recorded again.
 
         The record is written before the leases that are requested later.
 
         Args:
             row_id: The id of the row.
             submission: The submission.
-            rubric: The row's own rubric, which replaces the rubric of an earlier run. None if it has none.
+            rubric: The row's own rubric, or None if it has none. It replaces the rubric that an earlier run recorded
+                for this row.
         """
         self._write_submission(SubmissionRecord.of(row_id, submission, rubric))
 
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
-        """Yield each recorded row (its `rubric` is the row's own rubric as JSON) and its submission, in order."""
+        """Yield each recorded row and its submission, in the order in which they were recorded.
+
+        The `rubric` of a row is the row's own rubric as JSON text, or None if it has none.
+        """
         last = 0
         while rows := self._read_submissions(last):
             for last, row_id, text, rubric in rows:  # noqa: B007 -- the next page begins after `last`
@@ -617,9 +643,9 @@ class LedgerBase(ABC, Generic[State]):
         return json.loads(text) if text else None
 
     def lease(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Lease]:
-        """Return a context that leases the keys without a judgment.
+        """Return a context manager that leases those keys that have no judgment yet.
 
-        At its start, it waits until no other caller has a lease on any of the keys.
+        On entry, it waits until no other caller has a lease on any of the keys. On exit, it ends the remaining leases.
 
         Args:
             keys: The keys of the judgments.
@@ -672,7 +698,11 @@ class LedgerBase(ABC, Generic[State]):
 
 
 def join_batch(batch: Sequence[Mapping[str, Judgment]]) -> dict[str, Judgment]:
-    """Return the judgments of several callers. If two have the same key, the first is kept."""
+    """Join the judgments of several callers in one dictionary. If two judgments have the same key, the first is kept.
+
+    Args:
+        batch: The judgments of each caller, by key.
+    """
     return {key: judgment for mine in reversed(batch) for key, judgment in mine.items()}
 
 

@@ -149,7 +149,11 @@ class LedgerFile:
         self._disconnect()
 
     def after_fork(self, in_child: bool) -> None:
-        """Release the lock. The connection is opened again at its next use."""
+        """Release the lock. The connection is opened again at its next use.
+
+        Args:
+            in_child: Whether this is the child process, which gets a new lock.
+        """
         if in_child:
             self.lock = threading.RLock()
         else:

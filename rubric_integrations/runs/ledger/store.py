@@ -1,7 +1,7 @@
 """`Ledger`: a store of judgments in one SQLite file, with leases on keys.
 
-A lease allows one caller at a time to request a key, over all tasks, threads and processes. A process opens a ledger
-once for all its pickles.
+A lease allows one caller at a time to request a key, over all tasks, threads and processes. All copies of a ledger that
+a process unpickles are one object.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class FileLeases(KeyLeases[Owner]):
             keys: The keys that the caller needs.
 
         Returns:
-            A list with one entry for the first key and for each key after it, up to the first key that another caller
-            has leased. An entry is the stored judgment as JSON, or the acquisition if the caller now has the lease.
+            An entry for each key, in order. It is the stored judgment as JSON, or the acquisition if the caller now has
+            the lease. The list ends before the first key that another caller has leased.
 
         Raises:
             LedgerError: The file can no longer be used.
@@ -270,7 +270,7 @@ _lock = threading.Lock()
 
 
 def reopen(open_address: Callable[[str], LedgerType], address: str) -> LedgerType:
-    """Return the ledger that this process opened for pickles with this address, or open it.
+    """Return the ledger of a pickle. The ledger at an address is opened once for all pickles in a process.
 
     Args:
         open_address: Opens a ledger by its address, such as the class `Ledger`.
@@ -303,8 +303,10 @@ class Ledger(LedgerBase[_FileState]):
 
     While one caller has the lease on a key, all others wait for its judgment. If that caller fails or its process dies,
     the next one gets the lease. One object serves any number of threads and event loops, and works in the parent and
-    the child of `os.fork`. Several processes may open the same file. A pickle contains the path: another process on the
-    same machine opens the file, once for all its pickles. A copy of a ledger is the same object.
+    the child of `os.fork`. Several processes may open the same file.
+
+    A pickle contains only the path. A process on the same machine that loads several pickles of a ledger opens the file
+    once, and gets the same object from all of them. A copy of a ledger is the same object, too.
 
     When `Lease.store` returns, a crash of the process cannot lose the judgment. A power failure can lose the judgments
     of about the last half minute, which are then requested again. It does not damage the file.
@@ -383,15 +385,17 @@ class Ledger(LedgerBase[_FileState]):
             return dict(db.execute("SELECT id, record FROM batches ORDER BY number").fetchall())
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
+        """Record a claim on the limits of a run, and return the granted share.
+
+        A run has several parts, such as its processes. The claim replaces the earlier claim of the same part.
 
         Args:
             run: The name of the run. It is the same for all processes that share its limits.
-            part: A unique name of the part, such as one process.
-            claim: The amounts that the part has spent and that it wants to spend.
+            part: A unique name of the part that makes the claim.
+            claim: The amounts that the part has spent and wants to spend in total, and the limits of the run.
 
         Returns:
-            The amount that the part may spend in total, and the amount that the other parts have claimed.
+            The amounts that the part may spend in total, and the amounts that the other parts have claimed.
         """
         run = encodable(run)
         with self._file.writing() as db:

@@ -10,7 +10,7 @@
   turn, the first field belongs to the user, and the others belong to the assistant.
 - The `trajectory` of `dspy.ReAct` has neither the task nor the answer, which are fields of the example and of the
   prediction. If a tool raised an error, its observation begins with `Execution error in` and its name. DSPy ends a run
-  with a call of its own tool. Of that turn, only the thought is read.
+  with a call of its own tool `finish`. Only the thought of this last turn is read.
 - Inspect's calls have objects as arguments. A result has an `error` if its tool failed. An `EvalSample` has the
   messages in `messages`, and the large values of these messages in `attachments`.
 """
@@ -306,7 +306,7 @@ _REFERENCE = "attachment://"
 
 
 def matches_inspect_ai(conversation: Any) -> bool:
-    """Return whether a value is Inspect's: a list of messages, or a sample with `messages` and `output` or `epoch`."""
+    """Return whether a value is a list of Inspect's messages, or a sample: `messages` with an `output` or `epoch`."""
     if not isinstance(conversation, list | tuple):
         messages = get_field(conversation, "messages")
         is_sample = get_field(conversation, "output") is not None or get_field(conversation, "epoch") is not None

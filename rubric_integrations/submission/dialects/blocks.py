@@ -266,7 +266,9 @@ class AttachmentList:
 
 
 class FilesAsPlaceholders(AttachmentList):
-    """Reads no files, for texts without attachments. Each file becomes the type of its block in brackets.
+    """Ignores files, for conversations that become texts without attachments.
+
+    Each file is replaced by the type of its block in brackets.
 
     Example:
         >>> FilesAsPlaceholders().add({"type": "image_url"}, "image_url", "content[0]").text

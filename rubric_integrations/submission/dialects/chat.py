@@ -233,7 +233,7 @@ _OWN_BLOCKS = ("tool_use", "tool_result", "server_tool_use", "thinking", "redact
 
 
 def matches_anthropic(conversation: Any) -> bool:
-    """Return whether a value is Anthropic's messages: one with a role has a block that only Anthropic writes."""
+    """Return whether a value is a list of Anthropic's messages: at least one has a block that only Anthropic writes."""
     if not isinstance(conversation, list | tuple):
         return False
     contents = [get_field(message, "content") for message in conversation if get_field(message, "role") is not None]
@@ -260,7 +260,10 @@ _PART_KEYS = ("text", "functionCall", "function_call", "functionResponse", "func
 
 
 def matches_gemini(conversation: Any) -> bool:
-    """Return whether a value is Gemini's: a request with `contents`, a response, or a list of untyped contents."""
+    """Return whether a value is a request with `contents` or a response of Gemini, or a list of Gemini's contents.
+
+    Unlike the parts of other dialects, the parts of Gemini's contents have no `type`.
+    """
     if isinstance(conversation, Mapping):
         return isinstance(conversation.get("contents"), list) or _is_gemini_response(conversation)
     if not isinstance(conversation, list | tuple):
@@ -407,9 +410,9 @@ _ITEMS = (
 
 
 def is_item(message: Any) -> bool:
-    """Return whether a message is an item without a role: a call, a result or reasoning.
+    """Return whether a value is an item of OpenAI's Responses API without a role: a call, a result or reasoning.
 
-    A list of calls of another format, such as LangChain's, is data, not a conversation.
+    Calls of another format, such as LangChain's, are not items. A list of them is data, not a conversation.
 
     Example:
         >>> is_item({"type": "function_call_output", "call_id": "c1", "output": "42"})
@@ -468,7 +471,9 @@ _VERCEL_PARTS = ("tool-", "dynamic-tool", "step-start", "source-", "data-")
 
 
 def is_vercel_part(part: Any) -> bool:
-    """Return whether a part belongs to a UI message of the Vercel AI SDK: a text in `text`, or a type of the SDK.
+    """Return whether a part belongs to a UI message of the Vercel AI SDK.
+
+    Such a part is a text or reasoning with the content in `text`, or has a `type` that only this SDK uses.
 
     Example:
         >>> is_vercel_part({"type": "text", "text": "x"}), is_vercel_part({"type": "text", "content": "x"})

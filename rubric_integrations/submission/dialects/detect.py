@@ -97,7 +97,7 @@ class Conversation(NamedTuple):
 
     Attributes:
         messages: The messages.
-        groups: For each message, the steps that it begins.
+        groups: For each message, the list of its steps (see `join_calls`).
         attachments: The attachments of the submission, including the attachments of the conversation.
     """
 

@@ -1,10 +1,10 @@
 """Reads the trajectories of mini-swe-agent: its files and their `messages`.
 
 Calls are in OpenAI's `tool_calls`, or are the commands in `extra.actions`. Version 1 records neither of them: a call is
-then the only fenced block of commands in a text. Results have the role `tool`, or the role `user` in the text form. A
-`returncode` other than 0 is a failure. With the Responses API, a message is the complete response of the model. If a
-person takes over, the calls are calls of the user. The last message has the role `exit`. It contains the submission, or
-the reason why there is none.
+then the only fenced block of commands in a text. Results have the role `tool`, or the role `user` if the model writes
+its commands as text. A `returncode` other than 0 is a failure. With the Responses API, a message is the complete
+response of the model. If a person takes over, the calls are calls of the user. The last message has the role `exit`. It
+contains the agent's submission, or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _RETURN_CODE = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
 
 
 def matches_mini_swe_agent(conversation: Any) -> bool:
-    """Return whether a value is a trajectory file of mini-swe-agent, or a list of messages with its marks."""
+    """Return whether a value is a trajectory file of mini-swe-agent, or a list of its messages.
+
+    Its messages are recognized by the fields in `extra`, or by the format of the commands and results in their texts.
+    """
     if isinstance(conversation, Mapping):
         is_own = str(conversation.get("trajectory_format")).startswith("mini-swe-agent")
         return is_own and isinstance(conversation.get("messages"), list)

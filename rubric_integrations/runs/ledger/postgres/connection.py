@@ -225,7 +225,11 @@ Send = Callable[[Connection, Sequence[Item]], Read[Result]]
 
 
 def send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]]]) -> Read[list[Any]]:
-    """Send queries with their values. The result of each query is its list of rows."""
+    """Send queries with their values.
+
+    Returns:
+        A function that returns the list of rows of each query, after the transaction is committed.
+    """
     cursors = [db.execute(query.encode(), values) for query, values in queries]
     return lambda: [cursor.fetchall() for cursor in cursors]
 
@@ -260,7 +264,10 @@ class Upkeep(Protocol):
         ...
 
     def abandon_leases(self) -> None:
-        """Let all leases expire, because some may not have been released."""
+        """Give up all leases and continue as a new owner. The old leases expire without heartbeats.
+
+        Called after an error, because some leases may not have been released.
+        """
         ...
 
 

@@ -119,8 +119,8 @@ class PostgresLeases(KeyLeases[Holder]):
             keys: The keys that the caller needs.
 
         Returns:
-            A list with one entry for the first key and for each key after it, up to the first key that another caller
-            has leased. An entry is the stored judgment as JSON, or the acquisition if the caller now has the lease.
+            An entry for each key, in order. It is the stored judgment as JSON, or the acquisition if the caller now has
+            the lease. The list ends before the first key that another caller has leased.
 
         Raises:
             LedgerError: The database cannot be used.

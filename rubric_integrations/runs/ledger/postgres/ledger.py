@@ -94,7 +94,8 @@ class FailureOfKey(NamedTuple):
     Attributes:
         key: The key.
         failure: The failure.
-        batch: A unique text. With it, a failure that is written twice counts once.
+        batch: A unique id. If a transaction is repeated after a lost connection, the id shows that the failure was
+            already counted.
     """
 
     key: str
@@ -108,7 +109,7 @@ class FailureOfKey(NamedTuple):
 
 
 class ClaimOfPart(NamedTuple):
-    """The claim of one part of a run on the limits of the run.
+    """A claim on the limits of a run, and the part of the run (such as a process) that makes it.
 
     Attributes:
         run: The name of the run, as JSON.
@@ -254,15 +255,17 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         return dict(self._query(BATCHES))
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
+        """Record a claim on the limits of a run, and return the granted share.
+
+        A run has several parts, such as its processes. The claim replaces the earlier claim of the same part.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
-            part: A unique name of the part, such as one process.
-            claim: The amounts that the part has spent and that it wants to spend.
+            part: A unique name of the part that makes the claim.
+            claim: The amounts that the part has spent and wants to spend in total, and the limits of the run.
 
         Returns:
-            The amount that the part may spend in total, and the amount that the other parts have claimed.
+            The amounts that the part may spend in total, and the amounts that the other parts have claimed.
         """
         record = ClaimOfPart(json.dumps(run), part, claim)
         return await self._state.worker.call(Phase.CLAIM, send_claims, record)
