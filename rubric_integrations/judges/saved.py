@@ -104,7 +104,8 @@ class JudgeFile(Record):
         """Return the name of the model that the judge was aligned for.
 
         Raises:
-            ValueError: The file does not name a model, or the model cannot be called by its name.
+            ValueError: The judge was not aligned, so the file contains no model name. Or it was aligned for a model
+                object, such as a function, which cannot be made from a name.
         """
         if self.alignment is None:
             raise ValueError("does not name a model, since its judge was not aligned")

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     ModelLike = str | dspy.BaseLM | ChatModelLike | Callable[[str, str], Awaitable[str]]
 
 GenerateFn = Callable[[str, str], Awaitable[str]]
-"""`async (system_prompt, user_prompt) -> reply`."""
+"""An async function that takes a system prompt and a user prompt, and returns the model's reply."""
 
 
 def lm_from_fn(generate_fn: GenerateFn, fingerprint: str | None = None) -> dspy.LM:
