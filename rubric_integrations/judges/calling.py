@@ -1,4 +1,4 @@
-"""The calls of a model judge: makes requests from questions, parses the replies, and makes judgments from them.
+"""Calls the model of a judge: makes requests from questions, parses the replies, and makes judgments from them.
 
 `ModelCaller.call` fills in the template of the request, sends the request and parses the reply. If there is no
 template, DSPy makes the call.
@@ -539,9 +539,9 @@ def interpret_fields(
 def interpret_choice(question: Question, reply: str) -> Interpretation:
     """Interpret a model's choice among the options that `describe_options` shows.
 
-    A reply is compared with the codes, the labels and the full lines. The first comparison ignores case and white
-    space. The second also ignores the punctuation around the reply. It comes second because two labels may differ only
-    in punctuation.
+    The reply is compared with the code, the label and the full line of each option, ignoring case and white space. If
+    nothing matches, it is compared again without the punctuation around it. The punctuation is not ignored from the
+    beginning, because two labels may differ only in punctuation.
 
     Raises:
         ValueError: The reply names no option, or more than one option.

@@ -127,7 +127,7 @@ class UnreadableReply(ValueError):  # noqa: N818 -- a fault of the model, not of
 class NoVerdict(UnreadableReply):
     """Raised if a reply is a text that names no answer, such as "I cannot help with that".
 
-    It has its own class because the model may give the same reply to a repeated request.
+    The question is requested only once more, because the model will probably repeat such a reply.
     """
 
 
