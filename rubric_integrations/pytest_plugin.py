@@ -65,7 +65,8 @@ class RubricGate:
             rubric: The run's rubric. It is needed with `labels` if the rubric's score is computed from groups.
             alpha: The probability of a wrong pass, and also of a wrong failure, above 0 and below 0.5 (default 0.05).
             allow_inconclusive: Whether an inconclusive decision also passes (default False).
-            anyway: Whether the baseline may have another rubric or other inputs. The result names them in its `warnings`.
+            anyway: Whether the baseline may have another rubric or other inputs. The result has a warning
+                for each difference.
 
         Returns:
             The decision with the mean score and its interval.

@@ -1,7 +1,7 @@
 """The HTTP side of the fast path: captures DSPy's request, sends it on pooled connections, and parses the reply.
 
-Capturing and parsing rely on DSPy internals. If an import or a capture fails, requests go through DSPy itself. The same
-is true if this module and DSPy parse a specimen reply in different ways. This is a separate module from
+Capturing and parsing rely on DSPy internals. Requests go through DSPy itself if an import or a capture fails,
+or if this module and DSPy parse a specimen reply in different ways. This is a separate module from
 `judges/fast_path.py` because it does the I/O.
 
 Each event loop has one pool of aiohttp connections. httpx, which most SDKs use, searches all its connections for every

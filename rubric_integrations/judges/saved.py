@@ -359,7 +359,7 @@ def check_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, An
 
 
 def prompt_state(module: dspy.Module) -> dict[str, Any]:
-    """Return the sources of each predictor's prompts: a digest of its signature, and its few-shot examples."""
+    """Return the data that determine each predictor's prompts: a digest of its signature, and its few-shot examples."""
     return {
         name: [
             _signature_digest(predictor.signature),

@@ -87,7 +87,7 @@ def identify_function(function: object) -> str | None:
 
 
 def is_function_model(lm: dspy.BaseLM) -> bool:
-    """Whether an LM calls a function of two texts, as `lm_from_fn` makes it."""
+    """Whether an LM calls an async function of two prompts. `lm_from_fn` makes such LMs."""
     return isinstance(getattr(lm, "engine", None), _FunctionEngine)
 
 
