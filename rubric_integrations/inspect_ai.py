@@ -1,7 +1,7 @@
 """Scores the samples of an Inspect AI evaluation, or the samples of its log (extra `inspect`).
 
-Inspect scores samples concurrently on one event loop. All scorers of a process with the same name of a judge share one
-grader and its concurrency limit.
+Inspect scores samples concurrently on one event loop. If you pass judges by name, such as `"openai/gpt-5-mini"`, all
+scorers of a process with the same judge share one grader and its concurrency limit.
 """
 
 from __future__ import annotations

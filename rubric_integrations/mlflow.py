@@ -1,7 +1,7 @@
 """Grades the rows of `mlflow.genai.evaluate` (extra `mlflow`).
 
-MLflow scores rows in threads. All scorers of a process with the same name of a judge share one grader and its
-concurrency limit.
+MLflow scores rows in threads. If you pass judges by name, such as `"openai/gpt-5-mini"`, all scorers of a process with
+the same judge share one grader and its concurrency limit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class RubricScorer(_Scorer):
     cost.
 
     The response is the row's `outputs`, the task is its `inputs`, and the reference answer is `expected_response` in
-    its expectations. A mapping is read by the names of its keys, as in every host. Any other value is used as JSON.
+    its expectations. Each may be a text, chat messages, or a mapping. In a mapping, the keys with usual names are used,
+    such as `answer` or `question`. Outputs without such a key, and values of other types, are used as JSON.
 
     MLflow accepts only letters, digits, spaces and `_.-` in names. Other characters are replaced by `_`.
 
@@ -63,8 +64,9 @@ class RubricScorer(_Scorer):
 
     Args:
         rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. If a row has its own `criteria` in its
-            expectations, it is graded by both. Pass None if each row has its own criteria. The key is not `rubric`,
-            because MLflow records each expectation under its name, and one with the name `rubric` would hide the score.
+            expectations, it is graded by the criteria of this rubric and its own criteria. Pass None if each row has
+            its own criteria. The key is not `rubric`, because MLflow records each expectation under its key. An
+            expectation with the key `rubric` would hide the score `rubric`.
         judge: The judge, such as the name of a model. Pass either `judge` or `grader`.
         grader: A configured grader, instead of `judge`.
         ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored

@@ -1,7 +1,7 @@
 """Grades the cases of a pydantic-evals dataset (extra `pydantic-evals`).
 
-pydantic-evals awaits evaluators concurrently. All evaluators of a process with the same name of a judge share one
-grader and its concurrency limit.
+pydantic-evals awaits evaluators concurrently. If you pass judges by name, such as `"openai/gpt-5-mini"`, all evaluators
+of a process with the same judge share one grader and its concurrency limit.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
     was committed. An abstention is the label `CANNOT_ASSESS` and is not included in averages. A failed grade is an
     `EvaluatorFailure` of the case, without any scores.
 
-    The response is the case's output, the task is its `inputs`, and the reference answer is its `expected_output`. A
-    mapping is read by the names of its keys, as in every host. Any other value is used as JSON.
+    The response is the case's output, the task is its `inputs`, and the reference answer is its `expected_output`. Each
+    may be a text, chat messages, or a mapping. In a mapping, the keys with usual names are used, such as `answer` or
+    `question`. An output without such a key, and values of other types, are used as JSON.
 
     Args:
         rubric: The path of a rubric file, a list, a dictionary or a `Rubric`. If a case has its own `rubric` in its

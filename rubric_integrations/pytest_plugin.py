@@ -63,9 +63,10 @@ class RubricGate:
             cluster: Which rows depend on each other: `"id"`, `"query"`, a key of `metadata`, or a function of the id.
             floor: The lowest score that the rubric can give to a row (default 0).
             rubric: The run's rubric. It is needed with `labels` if the rubric's score is computed from groups.
-            alpha: The probability of a wrong decision on each side (default 0.05).
+            alpha: The probability of a wrong pass, and also of a wrong failure, above 0 and below 0.5 (default 0.05).
             allow_inconclusive: Whether an inconclusive decision also passes (default False).
-            anyway: Whether the baseline may have another rubric or other inputs. The result then says so.
+            anyway: Whether the baseline may have another rubric or other inputs. The result has a warning
+                for each difference.
 
         Returns:
             The decision with the mean score and its interval.

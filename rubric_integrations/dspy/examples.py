@@ -23,10 +23,17 @@ from rubric_integrations.submission.predictions import (
 from rubric_integrations.submission.submission import Submission
 
 Field = str | Callable[[Any], str | Messages | None]
-"""The source of a text: the name of a field, or a function of the example. For a response, of the prediction."""
+"""The source of a text: the name of a field, or a function that returns the text.
+
+For the task and the reference, the field belongs to the example, and the function takes the example. For the response,
+the field belongs to the prediction, and the function takes the prediction.
+"""
 
 ContextSource = FieldSource | Callable[[Any, Any], Any]
-"""The source of documents: a field of the example or the prediction, or a function of the example, or of both."""
+"""The source of documents: the name of a field of the example or of the prediction, or a function.
+
+The function takes the example, or the example and the prediction.
+"""
 
 
 class MisnamedField(BaseException):

@@ -49,7 +49,7 @@ _logger = logging.getLogger(__name__)
 
 
 class OutageGuard:
-    """Ends a run for all threads: once the run has ended, it refuses further grades."""
+    """Ends a run, for all threads, if the judge keeps failing. After that, it refuses all grades until `reset`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -67,7 +67,11 @@ class JudgeNoise(Record):
         )
 
     def acceptance(self, false_accept_rate: float = 0.05) -> NoiseAwareAcceptance:
-        """Return an acceptance criterion for GEPA that compares a candidate's gain with this noise."""
+        """Return an acceptance criterion for GEPA that compares a candidate's gain with this noise.
+
+        Args:
+            false_accept_rate: The rate, between 0 and 0.5, at which candidates that are not better may be accepted.
+        """
         return NoiseAwareAcceptance(self.scores, false_accept_rate)
 
 

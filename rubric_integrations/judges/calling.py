@@ -1,4 +1,4 @@
-"""The calls of a model judge: makes requests from questions, parses the replies, and makes judgments from them.
+"""Calls the model of a judge: makes requests from questions, parses the replies, and makes judgments from them.
 
 `ModelCaller.call` fills in the template of the request, sends the request and parses the reply. If there is no
 template, DSPy makes the call.
@@ -88,7 +88,7 @@ class RequestForm(NamedTuple):
 
     Attributes:
         reply_format: The strictest format in which the reply is requested.
-        default_temperature: Whether the request has the default temperature, if the judge has a default temperature.
+        default_temperature: Whether the judge's default temperature is sent. Without effect if the judge has none.
     """
 
     reply_format: ReplyFormat = REPLY_FORMATS[0]
@@ -114,7 +114,7 @@ class FormatTrial:
     The others wait for at most one second.
 
     Attributes:
-        form: The form of the next request. None for the form of the judge.
+        form: The form of the next request. None for `ModelCaller.form`.
         is_over: Whether the server has accepted a request.
     """
 
@@ -126,7 +126,10 @@ class FormatTrial:
         self._lost = 0
 
     async def join(self) -> RequestForm | None:
-        """Become the request that is sent first, or wait until that request has ended. Then return `form`."""
+        """Return `form` for the caller's request. If another request was sent first, wait until it has ended.
+
+        If no request is in progress, the caller's request becomes the first. The wait is at most one second.
+        """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         latest = loop.time() + _LONGEST_REFUSAL
         while not self.is_over and self._ahead is not None:
@@ -140,7 +143,7 @@ class FormatTrial:
         return self.form
 
     def failed(self, form: RequestForm, simpler: RequestForm | None, *, is_lost: bool) -> None:
-        """Choose the form of the next request, if the request that was sent first has failed.
+        """Choose the form of the next request after a failed request. Only the request that was sent first counts.
 
         Args:
             form: The form of the failed request.
@@ -169,10 +172,11 @@ class FormatTrial:
 
 
 class ModelCaller:
-    """The calls of one judge, its prompt templates, and the form of its requests.
+    """Makes the calls of one judge. Keeps the judge's prompt templates and the form of its requests.
 
     Args:
-        confidence: Whether probabilities are requested. DSPy decodes them outside of the adapter.
+        confidence: Whether probabilities are requested. If so, all requests go through DSPy itself, because only DSPy
+            can decode the probabilities.
         default_temperature: The temperature of the judge's model if the user did not choose it, otherwise None. A
             temperature that the user chose is never left out.
 
@@ -318,7 +322,8 @@ class ModelCaller:
     def accepted(self, form: RequestForm) -> None:
         """Send later requests in this form, or in a simpler one that was accepted before.
 
-        Only accepted forms are remembered: a refusal for another reason may quote the whole request.
+        A simpler form is used for later requests only after the server has accepted it. A single refusal proves
+        nothing: it may have another reason, and name the format only because it quotes the request.
         """
         if not self._trial.is_over:
             self._trial.succeeded()
@@ -474,7 +479,7 @@ def _spend_of(completions: Sequence[Completion]) -> Spend:
 
 @lru_cache(maxsize=256)
 def select_fields(signature: Any, inputs: tuple[str, ...], requests_evidence: bool = False) -> Any:
-    """Return a signature with exactly the input fields in `inputs`: missing ones are removed, optional ones are added.
+    """Return a signature with exactly the input fields in `inputs`: adds optional fields, and removes all others.
 
     With `requests_evidence`, the signature also requests the numbers of the steps on which an answer is based.
     """
@@ -534,9 +539,9 @@ def interpret_fields(
 def interpret_choice(question: Question, reply: str) -> Interpretation:
     """Interpret a model's choice among the options that `describe_options` shows.
 
-    A reply is compared with the codes, the labels and the full lines. The first comparison ignores case and white
-    space. The second also ignores the punctuation around the reply. It comes second because two labels may differ only
-    in punctuation.
+    The reply is compared with the code, the label and the full line of each option, ignoring case and white space. If
+    nothing matches, it is compared again without the punctuation around it. The punctuation is not ignored from the
+    beginning, because two labels may differ only in punctuation.
 
     Raises:
         ValueError: The reply names no option, or more than one option.

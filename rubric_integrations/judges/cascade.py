@@ -165,8 +165,8 @@ class Cascade(RequestJudge):
         strong: The expensive judge.
         escalate_below: The confidence in [0, 1] below which a question is escalated, such as
             `certify(...).threshold`. With 0, confidence is neither requested nor used. Then only failures, abstentions
-            and differing verdicts are escalated. None is refused: it is the threshold of a certificate that certifies
-            nothing.
+            and differing verdicts are escalated. None is refused. It is the `threshold` in the result of `certify` if
+            no threshold could be certified.
 
     Attributes:
         cheap: The cheap judges, in the order in which they are asked.
@@ -207,7 +207,8 @@ class Cascade(RequestJudge):
 
         Args:
             change: A function that takes a judge and returns its replacement.
-            retries: Repeats the calls of each judge in the copy. None for the retries of this cascade.
+            retries: An object that makes the calls of each judge in the copy and repeats failed calls. None for the
+                object that this cascade uses.
         """
         cascade = copy.copy(self)
         cascade.cheap, cascade.strong = tuple(map(change, self.cheap)), change(self.strong)
@@ -295,7 +296,7 @@ class Cascade(RequestJudge):
         return self.with_members(change)
 
     def highest_cost(self, text_bytes: int) -> float | None:
-        """Return the highest possible cost of one call to each judge, in US dollars. None if a cost is unknown.
+        """Return the highest possible cost of one call to every judge, in total, in US dollars. None if one is unknown.
 
         Args:
             text_bytes: The size of the texts of the call, in bytes of UTF-8.

@@ -78,9 +78,9 @@ def redact(message: str, settings: Mapping[str, Any]) -> str:
 
 
 def redactor(settings: Mapping[str, Any]) -> Callable[[str], str]:
-    """Return a function that redacts messages like `redact`, with the secrets known now.
+    """Return a function that redacts messages as `redact` does, with the secrets at the time of this call.
 
-    It saves time for many messages: collecting the secrets takes ten times as long as searching one message.
+    Use it for many messages, because collecting the secrets takes ten times as long as searching one message.
     """
     pattern = _pattern_of(frozenset({*_secrets(settings), *_environment_secrets()}))
     return partial(pattern.sub, "***") if pattern else str

@@ -1,9 +1,9 @@
 """The fast path to a model: a prompt that DSPy renders once becomes a template, which is filled in for each question.
 
 DSPy plans, renders, converts and routes each request from the beginning. This takes ten times the CPU time of sending
-the request. Questions of the same form to the same model differ only in their texts. Therefore DSPy makes the first
-request with slots instead of the texts, up to the bytes of the HTTP request. For the other questions, the slots are
-filled in.
+the request. Questions of the same form to the same model differ only in their texts. Therefore DSPy makes one HTTP
+request with slots instead of the texts, which is captured and not sent. For each question, the slots in its bytes are
+filled with the texts of the question.
 
 A filled template must equal DSPy's request byte for byte. If the installed DSPy sends other bytes or reads replies in
 another way, requests go through DSPy itself, and one warning names the difference.
@@ -202,7 +202,7 @@ class PromptTemplate:
 
 
 class FunctionTemplate:
-    """The prompts for a function of two texts, with slots instead of the texts.
+    """The system prompt and the user prompt for a model that is a function, with slots instead of the texts.
 
     Attributes:
         assumes_format, json_only: As in `PromptTemplate`. Always False, because a function accepts no JSON format.
@@ -305,9 +305,9 @@ async def template_for(
         for_batch: Whether other code sends the request. Then Anthropic's protocol and proxies are allowed.
 
     Returns:
-        The template. None if the question must go through DSPy itself. This is the case for custom LMs and predictors,
-        listeners (callbacks that override a hook, instrumentation), protocols other than OpenAI's, proxies, and a DSPy
-        that sends or reads other bytes.
+        The template. None if the question must go through DSPy itself. This is the case, for example, if the LM or the
+        predictor is of a subclass, if callbacks or instrumentation observe the call, if the protocol is not OpenAI's,
+        if a proxy is needed, or if the installed DSPy sends other bytes or parses replies in another way.
     """
     # Read once: each attribute look-up of a `dspy.Module` is a function call.
     own = predict.__dict__

@@ -1,8 +1,8 @@
 """The HTTP side of the fast path: captures DSPy's request, sends it on pooled connections, and parses the reply.
 
-Capturing and parsing rely on DSPy internals. If an import or a capture fails, requests go through DSPy itself. A reader
-is used only if it parses a specimen reply in the same way as DSPy. This is a separate module from `judges/fast_path.py`
-because it does the I/O.
+Capturing and parsing rely on DSPy internals. Requests go through DSPy itself if an import or a capture fails,
+or if this module and DSPy parse a specimen reply in different ways. This is a separate module from
+`judges/fast_path.py` because it does the I/O.
 
 Each event loop has one pool of aiohttp connections. httpx, which most SDKs use, searches all its connections for every
 request. With 64 connections, this takes ten times the CPU time.
@@ -199,7 +199,7 @@ class ReplyReader:
 
     Attributes:
         is_openai: Whether the protocol is OpenAI's chat completions. Otherwise, it is Anthropic's messages.
-        specimen: A specimen reply in this protocol.
+        specimen: An example of a reply in this protocol, to compare this parser with DSPy's parser.
     """
 
     def __init__(self, target: OpenAIChatLM | AnthropicLM, request: lm15.Request, provider: str):
@@ -411,7 +411,7 @@ class CapturedRequest(NamedTuple):
         endpoint: The URL, the headers and the timeouts.
         body: The JSON body.
         reader: The object that parses the reply.
-        call: The call as DSPy has prepared it.
+        call: DSPy's own object for the call, from which `difference_from_dspy` repeats the call without sending it.
     """
 
     endpoint: HttpAddress

@@ -117,7 +117,8 @@ class LMJudge(SavedPrompts):
             `Choice`. The judgments then have `confidence` and `expected_value`. Has no effect if the installed DSPy
             lacks `Choice`.
         framework_cache: Whether to use the response cache of a `dspy.LM` or chat model if the model has one. It is off
-            by default, because a cached reply would be repeated for every retry and for every vote of an equal judge.
+            by default. With a cache, every retry would get the same reply, and so would all judges of a panel that are
+            equal.
         name: A name that replaces the model, its address and its client in fingerprints and on panels. Use it, for
             example, for one model on several servers. Judges with the same name, settings and prompts share their
             stored judgments. Therefore, give the same name only to models whose answers are interchangeable.
@@ -126,7 +127,8 @@ class LMJudge(SavedPrompts):
         lm: The language model, as a `dspy.LM`.
         alignment: How the judge was aligned with human labels, and its agreement with other labels. None if it was not
             aligned.
-        criterion, option, scale, criteria, whole: The DSPy predictors, one for each signature.
+        criterion, option, scale, criteria, whole: The DSPy predictors: for a binary criterion, a criterion with
+            options, a criterion with a scale, several criteria in one request, and an overall score.
 
     Raises:
         TypeError: `model` has none of the four types.
@@ -407,7 +409,8 @@ def load_judge(path: str | os.PathLike[str], settings: ModelSettings = NO_SETTIN
         settings: Settings that replace those of the file, such as the address of the server.
 
     Raises:
-        ValueError: The file cannot be read, is damaged, or does not name a model that can be called by its name.
+        ValueError: The file cannot be read or is damaged, its judge was not aligned, or its judge was aligned for a
+            model object, such as a function, which cannot be made from a name.
     """
     file = read_judge_file(path)
     try:

@@ -32,15 +32,16 @@ class Question(NamedTuple):
     """One criterion about one submission.
 
     Attributes:
-        submission: The text to judge, with its query and reference. Read its trajectory only if the criterion's
-            `show_trajectory` shows it. Otherwise the key of a stored judgment does not depend on the trajectory.
+        submission: The text to judge, with its query and reference. If its `show_trajectory` is `if_needed`, read its
+            trajectory only for criteria that have `trajectory` in their `needs`. For other criteria, the key of a
+            stored judgment does not depend on the trajectory.
         criterion: The criterion.
         guidelines: The rubric's instructions for all its criteria. Empty if the rubric has no instructions.
         options: The options of a multi-choice criterion, in the order in which the judge sees them. Empty for the
             rubric's order.
         may_abstain: Whether CANNOT_ASSESS is a valid answer if no option is marked `na`.
-        batch_criteria: All criteria of the first request that contains this question, if that request asks about
-            several criteria. Otherwise empty.
+        batch_criteria: All criteria of the request, if the request asks about several criteria. Otherwise empty. If
+            unanswered questions are requested again, it still has all criteria of the first request.
         warm_prompt_cache: Whether this request is sent first, and answered before the other requests about the same
             submission. The provider can then cache the part of the prompt that these requests share.
         whole_response: The full response if `submission` has only a part of it or a shortened one. Otherwise None.
@@ -249,7 +250,7 @@ class AlignmentRecord(Record):
             choose among its candidates. Measurements of the judge exclude these judgments.
         test_set: A digest of the labels of the test set.
         attempts: How many judges have been tried on this test set, including this one.
-        alpha: The probability of keeping a judge that is not better, over all attempts.
+        alpha: The highest probability of keeping a judge that is not better, over all attempts.
         before: The accuracy on the test set before the alignment.
         after: The accuracy on the test set after the alignment.
         gain: `after` minus `before`, with a one-sided lower limit.

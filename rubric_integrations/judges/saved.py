@@ -104,7 +104,8 @@ class JudgeFile(Record):
         """Return the name of the model that the judge was aligned for.
 
         Raises:
-            ValueError: The file does not name a model, or the model cannot be called by its name.
+            ValueError: The judge was not aligned, so the file contains no model name. Or it was aligned for a model
+                object, such as a function, which cannot be made from a name.
         """
         if self.alignment is None:
             raise ValueError("does not name a model, since its judge was not aligned")
@@ -358,7 +359,7 @@ def check_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, An
 
 
 def prompt_state(module: dspy.Module) -> dict[str, Any]:
-    """Return the sources of each predictor's prompts: a digest of its signature, and its few-shot examples."""
+    """Return the data that determine each predictor's prompts: a digest of its signature, and its few-shot examples."""
     return {
         name: [
             _signature_digest(predictor.signature),

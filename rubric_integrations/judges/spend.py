@@ -275,7 +275,7 @@ class SpendLimit:
         prices: The prices of tokens by the names of judges. They replace the prices of DSPy's price list.
 
     Attributes:
-        part: A unique name, under which a part of a larger run records its spending.
+        part: A unique name of this object. Processes that share the limits of a run record their spending under it.
 
     Raises:
         ValueError: A limit is negative, or a price is not two numbers of at least 0.
@@ -483,8 +483,9 @@ class SpendLimit:
         """Count the cost of a call that has ended.
 
         Args:
-            spend: The spend of the call. `UNKNOWN_CALL` if it was cancelled, because it was already sent.
-            reserved: The cost that `start` reserved.
+            spend: The spend of the call. `UNKNOWN_CALL` if the call was cancelled after it was sent, because the
+                provider may still charge for it.
+            reserved: The cost that `start` reserved, in US dollars.
             is_answered: Whether there is an answer.
         """
         with self._lock:

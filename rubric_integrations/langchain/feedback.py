@@ -158,7 +158,8 @@ def offline_client() -> Client:
 def suppress_tracing_if_offline() -> Generator[None]:
     """Disable tracing of the judge's runs inside an evaluation that uploads nothing.
 
-    LangChain's tracer would upload these runs although LangSmith's context says `"local"`.
+    In such an evaluation, LangSmith's tracing context has `enabled="local"`. LangChain's tracer ignores this value and
+    would upload the runs.
     """
     context: dict[str, Any] = dict(get_tracing_context())
     if context.get("enabled") == "local" or isinstance(context.get("client"), _OfflineClient):

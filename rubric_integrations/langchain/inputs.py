@@ -15,9 +15,9 @@ def attachments_of(value: object) -> list[Any]:
     """Return the attachments of a submission, for its field `attachments`.
 
     Args:
-        value: The attachments of a LangSmith example, a mapping by name in which each has a `reader`, a `presigned_url`
-            and a `mime_type`. Or attachments as openevals evaluators accept them: `{"mime_type": ..., "data": ...}`, a
-            URL, or a list of these.
+        value: The attachments in one of two forms. The first is the `attachments` of a LangSmith example: a mapping
+            from names to dictionaries with `reader`, `presigned_url` and `mime_type`. The second is the form of
+            openevals: `{"mime_type": ..., "data": ...}`, a URL, or a list of these.
 
     Example:
         >>> attachments_of({"mime_type": "image/gif", "data": "R0lGODlh"})
@@ -53,8 +53,8 @@ _FIELDS = {"output_key": "Fields.response", "input_key": "Fields.query", "refere
 class FieldSelector(NamedTuple):
     """Selects the parts of a submission from inputs, outputs and reference outputs.
 
-    If a key is None, the common rule of all hosts is used (`output_fields`, `task_fields`, `reference_fields`): the
-    value under a usual name such as `output`, or else the mapping as JSON.
+    If a key is None, the value under a usual name such as `output` is used, or else the mapping as JSON. All
+    integrations of this library share this rule (see `output_fields`, `task_fields` and `reference_fields`).
 
     The value may be a text, a message, a prompt, a conversation, or the state of an agent. From a state, the
     `structured_response` is used if there is one, otherwise the messages. Any other value, such as a pydantic model, is
@@ -142,7 +142,7 @@ class FieldSelector(NamedTuple):
 
 
 def own_rubric(*sources: Any) -> Any:
-    """Return the value under `rubric` in the first mapping that has this key. None if no mapping has it."""
+    """Return the first value under the key `rubric` that is not None. None if no mapping has such a value."""
     for source in sources:
         if isinstance(source, Mapping) and (rubric := cast("Mapping[str, Any]", source).get("rubric")) is not None:
             return rubric

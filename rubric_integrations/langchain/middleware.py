@@ -108,7 +108,7 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
 
     If the judge fails, or does not grade the answer in time, the answer is returned with a report that has no score. An
     invalid rubric raises an error. A setting that the judge's provider refuses, such as a wrong key, also raises an
-    error, unless an earlier answer was already graded.
+    error, but only until this middleware has graded its first answer. After that, it counts as a failure of the judge.
 
     deepagents has a middleware with the same name for a rubric in prose: a grading agent derives criteria from it, and
     fails every criterion that it cannot confirm. This middleware has typed criteria with weights, penalties, required

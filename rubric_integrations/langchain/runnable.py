@@ -36,13 +36,13 @@ class RubricInput(BaseModel):
     """The input of a `RubricRunnable`.
 
     Attributes:
-        output: What to grade: a text, a message, a prompt, a list of messages in any form that LangChain accepts, or
-            the state of an agent. Any other value, such as a pydantic model, is graded as JSON.
+        output: The output to grade: a text, a message, a prompt, a list of messages in any form that LangChain accepts,
+            or the state of an agent. Any other value, such as a pydantic model, is graded as JSON.
         input: The task that the output answers, in the same forms.
-        reference: An exemplary answer, in the same forms.
+        reference: A reference answer, in the same forms.
         context: Documents, such as retrieved passages: a text, or a list of texts or of LangChain documents.
-        fields: The whole input, for a function that returns its rubric. It is not in the schema: a model that calls
-            the runnable as a tool must not choose what it is graded by.
+        fields: All keys and values of the input, for a function that returns the rubric of an input. This field is not
+            in the schema. Otherwise a model that calls the runnable as a tool could choose its own rubric.
     """
 
     output: Annotated[Any, _TEXT_OR_MESSAGES] = Field(
@@ -64,7 +64,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
     - a list of messages: the last answer, with the other messages as context.
     - the state of an agent: its `structured_response`, or else its messages.
     - a dict: the value of a key with a usual name, such as `output`. Therefore the dict can be the result of
-      `RunnablePassthrough.assign(output=...)`. A dict without such a key is graded as JSON.
+      `RunnablePassthrough.assign(output=...)`. A dict without any usual name is graded as JSON.
     - any other object, such as a pydantic model: the object as JSON.
 
     Every question to the judge is a child run in the trace. If the judge is a LangChain chat model, it gets the
@@ -133,7 +133,8 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
         Raises:
             JudgeError: A criterion could not be judged.
-            ValueError: The output is empty, or the input is a dict with other fields and without `output`.
+            ValueError: The output is empty, the rubric of the input is invalid, or the input is a dict that has a key
+                for another field, such as `input` or `reference`, but no key for the output.
         """
         return self._call_with_config(self._grade_sync, input, config, **kwargs)
 

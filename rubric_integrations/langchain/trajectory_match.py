@@ -23,8 +23,12 @@ def create_trajectory_match_evaluator(
     """Create an evaluator that compares the tool calls of an agent with the tool calls of a reference conversation.
 
     The function has the same name and parameters as the function in agentevals and openevals. To migrate, change the
-    import. The results differ in two cases. This evaluator finds a pairing of the calls whenever one exists. The modes
-    for arguments always describe the agent's calls.
+    import. The results differ in a few cases, for example in these two:
+
+    - If a call matches several calls of the reference, agentevals and openevals pair it with the first of them and may
+      then find no match for another call. This evaluator pairs as many calls as possible.
+    - The modes for arguments always describe the agent's calls. In agentevals, the `subset` and `unordered` modes of
+      trajectories exchange the agent and the reference.
 
     Args:
         trajectory_match_mode: How the calls are compared. `strict`: both conversations have the same sequence of roles,

@@ -53,7 +53,13 @@ def outcomes_to_record(report: EvaluationReport | None, name: str, failure: Base
 
 
 def event_attributes(outcome: NamedScore, failure: BaseException | None, *, explanations: bool) -> Attributes:
-    """Return the attributes of the event `gen_ai.evaluation.result` of one outcome."""
+    """Return the attributes of the event `gen_ai.evaluation.result` of one outcome.
+
+    Args:
+        outcome: The outcome of the grade or of one criterion: a score, an abstention or a failure.
+        failure: The exception that the grade raised, or None. Its class is the error type of the overall outcome.
+        explanations: Whether to include the explanation, which may quote the graded text.
+    """
     error_type = None
     if outcome.kind == "failure":
         is_whole = outcome.weight is None
@@ -71,7 +77,12 @@ def event_attributes(outcome: NamedScore, failure: BaseException | None, *, expl
 
 
 def span_attributes(report: EvaluationReport, *, has_score: bool) -> Attributes:
-    """Return the attributes of the span of a grade. Unknown values, such as an unknown cost, are left out."""
+    """Return the attributes of the span of a grade. Unknown values, such as an unknown cost, are left out.
+
+    Args:
+        report: The report.
+        has_score: Whether to include the score and `passed`. Set it to False for a failed grade.
+    """
     usage = report.token_usage
     return present(
         {
@@ -132,7 +143,9 @@ def present(values: Mapping[str, Any]) -> Attributes:
 
 
 def recordable(text: str) -> str:
-    r"""Shorten a text, and escape lone surrogates, because an exporter would lose a complete batch because of one.
+    r"""Shorten a text to `MAX_CHARS` characters, and escape lone surrogates.
+
+    With a lone surrogate in one span, an exporter would lose the complete batch of spans.
 
     Example:
         >>> recordable("fine \ud83d"), len(recordable("x" * 10**6))

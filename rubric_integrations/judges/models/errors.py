@@ -71,7 +71,8 @@ class Completion(NamedTuple):
         from_cache: Whether the reply came from DSPy's cache, without a call.
         refusal: The refusal that the model wrote instead of an answer, if the provider marks it as a refusal. Otherwise
             None.
-        has_format: Whether the client requested a JSON format, if only the client knows this. Otherwise None.
+        has_format: Whether a JSON format was requested, as this library's engines for functions and LangChain chat
+            models report it. None for other models, whose request shows it.
     """
 
     text: str
@@ -184,8 +185,8 @@ def _known_cost(cost: object) -> float | None:
 def finish_reason_of(response: Any) -> str | None:
     """Return why a reply ended. None if it is unknown.
 
-    DSPy also reports `stop` if it does not know the end of a reply. Therefore the data of the provider is checked
-    first. If it has no finish reason, the end is unknown. A name that DSPy does not know is returned unchanged.
+    DSPy also reports `stop` if it does not know why a reply ended. Therefore a `stop` is checked against the provider's
+    data. If that data has no finish reason, the result is None. A reason that DSPy does not know is returned unchanged.
     """
     reason: object = getattr(response, "finish_reason", None)
     if reason is None:
@@ -485,7 +486,9 @@ _NO_CAPACITY = re.compile(r"resource[ _]unavailable", re.IGNORECASE)
 
 
 def failure_of_call(error: Exception, spend: Spend, settings: Mapping[str, Any], about_reply: bool) -> JudgeFailure:
-    """Make a `JudgeFailure` from any exception of a call. The exception is its cause, unless it quotes a credential.
+    """Make a `JudgeFailure` from any exception of a call.
+
+    The exception becomes the `__cause__` of the failure, unless its message contains a credential.
 
     Args:
         error: The exception.

@@ -9,7 +9,8 @@ These keys are sent to other hosts:
 
 - The key in the environment variable `OWN_KEY`. Without it, a request that would send another key is an error.
 - For a local server that requires no key, a placeholder, because DSPy refuses to send a request without a key.
-- For a server such as vLLM that was started with a key, the key in the server's variable, which only LiteLLM reads.
+- For a vLLM or Ollama server that requires a key, the key in HOSTED_VLLM_API_KEY or OLLAMA_API_KEY. LiteLLM reads these
+  variables, but DSPy does not.
 
 A key that is passed as an argument is sent to the server that the user names. A chat model does not distinguish such a
 key from a key that it read itself. Therefore, a key that equals the value of an environment variable counts as read
@@ -235,10 +236,10 @@ def describe_sent_key(model: str, settings: Mapping[str, Any]) -> str:
 
 
 def with_provider(model: str) -> str:
-    """Add the provider to a model name without a prefix if the environment names a server for the provider.
+    """Add the provider to a model name without a prefix, such as `openai/` to `gpt-5-mini`.
 
-    Otherwise DSPy would send some requests to that server and others to the provider. Other names are returned
-    unchanged.
+    This is done only if the environment names a server for the provider, such as OPENAI_BASE_URL. Without the prefix,
+    DSPy would send some requests to that server and others to the provider. Other names are returned unchanged.
     """
     if _prefix(model) or (route := _route(model)) is None:
         return model

@@ -1,8 +1,8 @@
 """Restricts the HTTP clients of LangChain chat models: no redirects, and only JSON replies of a limited size.
 
 A redirect would send the text to a server that the user did not name. A compressed reply of a megabyte could fill the
-memory. SDKs report a web page as a wrong setting, which would not be retried. This is a separate module because it
-imports httpx, which only such judges need.
+memory. If a gateway replies with a web page, SDKs raise the same error as for a wrong setting, and the request would
+not be retried. This is a separate module because it imports httpx, which only such judges need.
 """
 
 from __future__ import annotations

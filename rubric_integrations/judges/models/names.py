@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     ModelLike = str | dspy.BaseLM | ChatModelLike | Callable[[str, str], Awaitable[str]]
 
 GenerateFn = Callable[[str, str], Awaitable[str]]
-"""`async (system_prompt, user_prompt) -> reply`."""
+"""An async function that takes a system prompt and a user prompt, and returns the model's reply."""
 
 
 def lm_from_fn(generate_fn: GenerateFn, fingerprint: str | None = None) -> dspy.LM:
@@ -87,7 +87,7 @@ def identify_function(function: object) -> str | None:
 
 
 def is_function_model(lm: dspy.BaseLM) -> bool:
-    """Whether an LM calls a function of two texts, as `lm_from_fn` makes it."""
+    """Whether an LM calls an async function of two prompts. `lm_from_fn` makes such LMs."""
     return isinstance(getattr(lm, "engine", None), _FunctionEngine)
 
 

@@ -5,9 +5,10 @@ DSPy's own adapters repair broken JSON and take the first text that looks like a
 must be valid JSON. Anything ambiguous is a parse failure, and the question is requested again. Prose around the object
 is accepted only from judges without a reply format, and only if the object cannot be a quotation.
 
-If the judge forgets to escape a quotation, the quotation can also close its string and continue as JSON. In an object,
-it then repeats a field. In a list, it can forge complete entries. Therefore a list must have exactly the requested
-entries.
+If the judge forgets to escape a quotation, a quotation mark in the quoted text ends the judge's string. The rest of the
+quoted text then becomes a part of the JSON. In an object, it repeats a field, which is refused. In a list, it can forge
+complete entries. Therefore a list with an entry that was not requested is refused. A list with repeated or invalid
+entries is refused if the judge may have quoted a text.
 """
 
 from __future__ import annotations
@@ -117,11 +118,17 @@ _LONGEST_QUOTE = 200
 
 
 class UnreadableReply(ValueError):  # noqa: N818 -- a fault of the model, not of the program
-    """A reply does not answer the signature unambiguously. `JudgeAdapter` reports it as DSPy's own adapters do."""
+    """Raised if a reply does not answer the signature unambiguously.
+
+    `JudgeAdapter` converts it to the error that DSPy's own adapters raise.
+    """
 
 
 class NoVerdict(UnreadableReply):
-    """A reply is a text that names no answer, such as "I cannot help with that". The model may repeat such a reply."""
+    """Raised if a reply is a text that names no answer, such as "I cannot help with that".
+
+    The question is requested only once more, because the model will probably repeat such a reply.
+    """
 
 
 class ReplyObject(NamedTuple):
@@ -157,12 +164,13 @@ def parse_reply(
         quotable: Whether the graded texts contain text that looks like a verdict. If so, the reply must be only the
             JSON object. If not, prose around the object is accepted, unless it names another answer. Pass a function to
             search the texts only if the parser needs to know, because the search decodes every text.
-        expected_ids: The numbers of the criteria in a request about several criteria. An entry with another number may
-            be a quotation.
+        expected_ids: The numbers of the criteria in a request about several criteria. A reply with other numbers is
+            refused, because any of its entries may be about another criterion. Empty for no check.
         json_only: Whether the server accepted a JSON format and is known to honour it. If so, the reply must be only
             the JSON object, whatever the texts contain.
-        completing_texts: The texts that were shown to the judge, if it is unknown why the reply ended. If the reply was
-            cut off inside a quotation, one of these texts may have completed its JSON. Such a reply is refused.
+        completing_texts: If it is unknown why the reply ended, the texts that were shown to the judge, otherwise empty.
+            A reply that was cut off can look complete, because the judge was quoting a text that contains the end of a
+            JSON object. If the end of the reply may come from one of these texts, the reply is refused.
 
     Raises:
         NoVerdict: The reply is a text that names no answer.

@@ -161,14 +161,15 @@ def render_inputs(
     criteria: Sequence[Criterion] = (),
     kind: str | None = None,
 ) -> PromptInputs:
-    """Render the inputs that all questions about a submission share, followed by a question's own.
+    """Render the inputs of one question: first those that all questions about the submission share, then its own.
 
     Args:
         submission: The submission. Missing texts are left out.
         guidelines: The rubric's instructions for all criteria.
-        own: The question's own texts, by field.
+        own: The texts of this question that other questions do not share, by field, such as the criterion.
         criteria: The criteria of the request. They decide whether the trajectory is shown.
-        kind: The kind of the criterion. It needs no fence, because this library writes it and not the rubric's author.
+        kind: The kind of the criterion, `requirement` or `penalty`. None if the criterion is not binary. It needs no
+            fence, because this library writes it and not the rubric's author.
 
     Raises:
         JudgeFailure: No judge reads the type of an attachment, or the steps of the trajectory are too long.
@@ -261,7 +262,7 @@ def _join(*parts: FencedText) -> FencedText:
 
 
 def criterion_inputs(question: Question) -> dict[str, str]:
-    """Return the question's own texts for one criterion, which it does not share with other questions, by field."""
+    """Return the texts of a question about one criterion that other questions do not share, by field."""
     criterion = question.criterion
     own = {"criterion_context": criterion.context} if criterion.context else {}
     own["criterion"] = describe_criterion(criterion)
@@ -340,7 +341,7 @@ def option_code(question: Question, label: str) -> str:
 
 
 def criteria_inputs(criteria: str, criteria_by_label: Iterable[tuple[str, Criterion]]) -> dict[str, str]:
-    """Return the question's own texts for several criteria, which it does not share with other questions, by field.
+    """Return the texts of a request about several criteria that other requests do not share, by field.
 
     Args:
         criteria: The description of the criteria.

@@ -238,9 +238,10 @@ def _is_quotable(text: str) -> bool:
 
 
 def may_be_completed(reply: str, texts: Iterable[str]) -> bool:
-    r"""Whether one of the texts contains the end of a reply, from its last answer on.
+    r"""Whether one of the texts contains the end of a reply: its last answer and everything after that answer.
 
-    If a judge quotes such a text without escaping it, the reply is complete JSON even if it is cut off later.
+    If so, the end may be a quotation. If the judge does not escape the quotation and is cut off after it, the reply is
+    nevertheless complete JSON.
 
     Args:
         reply: The JSON object of the reply, as the model wrote it.
@@ -316,7 +317,7 @@ def _hides_text(text: str) -> bool:
 
 
 def prose_problem(before: str, after: str, answers: Sequence[object]) -> str | None:
-    """Describe why the prose around a JSON object raises doubt that the object is the judge's answer. None without one.
+    """Describe why a JSON object may not be the judge's answer. None if the prose around it gives no reason for doubt.
 
     Args:
         before: The prose before the object.

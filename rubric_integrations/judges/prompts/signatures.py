@@ -54,7 +54,7 @@ class Attachments(dspy.Type):
     files: tuple[ShownFile, ...]
 
     def format(self) -> list[dict[str, Any]]:
-        """Return the content blocks for a chat message: for each file, a block with its label and a block with it."""
+        """Return the content blocks for a chat message: for each file, a text block with its label, then the file."""
         return [block for file in self.files for block in ({"type": "text", "text": f"{file.label}\n"}, _block(file))]
 
     def __str__(self) -> str:
@@ -222,8 +222,8 @@ OPTIONAL_FIELDS: dict[str, tuple[Any, tuple[str, ...], type]] = {
         str,
     ),
 }
-"""Input fields that only some questions have. Each has the field, the names of fields before which it is inserted, and
-its type."""
+"""Input fields that only some questions have, by name. A value has the field, names of other fields, and the type. The
+field is inserted before the first of these other fields that the signature has."""
 
 _EVIDENCE = "the numbers of the steps that the answer relies on; an empty list if it relies on none"
 
@@ -470,8 +470,8 @@ class JudgeAdapter(dspy.JSONAdapter):
         reply_format: The strictest format in which the reply is requested. Some servers refuse stricter formats.
         raw_text: The reply as the model wrote it. None if the caller does not know it. DSPy parses a reply to a JSON
             Schema and serializes it again. A repeated field then appears only once, and the repetition is hidden.
-        json_only: Whether the reply must be only a JSON object. This is the case if a JSON format was requested and
-            DSPy knows that the model honours it. A server that refuses the format sends no reply.
+        json_only: Whether the reply must be only a JSON object. This is the case if a JSON format was requested and the
+            model supports it according to DSPy. Other servers may ignore the format.
         end_is_known: Whether the caller knows why the reply ended, and that the reply is complete.
     """
 
