@@ -1,4 +1,4 @@
-"""A rubric as a DSPy metric: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`, and for every optimizer.
+"""Makes a rubric a DSPy metric: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`, and all optimizers.
 
 The same metric works with `dspy.Evaluate` and the optimizers BootstrapFewShot, MIPROv2, SIMBA, GEPA and BetterTogether.
 With `RubricMetric.as_reward_fn`, it also works with `dspy.BestOfN` and `dspy.Refine`.

@@ -260,7 +260,7 @@ class RubricMetric:
         report = self._report_for(rubric, submission)
         message = self.feedback(self._predictor_criteria.part_for(pred_name, report))
         if submission.reference and not report.passed:
-            message += f"\nAn exemplary answer: {submission.reference}"
+            message += f"\nA reference answer: {submission.reference}"
         return RubricScore(report.score or 0.0, report.passed, message, report.coverage, objective_scores(report))
 
     def as_reward_fn(self) -> Callable[[Mapping[str, Any], Any], Any]:

@@ -49,7 +49,7 @@ class RubricInput(BaseModel):
         description="The text to grade, or chat messages whose last is graded."
     )
     input: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="The task that it answers.")
-    reference: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="An exemplary answer.")
+    reference: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="A reference answer.")
     context: Any = Field(default=None, description="Documents that the output can be compared with.")
     fields: SkipJsonSchema[dict[str, Any]] = Field(default_factory=dict[str, Any], exclude=True)
 

@@ -79,7 +79,7 @@ def test_feedback_with_a_reference_ends_with_it_unless_the_prediction_passed(ser
     metric = metric_at(server, fields=Fields(reference="gold"))
     example = dspy.Example(question="Product 0?", gold="It is 6, of course.").with_inputs("question")
     failed, passed = (metric(example, dspy.Prediction(answer=answer)) for answer in ("No.", "It is 6."))
-    assert failed.feedback.endswith("\nAn exemplary answer: It is 6, of course.")
+    assert failed.feedback.endswith("\nA reference answer: It is 6, of course.")
     assert "exemplary" not in passed.feedback
 
 
