@@ -152,6 +152,8 @@ def test_json_of_pandas_with_another_name_of_the_response_asks_for_it(write: Wri
         ("f.traj", {"trajectory": [], "history": [], "info": {}}, "SWE-agent.*--response-column history"),
         ("f.json", {"testCases": [], "metricsScores": []}, "deepeval without test cases"),
         ("f.json", {"version": 2, "eval": {}, "plan": {}, "status": "error"}, "Inspect log without samples"),
+        ("f.json", {"info": {"agent_info": {}}, "tasks": [{"id": "a"}]}, "in the folder `simulations` beside it"),
+        ("f.json", {"info": {"agent_info": {}}, "tasks": [], "simulations": []}, "in the folder `simulations`"),
         ("f.jsonl", {"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}, "input of an OpenAI batch"),
         ("f.jsonl", {"question": "q", "example_a": 1, "pred_a": 2, "example_b": 1, "pred_b": 2},
          "several outputs.*--response-column pred_a --reference-column example_a"),
