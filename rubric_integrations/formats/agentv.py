@@ -214,13 +214,13 @@ class EvalCase(NamedTuple):
 
 
 def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalCase]:
-    """Yield the cases of an eval file of AgentV, promptfoo, BiGGen-Bench or tau2, each with the rubric that grades it.
+    """Yield the cases of a file of AgentV, promptfoo, BiGGen-Bench, InfoBench or tau2, each with its rubric.
 
     Some assertions need code of the file. They are listed in a warning and in `Rubric.left_out`: a grade of the case is
     `partial`, and never `passed`. A case of which nothing can be read is left out, with a warning.
 
     Args:
-        path: The file, YAML or JSON.
+        path: The file, YAML, JSON or JSON Lines.
         strict: Whether to refuse a file of which something cannot be read.
 
     Raises:
