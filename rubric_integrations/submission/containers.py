@@ -68,7 +68,7 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
         raise LayoutError(f"has the columns {names!r} of a pandas table, and other values beside them: write it again")
     if columns.response is None and (is_single_row(data) or (dialect_of(data) is not None and not is_row(data))):
         return None
-    unread = next((unread for unread in UNREAD_DOCUMENTS if data.keys() >= set(unread.keys)), None)
+    unread = next((unread for unread in UNREAD_DOCUMENTS if data.keys() >= unread.keys), None)
     if unread:
         raise LayoutError(f"is {unread.name}, whose rows are not read without options: {unread.remedy}")
     refuse_rows_within(data)
@@ -288,13 +288,14 @@ class UnreadDocument(NamedTuple):
     """
 
     name: str
-    keys: tuple[str, ...]
+    keys: frozenset[str]
     remedy: str
 
 
+SWE_AGENT_KEYS = frozenset({"trajectory", "history", "info"})
 UNREAD_DOCUMENTS = (
     UnreadDocument(
-        "a trajectory of SWE-agent", ("trajectory", "history", "info"),
+        "a trajectory of SWE-agent", SWE_AGENT_KEYS,
         "`--response-column history` grades its conversation, `--response-column info.submission` its patch",
     ),
 )  # fmt: skip

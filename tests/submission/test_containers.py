@@ -174,6 +174,23 @@ def test_part_of_an_object_that_is_named_is_graded(write: Write) -> None:
     assert row.submission == Submission.from_messages(CHAT)
 
 
+@pytest.mark.parametrize(("column", "response"), [("history", "Done."), ("info.submission", "diff --git a b")])
+def test_steps_of_swe_agent_beside_its_history_do_not_stop_the_options_that_read_it(
+    write: Write, column: str, response: str
+) -> None:
+    command = {"role": "assistant", "agent": "main", "content": "Looking.", "thought": "Looking.", "action": "ls"}
+    history = [{"role": "user", "agent": "main", "content": "Fix it."}, command,
+               {"role": "user", "agent": "main", "content": "a.py"},
+               {"role": "assistant", "agent": "main", "content": "Done.", "thought": "", "action": ""}]  # fmt: skip
+    step = {"action": "ls", "observation": "a.py", "response": "Looking.", "thought": "Looking.", "state": {}}
+    path = write("f.traj", {"trajectory": [step], "history": history, "info": {"submission": "diff --git a b"}})
+    (row,) = read_responses(path, response_column=column)
+    assert row.submission is not None
+    assert row.submission.response == response
+    assert row.submission.trajectory is not None
+    assert [(call.name, call.result) for call in row.submission.trajectory.calls] == [("bash", "a.py")]
+
+
 # Rows of tools.
 
 
