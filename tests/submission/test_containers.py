@@ -402,6 +402,24 @@ EVALS_ROWS = [
     ("e.dev.2", "row e.dev.2: has no answer: timed out", None),
 ]
 
+
+def openhands(instance: str, history: list[Any], error: str | None = None) -> dict[str, Any]:
+    return {"instance_id": instance, "test_result": {"git_patch": "diff"}, "instruction": "Fix it.", "history": history,
+            "metadata": {"agent_class": "CodeActAgent"}, "metrics": {}, "error": error, "instance": {}}  # fmt: skip
+
+
+OPENHANDS = [
+    openhands("org__repo-1", [
+        {"id": 0, "source": "user", "action": "message", "args": {"content": "Fix it."}},
+        {"id": 1, "source": "agent", "action": "finish", "args": {"final_thought": "Done."}},
+    ]),
+    openhands("org__repo-2", [], "RuntimeError: no disk"),
+]  # fmt: skip
+OPENHANDS_ROWS = [
+    ("org__repo-1", "Done.", '{"role": "user", "content": "Fix it."}'),
+    ("org__repo-2", "row org__repo-2: has no answer: RuntimeError: no disk", None),
+]
+
 FORMATS: dict[str, tuple[list[Any], list[Any]]] = {
     "promptfoo results": (PROMPTFOO, PROMPTFOO_ROWS),
     "OpenAI batch": (OPENAI, OPENAI_ROWS),
@@ -420,6 +438,7 @@ FORMATS: dict[str, tuple[list[Any], list[Any]]] = {
     **TRACES,
     "tau-bench results": (TAU_BENCH, TAU_BENCH_ROWS),
     "tau2 results": (TAU2, TAU2_ROWS),
+    "OpenHands output": (OPENHANDS, OPENHANDS_ROWS),
 }
 
 
@@ -609,6 +628,11 @@ def test_table_of_a_tool_is_read_from_csv(write: Write) -> None:
     [row] = read_responses(ragas)
     assert row.submission
     assert row.submission.context == ("a, b", "c")
+    # `EvaluationDataset.to_csv` writes conversations as Python.
+    chat = "[{'content': '6 x 7?', 'type': 'human'}, {'content': '42.', 'type': 'ai', 'tool_calls': None}]"
+    assert read(write("chat.csv", f'user_input,reference\n"{chat}",42\n')) == [
+        ("1", "42.", '{"role": "user", "content": "6 x 7?"}')
+    ]
 
 
 def test_path_into_a_column_of_parquet_is_read(tmp_path: Path) -> None:
