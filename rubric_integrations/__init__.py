@@ -1,8 +1,8 @@
-"""Grade LLM output against weighted rubrics, and use that grade in DSPy, LangChain, LangSmith and RL.
+"""Grade LLM output against weighted rubrics, and use the grades in DSPy, LangChain, LangSmith and RL.
 
-`submission + rubric -> judgments -> score`: a `Rubric` lists the criteria, a grader asks a judge about each of them,
-and the answers become an `EvaluationReport`. Importing this package loads neither DSPy nor LangChain. Each name is
-imported when it is first used.
+`submission + rubric -> judgments -> score`: A `Rubric` lists the criteria. A grader asks a judge about each criterion
+and makes an `EvaluationReport` from the answers. Importing this package imports neither DSPy nor LangChain. Each name
+is imported when it is first used.
 """
 
 from __future__ import annotations

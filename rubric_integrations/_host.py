@@ -1,4 +1,4 @@
-"""Opens what a host grades with: the judge or the grader, and the ledger. All hosts use this one class."""
+"""Opens the grader and the ledger of a host, which is an integration with another framework. All hosts use it."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ _shared_graders: dict[str, Grader] = {}
 
 
 class HostGrader:
-    """Opens the grader and the ledger of a host when it is first called, and returns the same grader from then on.
+    """Opens the grader and the ledger of a host at the first call, and returns the same grader in all later calls.
 
-    A host without a ledger can thus be constructed without importing DSPy, which takes more than half a second. With a
-    ledger, everything is opened at construction, so that an address or a judge that cannot be used is refused before
-    the first row.
+    A host without a ledger can therefore be constructed without importing DSPy, which takes more than half a second.
+    With a ledger, both are opened at construction. Then an unusable address or judge is refused before the first row.
 
-    A pickle has the name of the judge, or else the grader without the keys of environment variables; and the address of
-    the ledger. A relative path is made absolute, because other processes may have other working directories.
+    A pickle contains the name of the judge and the address of the ledger. If the judge has no name, the pickle contains
+    the grader without keys from environment variables. A relative path is made absolute, because other processes may
+    have other working directories.
 
     Args:
-        host: The public name whose arguments these are, for error messages.
-        judge: What judges the criteria, or None.
+        host: The public name of the host, for error messages.
+        judge: The judge, or None.
         grader: A configured grader, or None.
-        ledger: Where judgments are stored: the path of a file, the URL of a PostgreSQL database, or an open ledger or
-            another `JudgmentStore`; None to store none.
-        cannot_assess: How an abstention is scored. This argument and the next two go with `judge`.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, an open ledger or another
+            `JudgmentStore`. None to store no judgments.
+        cannot_assess: The score of an abstention. This setting, `normalize` and `limits` are only allowed with `judge`.
         normalize: Whether scores are in [0, 1].
-        limits: The limits on the judge's calls; by default `CallLimits()`.
-        is_shared: Whether all such hosts of this process with the same name of a judge share one concurrency limit:
-            for a framework that constructs an evaluator for each task or dataset.
-        opens_late: Whether the ledger is opened at the first call, too: for a host that trainers send to processes.
+        limits: The limits on the judge's calls. By default, `CallLimits()`.
+        is_shared: Whether all hosts of this process with the same judge name share one grader and its concurrency
+            limit. Set it for a framework that constructs an evaluator for each task or dataset.
+        opens_late: Whether the ledger is also opened at the first call. Set it for a host that trainers send to other
+            processes.
 
     Raises:
         LedgerError: The ledger cannot be used.
         TypeError: `grader` is not a grader, or there is a ledger and the judge has no `fingerprint`.
-        ValueError: Neither or both of `judge` and `grader` are passed, or a setting does not go with `grader`.
+        ValueError: Neither `judge` nor `grader` is passed, or both are, or a setting is passed that is only allowed
+            with `judge`.
 
     Example:
         >>> grader = HostGrader("RubricEvaluator", "offline", None)
@@ -85,7 +87,7 @@ class HostGrader:
 
     def __call__(self) -> Grader:
         """Return the grader, which looks up every judgment in the ledger if there is one."""
-        # Threads must share one grader, because the grader holds the concurrency limit.
+        # Threads must share one grader, because the grader owns the concurrency limit.
         with self._lock:
             if self._opened is None:
                 grader, store = self._base_grader(), self._open_store()
@@ -94,7 +96,7 @@ class HostGrader:
 
     @property
     def without_ledger(self) -> Grader:
-        """The grader without the ledger, for a run that gets both."""
+        """The grader without the ledger, for a run that takes the grader and the ledger as separate arguments."""
         with self._lock:
             return self._base_grader()
 
@@ -105,7 +107,7 @@ class HostGrader:
             return self._open_store()
 
     def close(self) -> None:
-        """Close the ledger, if it was opened here."""
+        """Close the ledger if this object opened it."""
         with self._lock:
             if self._store is not None and self._store is not self._ledger:
                 cast("RunLedger", self._store).close()
@@ -164,10 +166,10 @@ class HostGrader:
 
 
 def portable_ledger(ledger: LedgerLike) -> LedgerLike:
-    """Return a ledger as other processes can open it: the path of a file is made absolute.
+    """Return a ledger in a form that other processes can open: the path of a file is made absolute.
 
     Raises:
-        LedgerError: It is a text that looks like a URL, and is not that of a ledger.
+        LedgerError: The text looks like a URL, but is not the URL of a ledger.
     """
     if not isinstance(ledger, str | PathLike):
         return ledger
@@ -182,11 +184,11 @@ def check_fields(host: str, fields: Fields, *names: str) -> None:
 
     Args:
         host: The public name of the host.
-        fields: The fields.
-        names: Those that it reads.
+        fields: The fields that the user set.
+        names: The names of the fields that the host reads.
 
     Raises:
-        ValueError: Another one is set.
+        ValueError: A field that the host does not read is set.
     """
     others = [name for name, source in fields if source is not None and name not in names]
     if others:
@@ -195,7 +197,7 @@ def check_fields(host: str, fields: Fields, *names: str) -> None:
 
 
 def column_of(fields: Fields, name: str) -> str:
-    """Return the column of a field, for a host that reads columns only; by default the one of the field's name.
+    """Return the column of a field, for a host that reads only columns. By default, the column with the field's name.
 
     Raises:
         TypeError: The field is a function.

@@ -33,7 +33,10 @@ _NOT_SCORED = float("nan")
 
 
 def _registered(make_scorer: Callable[..., Score]) -> Any:
-    """Register a scorer with Inspect; without Inspect, leave a function that says how to install it."""
+    """Register a scorer with Inspect. If Inspect is not installed, return the function unchanged.
+
+    A call of the unregistered function raises an error that says how to install Inspect.
+    """
     try:
         scorers: Any = import_module("inspect_ai.scorer")
     except ImportError:
@@ -51,34 +54,36 @@ def rubric_scorer(
     name: str = "rubric",
     respond: Respond = "last",
 ) -> Score:
-    """Return a scorer of an Inspect task that grades samples against a rubric.
+    """Return a scorer for an Inspect task that grades samples against a rubric.
 
-    The value of a sample is a dictionary: `rubric` is the score, and `rubric.<criterion>` that of a criterion, in
-    [0, 1]. Each has a mean and a standard error, and epochs are reduced key by key. Higher is better: a penalty has 0
-    if the error was committed. An abstention is NaN, which metrics and reducers leave out and `unscored_samples`
-    counts. A sample whose grade failed is `Score.unscored` with the reason `grader_failed`, and one without a response
-    with `no_response`. `passed`, the coverage, the cost and each criterion with its reason are in the metadata.
+    The value of a sample is a dictionary. `rubric` is the overall score, and `rubric.<criterion>` is the score of a
+    criterion in [0, 1]. Inspect computes the mean and the standard error of each key, and reduces epochs key by key.
+    Higher is better: a penalty has the score 0 if the error was committed. An abstention is NaN. Metrics and reducers
+    leave it out, and `unscored_samples` counts it. A sample whose grade failed is `Score.unscored` with the reason
+    `grader_failed`. A sample without a response is `Score.unscored` with the reason `no_response`. The metadata
+    contains `passed`, the coverage, the cost, and each criterion with its reason.
 
-    Inspect keeps the arguments in the log, from which `inspect score` makes the scorer again: use the path of a rubric
-    file and the name of a judge, since the log keeps only the names of functions and graders.
+    Inspect writes the arguments to the log, and `inspect score` makes the scorer again from the log. The log contains
+    only the names of functions and graders. Therefore pass the path of a rubric file and the name of a judge.
 
     Args:
-        rubric: The path of a rubric file, a list, a dictionary or a `Rubric`. A sample that has a rubric of its own
-            under `rubric` in its metadata is graded by both; None if each sample has one. Inspect needs the same keys
-            for all samples: the criteria of a sample's own rubric are in the score and the metadata, and have no key.
-        judge: What judges the criteria, such as the name of a model. Pass either `judge` or `grader`.
-        grader: A configured grader.
-        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
-            database, or an open ledger. By default they are not stored.
+        rubric: The path of a rubric file, a list, a dictionary or a `Rubric`. If a sample has its own `rubric` in its
+            metadata, it is graded by the criteria of both rubrics. Pass None if each sample has its own rubric. Inspect
+            requires the same keys for all samples. Therefore the criteria of a sample's own rubric have no key: they
+            count for the score and are in the metadata.
+        judge: The judge, such as the name of a model. Pass either `judge` or `grader`.
+        grader: A configured grader, instead of `judge`.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored
+            judgments are not requested again. By default, judgments are not stored.
         name: The key of the score, and the part before the dot in the keys of the criteria.
-        respond: What is graded: the `"last"` answer, with the input of the sample as its task, or all messages, as a
-            `"transcript"` or with numbered steps as a `"trajectory"`.
+        respond: The part that is graded. `"last"`: the last answer, with the input of the sample as its task.
+            `"transcript"`: all messages. `"trajectory"`: all messages, with numbered steps.
 
     Raises:
         ImportError: Inspect is not installed.
         RubricError: The rubric, its file or its data is invalid.
-        TypeError: `rubric` or `grader` is of no accepted type.
-        ValueError: Neither or both of `judge` and `grader` are passed, or `respond` is unknown.
+        TypeError: `rubric` or `grader` has none of the accepted types.
+        ValueError: Neither `judge` nor `grader` is passed, or both are, or `respond` is unknown.
 
     Example:
         >>> from inspect_ai import Task  # doctest: +SKIP

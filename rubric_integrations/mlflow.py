@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RubricScorer"]
 
-# MLflow logs the mean of each assessment as a metric. Any other character in the name of a metric is an error, which
-# would end the whole evaluation after all rows were graded.
+# MLflow logs the mean of each assessment as a metric. Any other character in the name of a metric is an error. It would
+# end the evaluation after all rows were graded.
 _NOT_IN_METRICS = re.compile(r"[^\w .-]")
 
 # The scorers of MLflow are subclasses of its class. Without MLflow the name exists, and the constructor says why it
@@ -45,35 +45,37 @@ except ImportError:
 class RubricScorer(_Scorer):
     """Grades each row of `mlflow.genai.evaluate` against a rubric.
 
-    A row has the assessment `rubric` with the score, and an assessment `rubric.<criterion>` with the judge's reason for
-    each criterion. Scores of criteria are in [0, 1] and higher is better: a penalty has 0 if the error was committed.
-    An abstention has the value `CANNOT_ASSESS`, which its mean leaves out. If the judge fails, the assessments of the
-    score and of the criterion have an error and no value, and those of the other criteria remain. `passed`, the
-    coverage and the cost are in the metadata of the score.
+    A row gets the assessment `rubric` with the overall score, and an assessment `rubric.<criterion>` for each criterion
+    with its score and the judge's reason. Scores of criteria are in [0, 1]. Higher is better: a penalty has the score 0
+    if the error was committed. An abstention has the value `CANNOT_ASSESS` and is not included in the mean. If the
+    judge fails for a criterion, the assessments `rubric` and `rubric.<criterion>` have an error and no value. The
+    assessments of the other criteria are complete. The metadata of `rubric` contains `passed`, the coverage and the
+    cost.
 
-    The response is `outputs` of the row, the task its `inputs`, and the exemplary answer `expected_response` of its
-    expectations. A mapping is read by the names of its keys, as in every host, and any other value is JSON.
+    The response is the row's `outputs`, the task is its `inputs`, and the reference answer is `expected_response` in
+    its expectations. A mapping is read by the names of its keys, as in every host. Any other value is used as JSON.
 
-    Characters of names that MLflow refuses, all but letters, digits, spaces and `_.-`, are written as `_`.
+    MLflow accepts only letters, digits, spaces and `_.-` in names. Other characters are replaced by `_`.
 
-    MLflow cannot register this scorer for monitoring, since it stores only scorers of its own. MLflow's time limit of a
-    scorer is switched off (`timeout=0`): the limits of the grader rule, and no grade goes on after it was given up.
+    MLflow cannot register this scorer for monitoring, because it stores only its built-in scorers. MLflow's timeout for
+    a scorer is switched off (`timeout=0`). The timeouts of the grader apply instead. Therefore no grade continues after
+    its row was abandoned.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. A row that has criteria of its own under
-            `criteria` in its expectations is graded by both; None if each row has some. MLflow records expectations
-            by their names, so that one with the name `rubric` would hide the score.
-        judge: What judges the criteria, such as the name of a model. Pass either `judge` or `grader`.
-        grader: A configured grader.
-        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
-            database, or an open ledger. By default they are not stored.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. If a row has its own `criteria` in its
+            expectations, it is graded by both. Pass None if each row has its own criteria. The key is not `rubric`,
+            because MLflow records each expectation under its name, and one with the name `rubric` would hide the score.
+        judge: The judge, such as the name of a model. Pass either `judge` or `grader`.
+        grader: A configured grader, instead of `judge`.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored
+            judgments are not requested again. By default, judgments are not stored.
         name: The name of the score, and the part before the dot in the names of the criteria.
 
     Raises:
         ImportError: MLflow is not installed.
         RubricError: The rubric, its file or its data is invalid.
-        TypeError: `rubric` or `grader` is of no accepted type.
-        ValueError: Neither or both of `judge` and `grader` are passed, or two criteria would have the same name.
+        TypeError: `rubric` or `grader` has none of the accepted types.
+        ValueError: Neither `judge` nor `grader` is passed, or both are, or two criteria would have the same name.
 
     Example:
         >>> import mlflow  # doctest: +SKIP
@@ -102,7 +104,7 @@ class RubricScorer(_Scorer):
             _check_names(self._rubrics.shared)
 
     def __call__(self, *, inputs: Any = None, outputs: Any = None, expectations: Any = None) -> list[Any]:
-        """Grade one row; MLflow calls this, from any thread.
+        """Grade one row. MLflow calls this method, from any thread.
 
         Raises:
             ValueError: The outputs are empty, or the rubric of the row is invalid.
@@ -152,12 +154,12 @@ def _totals(report: EvaluationReport) -> dict[str, str]:
 
 
 def _without_traces_of_judges() -> AbstractContextManager[None]:
-    """Leave MLflow's callback out of the calls of a judge.
+    """Remove MLflow's callbacks for the calls of a judge.
 
-    `mlflow.genai.evaluate` switches the tracing of DSPy on, for programs that it runs itself. Each call of a judge
-    would be a trace among those of the program, and would take the ordinary path through DSPy, which is slower.
+    `mlflow.genai.evaluate` switches on the tracing of DSPy for programs that it runs itself. Each call of a judge would
+    then be recorded among the traces of the program, and would take the slower path through DSPy.
     """
-    # Not imported: a grader whose judge has a model has imported it.
+    # DSPy is not imported here: if the judge has a model, the grader has already imported it.
     dspy: Any = sys.modules.get("dspy")
     if dspy is None:
         return nullcontext()

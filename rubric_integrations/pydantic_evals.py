@@ -30,38 +30,38 @@ except ImportError as missing:
 __all__ = ["RubricEvaluator"]
 
 
-# A grader has no form in a file.
+# A grader cannot be written to a file.
 _NotInFiles = WithJsonSchema({"type": "null"})
 _Address = WithJsonSchema({"type": ["string", "null"]})
 
 
 @dataclass(init=False, repr=False)
 class RubricEvaluator(Evaluator[Any, Any, Any]):
-    """Grades each case of a dataset against a rubric, and is written to a YAML file with the dataset.
+    """Grades each case of a dataset against a rubric. It can be written to a YAML file together with the dataset.
 
-    A case has the score `rubric`, the assertion `rubric_passed`, and a score `rubric.<criterion>` with the judge's
-    reason for each criterion. Scores of criteria are in [0, 1] and higher is better: a penalty has 0 if the error was
-    committed. An abstention is the label `CANNOT_ASSESS`, which averages leave out. A grade that fails is an
-    `EvaluatorFailure` of the case, and has no scores at all.
+    A case gets the score `rubric`, the assertion `rubric_passed`, and for each criterion a score `rubric.<criterion>`
+    with the judge's reason. Scores of criteria are in [0, 1]. Higher is better: a penalty has the score 0 if the error
+    was committed. An abstention is the label `CANNOT_ASSESS` and is not included in averages. A failed grade is an
+    `EvaluatorFailure` of the case, without any scores.
 
-    The response is `output` of the context, the task its `inputs`, and the exemplary answer its `expected_output`. A
-    mapping is read by the names of its keys, as in every host, and any other value is JSON.
+    The response is the case's output, the task is its `inputs`, and the reference answer is its `expected_output`. A
+    mapping is read by the names of its keys, as in every host. Any other value is used as JSON.
 
     Args:
-        rubric: The path of a rubric file, a list, a dictionary or a `Rubric`. A case that has a rubric of its own
-            under `rubric` in its metadata is graded by both; None if each case has one. A relative path in a dataset
-            file is relative to the working directory.
-        judge: What judges the criteria; for a dataset that is written to a file, the name of a model. Pass either
-            `judge` or `grader`.
+        rubric: The path of a rubric file, a list, a dictionary or a `Rubric`. If a case has its own `rubric` in its
+            metadata, it is graded by the criteria of both rubrics. Pass None if each case has its own rubric. A
+            relative path in a dataset file is relative to the working directory.
+        judge: The judge. For a dataset that is written to a file, the name of a model. Pass either `judge` or `grader`.
         name: The name of the score, and the part before the dot in the names of the criteria.
-        grader: A configured grader, which a dataset file cannot hold.
-        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
-            database, or an open ledger, which a dataset file cannot hold. By default they are not stored.
+        grader: A configured grader, instead of `judge`. It cannot be written to a dataset file.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored
+            judgments are not requested again. An open ledger cannot be written to a dataset file. By default, judgments
+            are not stored.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
-        TypeError: `rubric` or `grader` is of no accepted type.
-        ValueError: Neither or both of `judge` and `grader` are passed.
+        TypeError: `rubric` or `grader` has none of the accepted types.
+        ValueError: Neither `judge` nor `grader` is passed, or both are.
 
     Example:
         >>> from pydantic_evals import Case, Dataset
@@ -78,7 +78,7 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
     name: str = "rubric"
     ledger: Any = None
 
-    # Not that of the dataclass: its fields are what pydantic-evals writes to files, and a grader cannot be written.
+    # Not the dataclass's own `__init__`: pydantic-evals writes the fields to files, and a grader cannot be written.
     def __init__(
         self,
         rubric: RubricLike | None = None,
@@ -93,7 +93,7 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
         self._grader = HostGrader("RubricEvaluator", judge, grader, ledger, is_shared=True)()
 
     async def evaluate(self, ctx: EvaluatorContext[Any, Any, Any]) -> dict[str, EvaluationReason]:
-        """Grade one case; pydantic-evals calls this.
+        """Grade one case. pydantic-evals calls this method.
 
         Raises:
             JudgeError: A criterion could not be judged.
@@ -107,7 +107,7 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
         return results
 
     def build_serialization_arguments(self) -> dict[str, Any]:
-        """Return the arguments as a dataset file and the results hold them: a rubric as its data or its path."""
+        """Return the arguments as they are written to a dataset file: a rubric as its data or its path."""
         arguments = super().build_serialization_arguments()
         if isinstance(self.rubric, Rubric):
             arguments["rubric"] = self.rubric.to_dict()
@@ -119,6 +119,6 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
 
 
 def _result(outcome: NamedScore) -> EvaluationReason:
-    """Return the score of an outcome, or its label; the error of one criterion can only be a label here."""
+    """Return the score of an outcome, or its label. A failed criterion has the label `JUDGE_FAILED`."""
     label = "JUDGE_FAILED" if outcome.label is None else outcome.label
     return EvaluationReason(label if outcome.score is None else outcome.score, outcome.explanation or None)

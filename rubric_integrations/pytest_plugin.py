@@ -22,10 +22,15 @@ _SETTINGS = ("min_score", "alpha", "margin", "floor", "allow_inconclusive")
 
 
 class RubricGate:
-    """Fails a test unless the true mean score of a run is surely above a threshold; the value of `rubric_gate`.
+    """Fails a test unless the true mean score of a run is significantly above a threshold.
+
+    The fixture `rubric_gate` returns an object of this class.
 
     Args:
-        settings: The settings of the test's marker, which the arguments of a call replace.
+        settings: The settings of the test's marker. Arguments of a call replace them.
+
+    Attributes:
+        results: The decisions of the calls so far.
     """
 
     def __init__(self, settings: dict[str, Any] | None = None):
@@ -47,29 +52,30 @@ class RubricGate:
         allow_inconclusive: bool | None = None,
         anyway: bool = False,
     ) -> GateResult:
-        """Decide as `rubric_integrations.trust.gate` does, and fail unless the decision is `pass`.
+        """Decide like `rubric_integrations.trust.gate`, and fail the test unless the decision is `pass`.
 
         Args:
             run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
-            min_score: The threshold, above 0 and below 1; by default that of the marker.
-            labels: People's labels of a random part of the run, by which the mean is corrected.
-            baseline: An earlier run over the same inputs, than which the run must not be worse.
+            min_score: The threshold, above 0 and below 1. By default, the marker's `min_score`.
+            labels: Human labels of a random part of the run. They are used to correct the mean score.
+            baseline: An earlier run over the same inputs. The run must not be worse than this baseline.
             margin: How much worse than the baseline the run may be, at least 0 (default 0).
             cluster: Which rows depend on each other: `"id"`, `"query"`, a key of `metadata`, or a function of the id.
-            floor: A score below which the rubric lets no row be (default 0).
-            rubric: The run's rubric, for labels, if groups make its score.
-            alpha: The probability of a wrong decision, at each side (default 0.05).
-            allow_inconclusive: Whether a run that does not decide passes too (default False).
-            anyway: Whether the baseline may have another rubric or other inputs; the result is marked.
+            floor: The lowest score that the rubric can give to a row (default 0).
+            rubric: The run's rubric. It is needed with `labels` if the rubric's score is computed from groups.
+            alpha: The probability of a wrong decision on each side (default 0.05).
+            allow_inconclusive: Whether an inconclusive decision also passes (default False).
+            anyway: Whether the baseline may have another rubric or other inputs. The result then says so.
 
         Returns:
             The decision with the mean score and its interval.
 
         Raises:
-            AssertionError: The run fails, or is inconclusive. The message says how many submissions a pass needs.
+            AssertionError: The run fails, or is inconclusive. The message has the number of submissions that a pass
+                needs.
             ImportError: scipy is not installed.
-            ValueError: There is no threshold, a setting is out of range, the run is empty, labels are too few, or the
-                run and the baseline cannot be compared.
+            ValueError: There is no threshold, a setting is out of range, the run is empty, there are too few labels, or
+                the run and the baseline cannot be compared.
         """
         __tracebackhide__ = True  # pytest then shows the line of the test as the place of the failure.
         from rubric_integrations.trust import fewest_to_pass, gate
@@ -102,15 +108,15 @@ class RubricGate:
 
 @pytest.fixture
 def rubric_gate(request: pytest.FixtureRequest) -> Iterable[RubricGate]:
-    """Gate a release: `rubric_gate(run, min_score=0.8)` fails unless the true mean score is surely above 0.8."""
+    """Gate a release: `rubric_gate(run, min_score=0.8)` fails unless the mean score is significantly above 0.8."""
     gate = RubricGate(_settings_of(request.node))
     yield gate
-    # In JUnit files, so that a build shows the figures of a gate that passed.
+    # These properties are written to JUnit files. A build then also shows the figures of a gate that passed.
     request.node.user_properties.extend((_MARKER, str(result)) for result in gate.results)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker `rubric_gate` with pytest."""
     config.addinivalue_line(
         "markers",
         "rubric_gate(min_score, alpha=0.05, margin=0.0, floor=0.0, allow_inconclusive=False): the settings of the "
@@ -119,7 +125,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a marked test that does not have the fixture: it would pass without a gate."""
+    """Fail a marked test that does not use the fixture, because it would pass without a gate."""
     if item.get_closest_marker(_MARKER) and _MARKER not in getattr(item, "fixturenames", ()):
         pytest.fail(
             f"{item.name} is marked with `rubric_gate`, and has no argument `rubric_gate`: no run would be gated. Add "
@@ -129,7 +135,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _settings_of(item: pytest.Item) -> dict[str, Any]:
-    """Return the settings of the test's markers, of which the closest wins."""
+    """Return the settings of the test's markers. The closest marker overrides the others."""
     settings: dict[str, Any] = {}
     for marker in item.iter_markers(_MARKER):
         unknown = [*marker.args, *(name for name in marker.kwargs if name not in _SETTINGS)]

@@ -1,7 +1,7 @@
 """Grades Ray datasets, on one machine or on a cluster (extra `ray`).
 
-Ray distributes the rows, and may repeat the work of a lost actor. With a ledger, the judgments that were made before
-are not requested again.
+Ray distributes the rows, and may repeat the work of a lost actor. With a ledger, stored judgments are not requested
+again.
 """
 
 from __future__ import annotations
@@ -28,33 +28,34 @@ if TYPE_CHECKING:
 __all__ = ["GradeBatches", "grade_dataset"]
 
 CALLS_PER_ACTOR = 256
-"""Concurrent calls for which `grade_dataset` takes one actor more."""
+"""The number of concurrent calls per actor, from which `grade_dataset` computes the number of actors."""
 
-# While one thread waits for the last judgments of its block, the others have begun the next ones.
+# While one thread waits for the last judgments of its block, the other threads work on the next blocks.
 _THREADS = 3
-# An actor waits for replies most of the time. The rest of the CPUs are for the tasks that read and write.
+# An actor waits for replies most of the time. The other CPUs are free for tasks that read and write.
 _CPUS_PER_ACTOR = 0.5
-# Ray's default is without end, also for a row that ends each process that grades it.
+# By default, Ray would retry without limit, even if a row crashes every process that grades it.
 _MAX_TASK_RETRIES = 3
 
 
 class GradeBatches:
-    """Grades the batches of `ray.data.Dataset.map_batches`, as the class of its actors.
+    """An actor class for `ray.data.Dataset.map_batches` that grades batches of rows.
 
-    `grade_dataset` uses it with the settings that suit most datasets. Use it directly if you need others, with
+    `grade_dataset` uses it with settings that suit most datasets. Use it directly if you need other settings, with
     `batch_format="pyarrow"`. All threads of an actor share the grader, its limits and one connection to the ledger.
 
     Args:
         rubric: As for `grade_batches`.
-        grader: The grader, of which each actor gets a copy from a pickle: with the keys that were passed in code, and
-            without those of environment variables.
+        grader: The grader. Each actor gets a pickled copy, which contains API keys that were passed in code but no keys
+            from environment variables.
         library: As for `grade_batches`.
-        ledger: The path of a file, for the actors of one machine; the URL of a PostgreSQL database; or an open ledger,
-            which each actor opens for itself.
+        ledger: The path of a file if all actors run on one machine, the URL of a PostgreSQL database, or an open
+            ledger, which each actor opens again.
         max_concurrency: The largest number of concurrent calls of this actor, at least 1.
         columns: As for `grade_batches`.
-        max_cost: As for `grade_batches`, for each batch; with `run`, for all batches of all actors.
-        max_calls: The same for calls.
+        max_cost: As for `grade_batches`. The limit applies to each batch or, with `run`, to all batches of all actors
+            together.
+        max_calls: As for `grade_batches`. It applies in the same way as `max_cost`.
         prices: As for `grade_many`.
         run: As for `grade_batches`.
 
@@ -93,7 +94,7 @@ class GradeBatches:
         }  # fmt: skip
 
     def __call__(self, batch: Any) -> Any:
-        """Return the grades of a `pyarrow.Table`, as a table with a row for each of its rows."""
+        """Return the grades of a `pyarrow.Table` as a table with one row for each input row."""
         return import_arrow().Table.from_batches(grade_batches([batch], **self._settings))
 
 
@@ -114,44 +115,45 @@ def grade_dataset(
     prices: Prices | None = None,
     run: str | None = None,
 ) -> Any:
-    """Grade the rows of a Ray dataset (extra `ray`), and return the dataset of their grades, which is lazy.
+    """Grade the rows of a Ray dataset (extra `ray`), and return a lazy dataset of the grades.
 
     The grades have the schema of `write_parquet`: `id`, `score`, `passed`, `coverage`, `error`, `calls`, `cost` and
-    `verdicts`, and then the chosen columns of the rows. Whatever is wrong with a row or its judge is its `error`.
+    `verdicts`, followed by the chosen columns of the rows. If a row or its judge has a problem, the row has an `error`.
 
-    Ray repeats a block whose actor was lost, up to three times. With a ledger, only the judgments that were under way
-    are requested again. Without one, those of the whole block are, and each execution of the dataset requests all.
+    If an actor is lost, Ray repeats its block up to three times. With a ledger, only judgments in progress are then
+    requested again. Without a ledger, all judgments of the block are requested again, and each execution of the dataset
+    requests all judgments again.
 
     Args:
-        ds: A `ray.data.Dataset` with the columns that `read_responses` reads. Without an `id`, a row gets its number
-            in its block, which other blocks have, too.
-        rubric: The rubric of all rows, in any form but a function; None if each row brings its own in a column.
-        grader: The grader, which is sent to each actor as a pickle: with the keys that were passed in code, and without
-            those of environment variables.
-        library: As for `grade_many`. A file is read here.
-        ledger: The path of a file, if Ray runs on one machine; the URL of a PostgreSQL database; or an open ledger,
-            which each actor opens for itself.
-        max_concurrency: The largest number of concurrent calls of all actors together, of which each has an equal part,
-            if the `CallLimits` of the grader do not allow fewer.
-        actors: The number of actors, at least 1; by default one for each 256 of `max_concurrency`. Each takes half a
-            CPU.
-        columns: The names of the rows' columns that the grades have, too, as they are.
-        ordered: Whether the grades keep the order of the rows (`preserve_order` of `ds.context`); if not, they come as
-            soon as they are ready.
-        rows_per_block: The rows that are graded, repeated and returned together, at least 1.
-        max_cost: The most to spend on all machines, in US dollars; needs a `ledger`. The rows that are left have
-            an `error`, which begins with "not graded".
-        max_calls: The largest number of calls on all machines, with the same effect.
+        ds: A `ray.data.Dataset` with the columns that `read_responses` reads. A row without an `id` gets its number
+            within its block as its id. This id is not unique, because rows of other blocks have the same numbers.
+        rubric: The rubric of all rows, in any form except a function. None if each row has its own rubric in a column.
+        grader: The grader. Each actor gets a pickled copy, which contains API keys that were passed in code but no keys
+            from environment variables.
+        library: As for `grade_many`. A file is read by this function, not by the actors.
+        ledger: The path of a file if Ray runs on one machine, the URL of a PostgreSQL database, or an open ledger,
+            which each actor opens again.
+        max_concurrency: The largest number of concurrent calls of all actors together. Each actor gets an equal part.
+            A lower limit in the `CallLimits` of the grader takes precedence.
+        actors: The number of actors, at least 1. By default, one actor for every 256 calls of `max_concurrency`. Each
+            actor takes half a CPU.
+        columns: The names of columns that are copied from the rows to the grades.
+        ordered: Whether the grades keep the order of the rows (`preserve_order` of `ds.context`). If not, they are
+            returned as soon as they are ready.
+        rows_per_block: The number of rows that are graded, repeated and returned together, at least 1.
+        max_cost: The largest cost on all machines together, in US dollars. It requires a `ledger`. When it is reached,
+            the remaining rows get an `error` that begins with "not graded".
+        max_calls: The largest number of calls on all machines together, with the same effect.
         prices: As for `grade_many`.
-        run: The name under which the ledger counts for these limits, such as `"nightly"`, now and earlier; by default a
-            new one, so that only this dataset counts.
+        run: The name under which the ledger counts calls and cost for these limits, such as `"nightly"`. Earlier
+            datasets with the same name count too. By default, a new name, under which only this dataset counts.
 
     Raises:
         ImportError: Ray is not installed.
         TypeError: `rubric` is a function.
-        ValueError: A number is out of range, a limit has no ledger, the rubric is invalid or the grader cannot use it,
-            or the ledger is a file and Ray runs on several machines. When the dataset is executed, Ray raises an error
-            of its own if the ledger or the judge cannot be used.
+        ValueError: A number is out of range, a limit has no ledger, the rubric is invalid, the grader cannot use the
+            rubric, or the ledger is a file and Ray runs on several machines. If the ledger or the judge cannot be used,
+            Ray raises its own error when the dataset is executed.
     """
     data = import_ray_data()
     for name, value in {"max_concurrency": max_concurrency, "rows_per_block": rows_per_block}.items():
@@ -163,7 +165,7 @@ def grade_dataset(
         raise ValueError(
             f"`actors` must be from 1 to `max_concurrency` ({max_concurrency}), got {size!r}: each makes a call"
         )
-    # An actor has a working directory of its own.
+    # An actor has its own working directory.
     address = None if ledger is None else portable_ledger(ledger)
     if address is None and (max_cost is not None or max_calls is not None or run is not None):
         raise ValueError(
@@ -185,7 +187,8 @@ def grade_dataset(
     }  # fmt: skip
     options = {"max_concurrency": _THREADS, "max_restarts": -1, "max_task_retries": _MAX_TASK_RETRIES}
     with warnings.catch_warnings():
-        # These options have no successor yet in the versions of Ray that the extra allows, which end before their end.
+        # These options have no successor yet in the versions of Ray that the extra allows. They still work in all of
+        # these versions.
         warnings.filterwarnings("ignore", "`ray_remote_args` is deprecated")
         graded = ds.repartition(target_num_rows_per_block=rows_per_block).map_batches(
             GradeBatches,
@@ -207,7 +210,7 @@ def import_ray_data() -> Any:
     """Import `ray.data`.
 
     Raises:
-        ImportError: It is not installed.
+        ImportError: Ray Data is not installed.
     """
     try:
         return import_module("ray.data")

@@ -21,27 +21,28 @@ from rubric_integrations.submission.submission import Submission
 __all__ = ["ScriptedAnswer", "ScriptedJudge"]
 
 ScriptedAnswer: TypeAlias = str | float | tuple[str | float, str] | Judgment | Exception
-"""An answer of a `ScriptedJudge`: a verdict, an option's label or a number on a scale, alone or with a reason; a whole
-`Judgment`; or an exception, which is raised."""
+"""An answer of a `ScriptedJudge`: a verdict, an option's label or a number on a scale, each alone or in a tuple with a
+reason. Also a complete `Judgment`, or an exception, which is raised."""
 
 _ONE_CALL = Spend(calls=1)
 _OVERALL = Criterion(name="overall", requirement="overall", weight=1, scale=Scale(min=0, max=100))
 
 
 class ScriptedJudge:
-    """A judge with scripted answers, for tests: it calls no model, costs nothing and records the questions.
+    """A judge with scripted answers, for tests. It calls no model, costs nothing and records the questions.
 
-    It answers every kind of request: single criteria, several in one request (`PerCriterionOneShotGrader`), and a score
-    for the whole submission (`RubricAsJudgeGrader`), from 0 to 100, which is the answer to `"overall"`. A ledger and
-    worker processes accept it. A copy in another process records its own questions.
+    It answers all kinds of requests: single criteria, several criteria in one request (`PerCriterionOneShotGrader`),
+    and an overall score from 0 to 100 (`RubricAsJudgeGrader`). The overall score is the answer to `"overall"`. The
+    judge works with a ledger and in worker processes. A copy in another process records its own questions.
 
     Args:
-        answers: One answer for every question; a mapping to the answer from the name or the requirement of a criterion,
-            or from the text of a condition (`applies_when`); or a function of the `Question`, which may be async.
-        default: The answer to criteria that the mapping does not contain. Without it, such a criterion fails.
+        answers: One answer for every question, a mapping of answers, or a function of the `Question`, which may be
+            async. The keys of a mapping are names or requirements of criteria, or texts of conditions
+            (`applies_when`).
+        default: The answer to criteria that the mapping does not contain. Without a default, such a criterion fails.
 
     Attributes:
-        questions: The questions so far, in the order in which they arrived.
+        questions: The questions so far, in the order of their arrival.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
@@ -78,30 +79,30 @@ class ScriptedJudge:
             raise ValueError("`default` goes with a mapping of answers, and has no effect without one: leave it out")
         self.answers, self.default = answers, default
         self.questions: list[Question] = []
-        # Two functions cannot be compared: a store must not take the answers of one for those of another.
+        # Two functions cannot be compared. With equal fingerprints, a store could return the answers of another one.
         scripted = uuid4().hex if callable(answers) else sha256(repr((answers, default)).encode()).hexdigest()
         self._fingerprint = f"scripted {scripted}"
 
     def fingerprint(self) -> str:
-        """Return a digest of the answers. Judges with a function differ, except for copies of the same judge."""
+        """Return a digest of the answers. With a function, it is unique to this judge and its copies."""
         return self._fingerprint
 
     def highest_cost(self, text_bytes: int) -> float:
-        """Return the cost of an answer in US dollars, which is nothing."""
+        """Return the cost of an answer in US dollars, which is always 0."""
         return 0.0
 
     async def judge(self, question: Question) -> Judgment:
-        """Answer one criterion as scripted.
+        """Answer one criterion with its scripted answer.
 
         Raises:
-            JudgeFailure: The answer is a failure, there is none, or it does not fit the criterion.
-            Exception: The answer is another exception.
+            JudgeFailure: The scripted answer is a `JudgeFailure`, is missing, or is not valid for the criterion.
+            Exception: The scripted answer is another exception.
         """
         self.questions.append(question)
         return await self._judge(question)
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Answer several criteria in one request, each as scripted."""
+        """Answer several criteria in one request, each with its scripted answer."""
         self.questions.extend(questions.values())
         judgments: dict[int, Judgment] = {}
         faults: dict[int, str] = {}
@@ -113,10 +114,10 @@ class ScriptedJudge:
         return BatchResult(judgments, faults, _ONE_CALL)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Score the whole submission with the answer to `"overall"`, from 0 to 100.
+        """Return the scripted answer to `"overall"` as the overall score, from 0 to 100.
 
         Raises:
-            JudgeFailure: The answer is a failure, there is none, or it is not such a number.
+            JudgeFailure: The scripted answer is a `JudgeFailure`, is missing, or is not a number from 0 to 100.
         """
         judgment = await self.judge(Question(submission, _OVERALL, rubric.instructions))
         if judgment.value is None:
@@ -129,7 +130,7 @@ class ScriptedJudge:
         if inspect.isawaitable(answer):
             answer = await answer
         if isinstance(answer, Exception):
-            raise copy.copy(answer)  # an exception that is raised again would keep the traceback of each time
+            raise copy.copy(answer)  # if the same exception were raised again, its traceback would grow each time
         if isinstance(answer, Judgment):
             return answer
         verdict, reason = answer if isinstance(answer, tuple) else (answer, "as scripted")

@@ -29,8 +29,8 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the background loop and wait for its result.
 
     Raises:
-        RuntimeError: It was called on the background loop itself, where it would wait for ever.
-        BaseException: Whatever the coroutine raised, also `SystemExit` and `KeyboardInterrupt`.
+        RuntimeError: The function was called on the background loop itself, where it would wait forever.
+        BaseException: Any exception of the coroutine, including `SystemExit` and `KeyboardInterrupt`.
 
     Example:
         >>> import asyncio
@@ -45,15 +45,15 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         return future.result()
     except BaseException:
-        # Ctrl-C, or the caller's thread is being stopped: cancel the requests, which would still cost money.
+        # After Ctrl-C, or if the caller's thread is stopped, cancel the requests, because they would still cost money.
         future.cancel()
         raise
 
 
 async def close_stream(stream: Any) -> None:
-    """Close an asynchronous generator, after the step that it is running has ended.
+    """Close an asynchronous generator, after its current step has ended.
 
-    Ctrl-C interrupts the waiting thread, not the step, which ends a moment later on the loop.
+    Ctrl-C interrupts only the waiting thread. The step ends a moment later on the loop.
     """
     while stream.ag_running:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
@@ -70,7 +70,7 @@ def _background_loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None:
             _loop = asyncio.new_event_loop()
-            # Python's default is six threads on two cores, which would be a second, hidden limit of the concurrency.
+            # Python's default is six threads on two cores, which would be a second, hidden concurrency limit.
             _loop.set_default_executor(ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="rubric-integrations"))
             threading.Thread(target=_run_for_ever, args=(_loop,), name="rubric-integrations", daemon=True).start()
         return _loop
@@ -81,8 +81,8 @@ def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt):
-            # Such as `sys.exit()` in a user's judge. asyncio stores it as the result of the task, and ends the loop;
-            # the caller gets it only if the loop goes on, which also serves the callers in other threads.
+            # For example `sys.exit()` in a user's judge. asyncio stores it as the result of the task and stops the
+            # loop. The loop must continue to deliver this result and to serve callers in other threads.
             continue
 
 
@@ -103,19 +103,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-# What is computed on shorter texts takes less than about 20 ms, and most of it much less than the change of the thread.
+# Computations on shorter texts take less than about 20 ms, and most of them much less than switching the thread.
 LONG_TEXT_CHARS = 50_000
 
 
 async def run_on_texts(function: Callable[[], T], *texts: str | None) -> T:
-    """Run a function that reads texts: at once if they are short, and in a thread if they are long.
+    """Run a function that reads texts: directly if they are short and in a thread if they are long.
 
-    On the event loop, a text of a megabyte would hold all other submissions up for half a second, and their replies
-    could be lost to timeouts.
+    On the event loop, a text of a megabyte would delay all other submissions by half a second, and their replies could
+    be lost to timeouts.
 
     Args:
         function: The function.
-        texts: The texts that it reads; their total length decides.
+        texts: The texts that the function reads. Their total length decides.
 
     Raises:
         BaseException: Whatever the function raised.
@@ -130,10 +130,10 @@ async def run_on_texts(function: Callable[[], T], *texts: str | None) -> T:
 
 
 async def run_in_thread(function: Callable[[], T]) -> T:
-    """Run a function in a thread of its own, with the context variables of the caller, and wait for its result.
+    """Run a function in a new thread with the caller's context variables and wait for its result.
 
-    Unlike `asyncio.to_thread`, it never waits for another call to end: there is a thread for each call, and the caller
-    limits their number. If the caller is cancelled, the function runs on, and its result is dropped. A function that
+    Unlike `asyncio.to_thread`, it never waits for a free thread, because each call has its own thread. The caller
+    limits their number. If the caller is cancelled, the function continues and its result is dropped. A function that
     never ends does not keep the program from ending.
 
     Raises:
@@ -144,13 +144,14 @@ async def run_in_thread(function: Callable[[], T]) -> T:
         42
     """
     future, context = Future[T](), copy_context()
-    # It is running from the start, so that a cancelled caller does not cancel a future whose result is set later.
+    # The future is running from the start. Otherwise, a cancelled caller would cancel it, and setting its result would
+    # fail.
     future.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
             result = context.run(function)
-        except BaseException as error:  # noqa: BLE001 -- the caller gets it, also `sys.exit`
+        except BaseException as error:  # noqa: BLE001 -- the caller receives it, including `sys.exit`
             future.set_exception(error)
         else:
             future.set_result(result)
@@ -160,14 +161,14 @@ async def run_in_thread(function: Callable[[], T]) -> T:
 
 
 class WorkLimitError(Exception):
-    """There is no CPU time left for the work of this context."""
+    """Raised when the CPU time for the work of this context is used up."""
 
 
 class WorkLimit:
-    """The CPU time that the steps of one request may take in all, where data from outside decides about the work.
+    """The limit on the total CPU time of one request, if untrusted data determine the amount of work.
 
     Args:
-        seconds: Seconds of CPU time, above 0.
+        seconds: The CPU time in seconds, above 0.
     """
 
     def __init__(self, seconds: float):
@@ -179,12 +180,12 @@ class WorkLimit:
         return self.left <= 0
 
     def stop(self) -> None:
-        """Let no further step begin, because nobody waits for the result."""
+        """Prevent further steps, because nobody waits for the result."""
         self.left = 0.0
 
 
 work_limit: ContextVar[WorkLimit | None] = ContextVar("work_limit", default=None)
-"""The limit for the work of this context; None where the data are trusted to need little."""
+"""The limit for the work of this context. None if the data are trusted."""
 
 
 @contextmanager

@@ -18,12 +18,12 @@ from typing import Any, cast
 
 
 def refuse_endless(path: Path) -> None:
-    """Refuse a device and a named pipe: reading would fill the memory, or wait for a writer that never comes.
+    """Refuse a device or a named pipe. Reading it could fill the memory, or wait forever for a writer.
 
-    Pipes of a shell (`/dev/stdin`, `<(command)`) are accepted: they have a writer, and end.
+    Pipes of a shell (`/dev/stdin`, `<(command)`) are accepted, because they have a writer and end.
 
     Raises:
-        OSError: It is one of them, or does not exist.
+        OSError: The path is a device or a named pipe, or it does not exist.
     """
     mode, is_of_shell = path.stat().st_mode, path.absolute().parts[1:2] in (("dev",), ("proc",))
     if stat.S_ISFIFO(mode) and not is_of_shell:
@@ -37,14 +37,14 @@ _NOT_ESCAPED_BY_JSON = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
 
 
 class RepeatedKeyError(ValueError):
-    """An object in JSON has the same key twice."""
+    """Raised for a JSON object that has the same key twice."""
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON, in which no object may have a key twice.
+    """Parse JSON and refuse objects that have a key twice.
 
     Raises:
-        RepeatedKeyError: An object has a key twice, of which Python would silently use the last.
+        RepeatedKeyError: An object has a key twice. Python would silently use the last value.
         ValueError: The text is not JSON, or is nested too deeply. The message continues a sentence about the text.
 
     Example:
@@ -62,24 +62,24 @@ them, since one value would be lost
         raise ValueError(f"is not JSON: {error}") from None
     except RecursionError:
         raise ValueError("is not JSON: nested too deeply") from None
-    except ValueError:  # Python's limit, since the time would grow with the square of the length
+    except ValueError:  # Python limits the digits, because the time grows with the square of their number
         raise ValueError(f"has a number of more than {sys.get_int_max_str_digits():,} digits: write a text") from None
 
 
 def read_json_lines(path: Path, on_invalid: Callable[[int, str], None] | None = None) -> Iterator[tuple[int, Any]]:
-    """Yield the number, from 1, and the value of each line that is not blank.
+    """Yield the line number, from 1, and the value of each line that is not blank.
 
-    Only a newline ends a line: a text may contain other separators, such as U+2028, which JSON does not escape. A last
-    line that a crash has cut off is skipped with a warning.
+    Only a newline ends a line, because a text may contain other separators, such as U+2028, that JSON does not escape.
+    A last line that was cut off by a crash is skipped with a warning.
 
     Args:
         path: The file.
-        on_invalid: Called with the number of a line that is not JSON, and with the reason; the line is then skipped.
+        on_invalid: Called with the number of a line that is not JSON and with the reason. The line is then skipped.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: A line is not JSON, and there is no `on_invalid`; or the file is not text. The message begins with
-            the file and the number of the line.
+        ValueError: A line is not JSON and `on_invalid` is None, or the file is not text. The message begins with the
+            file and the line number.
     """
     with path.open("rb") as lines:
         has_values = False
@@ -96,7 +96,7 @@ def read_json_lines(path: Path, on_invalid: Callable[[int, str], None] | None = 
                 on_invalid(number, str(error))
                 continue
             except ValueError as error:
-                # Each line is written with its newline. A file with nothing but such a line is another kind of file.
+                # Complete lines end with a newline. If the file has no other lines, it is not JSON Lines.
                 if not line.endswith(b"\n") and has_values:
                     warnings.warn(f"{place} is cut off, as by a crash, and is skipped", stacklevel=2)
                     return
@@ -110,7 +110,7 @@ def read_json_lines(path: Path, on_invalid: Callable[[int, str], None] | None = 
 
 
 def json_lines(values: Iterable[Mapping[str, Any]]) -> str:
-    """Write objects as JSON, one per line; no character in them counts as a line break for any reader.
+    """Write objects as JSON Lines, one per line. Characters that some readers treat as line breaks are escaped.
 
     Raises:
         ValueError: An object cannot be written as JSON.
@@ -137,12 +137,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-# Made once: a decoder costs more than to parse a short line.
+# Made once, because making a decoder takes longer than parsing a short line.
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 def has_more_values(data: Any, limit: int) -> bool:
-    """Return whether data consist of more than `limit` values: scalars, lists and objects, at every depth.
+    """Return whether data have more than `limit` values: scalars, lists and objects, at every depth.
 
     Example:
         >>> has_more_values({"a": [1, 2]}, 4), has_more_values({"a": [1, 2]}, 3)
@@ -160,9 +160,9 @@ _POSITION = re.compile(r"\[(\d{1,9})\]")
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """Split a path into keys and positions in lists, from 0; `years.0` and `years[0]` are the same.
+    """Split a path into keys and list indices from 0. `years.0` and `years[0]` are the same.
 
-    A key that contains a dot cannot be named.
+    A key that contains a dot cannot be used.
 
     Example:
         >>> split_path("items[0].name")
@@ -175,7 +175,7 @@ def value_at(data: object, keys: tuple[str, ...]) -> Any:
     """Return the value at a path.
 
     Raises:
-        LookupError: There is none; the message says which part of the path is missing.
+        LookupError: The path does not exist. The message names the missing part.
 
     Example:
         >>> value_at({"filters": {"years": [2023, 2024]}}, split_path("filters.years.1"))
@@ -188,7 +188,7 @@ def value_at(data: object, keys: tuple[str, ...]) -> Any:
             data = cast("dict[str, Any]", data)[key]
         elif isinstance(data, list | tuple):
             items = cast("list[Any]", data)
-            # A position of many digits is beyond every list, and Python would refuse to read it.
+            # An index of many digits is beyond the end of every list, and Python would refuse to parse it.
             if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < len(items)):
                 raise LookupError(f"no item {key!r} in a list of {len(items)}")
             data = items[int(key)]

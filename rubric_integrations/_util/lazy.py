@@ -1,4 +1,4 @@
-"""Public names that are imported at first use, and the packages of each extra with the command that installs them."""
+"""Imports public names at first use and lists the packages of each extra with the command that installs them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "verifiers": ("verifiers",),
     "xlsx": ("openpyxl",),
 }
-"""The packages of each extra that a user may need; a test compares them with `pyproject.toml`."""
+"""The packages of each extra that a user may need. A test compares them with `pyproject.toml`."""
 
 
 def install_command(extra: str) -> str:
     """Return the command that installs the packages of an extra.
 
-    It names the packages, not the extra: `pip install 'rubric-integrations[report]'` fails where this package was
-    installed from a folder or a wheel, because pip looks for it on an index.
+    The command has the names of the packages instead of the extra. `pip install 'rubric-integrations[report]'` would
+    fail if this package was installed from a directory or a wheel, because pip looks for it on an index.
 
     Example:
         >>> install_command("report")
@@ -50,13 +50,13 @@ def lazy_names(
 
     Args:
         package: The package's `__name__`.
-        modules: For each public name, the module below the package that defines it, such as `"rubric.criterion"`.
-        extras: For each optional third-party package, by its import name, the extra that installs it. If the import of
-            a module fails because this package is missing, the error says how to install it.
+        modules: The module that defines each public name, relative to the package, such as `"rubric.criterion"`.
+        extras: The extra that installs each optional third-party package, by the import name of the package. If an
+            import fails because this package is missing, the error states how to install it.
 
     Returns:
         A function that imports the module of a name and returns the name's value. It raises `AttributeError` for other
-        names, and `ModuleNotFoundError` if a package that the module imports is not installed.
+        names and `ModuleNotFoundError` if a package that the module imports is not installed.
 
     Example:
         >>> lazy_names("rubric_integrations", {"Rubric": "rubric.rubric"})("Rubric").__name__

@@ -1,7 +1,7 @@
 """Compiles and searches regular expressions from rubric files, with limits on memory and time.
 
-The `regex` library is used for both, because it knows Python's syntax and its search has a time limit. Engines without
-backtracking need no limit, but refuse the lookarounds and back-references that rubrics use.
+Both use the library `regex`, because it supports Python's syntax and its search has a time limit. Engines without
+backtracking need no limit, but do not support the lookarounds and back-references that rubrics use.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 import regex
 
 MAX_PATTERN_CHARS = 20_000
-"""The largest length of a pattern."""
+"""The largest length of a pattern in characters."""
 
 MAX_PATTERN_SIZE = 100_000
-"""The largest size of a pattern, in characters after its repetitions are written out."""
+"""The largest size of a pattern in characters, if its repetitions are written out."""
 
 # An escape, a character class, a repetition, a bracket of a group, or any other character.
 _TOKEN = re.compile(
@@ -29,7 +29,7 @@ def compile_pattern(pattern: str, *, ignore_case: bool = False) -> Any:
     """Compile a pattern.
 
     Raises:
-        ValueError: It is not a regular expression, or its repetitions make it too large to be compiled.
+        ValueError: The pattern is not a regular expression, or it is too large, possibly because of its repetitions.
 
     Example:
         >>> compile_pattern("a{50000000}")  # doctest: +ELLIPSIS
@@ -51,9 +51,9 @@ def compile_pattern(pattern: str, *, ignore_case: bool = False) -> Any:
 
 
 def _size_of(pattern: str) -> int:
-    """Return the number of characters of a pattern if each repetition is written out as often as it must match.
+    """Return the length of a pattern in characters if each repetition is written out with its minimum count.
 
-    The library writes repetitions out in this way, so that nine characters can fill the memory.
+    The library expands repetitions in this way. Therefore, a pattern of nine characters could fill the memory.
     """
     sizes, last = [0], 0
     for token in _TOKEN.finditer(pattern):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def html_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return an HTML table without colours of its own. All text is escaped, because models and users write it.
+    """Return an HTML table in the default colours. All text is escaped, because it comes from models and users.
 
     Example:
         >>> html_table("t", ["a"], [["<b>"]]).count("&lt;b&gt;")
@@ -54,18 +54,18 @@ def data_frame(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> 
     return pd.DataFrame([dict(row) for row in rows], columns=list(columns))
 
 
-# Sums of much greater weights would overflow to infinity. Below 2**53, whole-number weights are represented exactly.
+# Sums of much larger weights would overflow to infinity. Whole numbers below 2**53 are represented exactly.
 MAX_WEIGHT = 1e15
 
 Weight = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-MAX_WEIGHT, le=MAX_WEIGHT)]
-"""A criterion's weight: positive for a reward, negative for a penalty; booleans and strings are refused."""
+"""A criterion's weight: positive for a reward, negative for a penalty. Booleans and strings are refused."""
 
 UnitScore = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.0, le=1.0)]
 """A number in [0, 1]."""
 
 
 def encodable(text: str) -> str:
-    r"""Write each lone surrogate of a text, such as half an emoji, as its escape, so that the text can be encoded.
+    r"""Replace each lone surrogate of a text, such as half an emoji, by its escape. The text can then be encoded.
 
     Example:
         >>> encodable("fine \ud83d")
@@ -75,8 +75,8 @@ def encodable(text: str) -> str:
 
 
 def _encodable_text(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-    # With a constraint, pydantic refuses a text with a lone surrogate, so that our function is called for such a text
-    # alone. A report has a few texts for every judgment.
+    # With a constraint, pydantic refuses a text with a lone surrogate. Therefore, our slower function is called only
+    # for such a text. A report has several texts for every judgment.
     return core_schema.union_schema(
         [
             core_schema.str_schema(min_length=0),
@@ -88,7 +88,9 @@ def _encodable_text(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
 
 
 EncodableText = Annotated[str, GetPydanticSchema(_encodable_text), WithJsonSchema({"type": "string"})]
-"""A text from outside, such as a judge's reason, without lone surrogates: they could not be written to any file."""
+"""A text from outside, such as a judge's reason, in which lone surrogates are escaped. Otherwise it could not be
+written to a file.
+"""
 
 
 class Record(BaseModel):
@@ -98,9 +100,9 @@ class Record(BaseModel):
 
 
 class SparseRecord(Record):
-    """A record that leaves some fields out of its JSON while they are unused, so that files do not grow by them.
+    """A record that leaves unused fields out of its JSON, to keep files small.
 
-    These fields are left out while they are empty or have their default value.
+    The fields of `_left_out_if_unused` are left out if they are empty or have their default value.
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = ()

@@ -20,7 +20,7 @@ def counting_bar(description: str, total: int, *, enabled: bool = True) -> Gener
         enabled: Whether to show the bar on a terminal.
 
     Yields:
-        A function that counts one finished step; it may be called from any thread.
+        A function that counts one finished step. It may be called from any thread.
 
     Example:
         >>> with counting_bar("grading", total=2, enabled=False) as count_step:
@@ -42,14 +42,15 @@ def counting_bar(description: str, total: int, *, enabled: bool = True) -> Gener
 
 
 def plain(text: str, *, keeps_lines: bool = False) -> Text:
-    r"""Make untrusted text safe to print: one line, without markup and control characters.
+    r"""Make untrusted text safe to print: on one line, without markup and control characters.
 
-    Control characters could move the cursor and overwrite what the terminal already shows. After a line break, the text
-    could begin a line, such as `::error::` in the log of a CI build, which the build would take as a command.
+    Control characters could move the cursor and overwrite earlier output. After a line break, a line could begin with a
+    command for the CI system, such as `::error::` in the log of a build.
 
     Args:
         text: The text.
-        keeps_lines: Whether line breaks are kept: only for the cells of a table, and for a reader at a terminal.
+        keeps_lines: Whether to keep line breaks. Set it only for cells of a table, or if the output is read at a
+            terminal.
 
     Example:
         >>> plain("[red]\x1b[2J\n::error::x").plain
@@ -61,7 +62,7 @@ def plain(text: str, *, keeps_lines: bool = False) -> Text:
 
 
 def spend_text(calls: int, tokens: int | None, cost: float | None) -> str:
-    """Describe calls, tokens and cost in US dollars; None means unknown.
+    """Describe calls, tokens and cost in US dollars as text. None means unknown.
 
     Example:
         >>> spend_text(3, None, 0.5)

@@ -1,7 +1,7 @@
-"""Reads dates, numbers and URLs in ordinary text, writes counts, escapes text for logs, and caches functions of texts.
+"""Reads dates, numbers and URLs in ordinary text, formats counts, escapes text for logs, and caches functions of texts.
 
-Numbers may be written as `1,234.5`, `-3`, `17.2%`, `$40` or `12 ms`. An ambiguous date is not guessed. URLs lose the
-parts that may contain secrets. The cache keeps no long texts in memory.
+Numbers may be written as `1,234.5`, `-3`, `17.2%`, `$40` or `12 ms`. An ambiguous date is an error. Parts of URLs that
+may contain secrets are removed. The cache keeps no long texts in memory.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
 def read_date(text: str) -> date:
     """Read a date such as `2024-12-31`, `31.12.2024`, `12/31/2024`, `31 Dec 2024` or `December 31, 2024`.
 
-    A time after an ISO date is ignored, with its time zone: the date is the one that is written. Names of months are
-    English.
+    A time after an ISO date is ignored, including its time zone. Names of months must be English.
 
     Raises:
-        ValueError: The text is no date in one of these forms, or its day and month can be exchanged, as in
-            `03/04/2024`. The message continues a sentence about the text.
+        ValueError: The text is not a date in one of these forms, or it is ambiguous, such as `03/04/2024`. The message
+            continues a sentence about the text.
 
     Example:
         >>> read_date("Dec 31, 2024")
@@ -90,7 +89,7 @@ class Quantity(NamedTuple):
     """A number in a text, with its unit.
 
     Attributes:
-        value: The number as written; 17.2 for `17.2%`, not 0.172.
+        value: The number as it is written: 17.2 for `17.2%`, not 0.172.
         unit: `"%"`, a currency sign, or `""` if there is neither.
     """
 
@@ -118,22 +117,22 @@ def read_quantities(text: str) -> Iterator[Quantity]:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A few hundred longer texts would fill the memory.
+# Longer texts are not cached, because a few hundred of them would fill the memory.
 MAX_CACHED_CHARS = 50_000
 
 _MAX_ENTRIES = 512
 
 
 class _TooLongError(Exception):
-    """The texts are too long to be cached."""
+    """Raised when the texts are too long to be cached."""
 
 
 def cache_by_text(function: Callable[P, T]) -> Callable[P, T]:
-    """Cache the results of a function whose arguments are texts or None, unless the texts are long.
+    """Cache the results of a function whose arguments are texts or None. Results for long texts are not cached.
 
-    All questions about one submission share its texts, so that each is rendered and searched once, not once for every
-    criterion. Arguments of more than 50,000 characters in total are not cached. The cache holds 512 results; the
-    attribute `cached_function` is the `functools.lru_cache` object.
+    All questions about one submission share its texts. With the cache, each text is rendered and searched only once,
+    not for every criterion. Results for more than 50,000 characters in total are not cached. The cache keeps 512
+    results. The attribute `cached_function` is the `functools.lru_cache` object.
 
     Example:
         >>> cache_by_text(str.upper)("a")
@@ -159,10 +158,10 @@ def cache_by_text(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def one_line(text: str) -> str:
-    r"""Write line breaks, control characters and other characters that are not printable as their escapes.
+    r"""Replace line breaks, control characters and other characters that are not printable by their escapes.
 
-    Text from outside could otherwise begin a line of a terminal or a log, such as `::error::` in the log of a CI build,
-    or move the cursor.
+    Otherwise, text from outside could move the cursor, or begin a line with a command for the CI system, such as
+    `::error::` in the log of a build.
 
     Example:
         >>> one_line("a\n::error::b\x1b[2J")

@@ -1,6 +1,6 @@
 """Automatic metrics of a response, such as BLEU and ROUGE, and the condition `similarity`. Each value is in [0, 1].
 
-A metric that cannot be computed is a failure and not 0.
+A metric that cannot be computed is a failure, not 0.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from rubric_integrations.scoring.judgment import JudgeFailure
 from rubric_integrations.submission.submission import Submission
 
 CustomMetric = Callable[[Submission], float]
-"""A user's metric: returns a value in [0, 1] for a submission."""
+"""A custom metric: a function that returns a value in [0, 1] for a submission."""
 
 F = TypeVar("F", bound=CustomMetric)
 
-# About 15,000 words, which each metric compares in less than a second.
+# The most characters that a metric compares: about 15,000 words. Each metric takes less than a second for them.
 MAX_METRIC_CHARS = 100_000
 
 _custom_metrics: dict[str, CustomMetric] = {}
 
 
 def register_metric(name: str) -> Callable[[F], F]:
-    """Make a function available to rubric files as a `custom` metric, by decorating it.
+    """Register the decorated function as a `custom` metric that rubric files can use.
 
     Args:
-        name: The name that files use as `config.metric_function`. A later function of the same name replaces it.
+        name: The name of the metric in files (`config.metric_function`). A later function with the same name replaces
+            it.
 
     Example:
         >>> @register_metric("has_a_number")
@@ -54,11 +55,11 @@ def run_metric(metric: Metric, submission: Submission) -> float:
     """Compute a metric of a submission.
 
     Returns:
-        The value, in [0, 1].
+        The value in [0, 1].
 
     Raises:
-        JudgeFailure: Of kind `check`: the submission lacks a field that the metric needs, its library is not
-            installed, a custom metric is not registered or raised an error, or the value is not in [0, 1].
+        JudgeFailure: Of kind `check`, in these cases: the submission lacks a field that the metric needs, the library
+            is not installed, a custom metric is not registered or raised an error, or the value is not in [0, 1].
     """
     if metric.type not in METRICS:
         remedy = "add one to `rubric_integrations.checks.metrics.METRICS`"
@@ -67,7 +68,7 @@ def run_metric(metric: Metric, submission: Submission) -> float:
         value = METRICS[metric.type](metric, submission)
     except JudgeFailure:
         raise
-    except Exception as error:  # whatever a library raises on such a text, it fails one metric and not the run
+    except Exception as error:  # any error of a library must fail only one metric, not the run
         message = f"the metric `{metric.type}` cannot be computed ({type(error).__name__}: {error})"
         raise JudgeFailure("check", message[:MAX_MESSAGE]) from error
     if not 0.0 <= value <= 1.0:
@@ -77,16 +78,16 @@ def run_metric(metric: Metric, submission: Submission) -> float:
 
 @measures("metric")
 def measure_metric(check: Check, submission: Submission) -> tuple[float, str]:
-    """Return the value of `check.metric`, and its name."""
+    """Return the value of `check.metric`, and the type of the metric as the reason."""
     metric = cast("Metric", check.metric)
     return run_metric(metric, submission), f"the metric {metric.type}"
 
 
 def unregistered_metrics(rubric: Rubric) -> list[tuple[str, str]]:
-    """Return the custom metrics of a rubric that no function is registered for.
+    """Return the custom metrics of a rubric that have no registered function.
 
     Returns:
-        For each, its place in the rubric, such as `criteria[2]`, and its name.
+        A pair for each metric: its place in the rubric, such as `criteria[2]`, and its name.
     """
     metrics = [(f"criteria[{i}]", c.check.metric) for i, c in enumerate(rubric.criteria) if c.check and c.check.metric]
     metrics += [(f"hybrid_metrics[{index}]", metric) for index, metric in enumerate(rubric.hybrid_metrics)]
@@ -110,7 +111,7 @@ def _rouge(metric: Metric, submission: Submission) -> float:
 
 
 def _rouge_l(response: str, reference: str) -> float:
-    """Compute ROUGE-L with the words of `rouge_score`, whose own table has an entry for each pair of words."""
+    """Compute ROUGE-L with the tokenizer of `rouge_score`, whose own ROUGE-L needs quadratic memory."""
     tokenizer = import_library("rouge_score.tokenizers").DefaultTokenizer(use_stemmer=True)
     words, expected = tokenizer.tokenize(response), tokenizer.tokenize(reference)
     if not words or not expected:
@@ -122,8 +123,8 @@ def _rouge_l(response: str, reference: str) -> float:
 def _common_length(one: Sequence[str], other: Sequence[str]) -> int:
     """Return the length of the longest common subsequence.
 
-    It is the algorithm of Hyyro (2004): one integer has a bit for each word of the first sequence, and each word of the
-    second costs a few operations on it.
+    This is the bit-vector algorithm of Hyyro (2004): an integer has a bit for each word of the first sequence, and each
+    word of the second sequence needs a few operations on this integer.
     """
     places: dict[str, int] = {}
     for position, word in enumerate(one):
@@ -154,7 +155,7 @@ def _custom(metric: Metric, submission: Submission) -> float:
         raise JudgeFailure("check", f"the custom metric {name!r} is not registered (registered: {known})")
     try:
         return float(_custom_metrics[name](submission))
-    except Exception as error:  # the user's code may raise anything, and that fails one metric, not the run
+    except Exception as error:  # any error of the user's code must fail only one metric, not the run
         raise JudgeFailure("check", f"the custom metric {name!r} raised {type(error).__name__}: {error}") from error
 
 
@@ -185,7 +186,7 @@ def import_library(name: str) -> Any:
     """Import a library of the extra `metrics`.
 
     Raises:
-        JudgeFailure: Of kind `check`: it is not installed.
+        JudgeFailure: Of kind `check`, if the library is not installed.
     """
     try:
         return import_module(name)
@@ -193,13 +194,13 @@ def import_library(name: str) -> Any:
         raise JudgeFailure("check", f"`{name}` is not installed: {install_command('metrics')}") from None
 
 
-# Two such texts are compared in a quarter of a second.
+# The most characters of a text. Comparing two such texts takes a quarter of a second.
 MAX_SIMILARITY_CHARS = 50_000
 
 
 @decides("similarity")
 def is_similar(check: Check, submission: Submission) -> str:
-    """Return the reason why the response is less similar than `check.similarity.min_ratio`, or an empty string."""
+    """Return the reason why the similarity is below `check.similarity.min_ratio`, or an empty string."""
     ratio, _ = similarity_ratio(check, submission)
     least = cast("SimilarityCheck", check.similarity).min_ratio or 0.0
     return "" if ratio >= least else f"has a similarity of {ratio:.3f}, below {least:g}"
@@ -207,12 +208,12 @@ def is_similar(check: Check, submission: Submission) -> str:
 
 @measures("similarity")
 def similarity_ratio(check: Check, submission: Submission) -> tuple[float, str]:
-    """Return the similarity of the response to the text of `check.similarity`, and what it was compared with.
+    """Return the similarity of the response to the text of `check.similarity`, and the name of this text as the reason.
 
-    It is 1 minus the Levenshtein distance divided by the length of the longer text. Outer white space is ignored.
+    The similarity is 1 - (Levenshtein distance / length of the longer text). Outer white space is ignored.
 
     Raises:
-        JudgeFailure: Of kind `check`: there is no text to compare with, a text has more than 50,000 characters, or
+        JudgeFailure: Of kind `check`, if there is no text to compare with, a text has more than 50,000 characters, or
             `rapidfuzz` is not installed.
     """
     expected = cast("SimilarityCheck", check.similarity).to

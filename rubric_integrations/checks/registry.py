@@ -1,4 +1,4 @@
-"""Runs a `Check` on a submission, by the functions that the other modules of the package register in `CHECKS`."""
+"""Runs a `Check` on a submission, with the functions that the other modules of the package register in `CHECKS`."""
 
 from __future__ import annotations
 
@@ -13,29 +13,32 @@ from rubric_integrations.submission.submission import Submission
 Condition = Callable[[Check, Submission], str]
 """Decides one condition of a check on a submission.
 
-Returns the reason why the condition does not hold, as a predicate of the response (`is not JSON`) or about a step of
-the trajectory (`step 4 calls ...`), or an empty string if it holds. Raises a `JudgeFailure` of kind `check` if it
-cannot be decided. It is called only if its field is set.
+Returns an empty string if the condition is satisfied. Otherwise, it returns the reason: a predicate of the response
+(`is not JSON`), or a statement about a step of the trajectory (`step 4 calls ...`). Raises a `JudgeFailure` of kind
+`check` if the condition cannot be decided. It is called only if the field of the condition is set.
 """
 
 Measure = Callable[[Check, Submission], tuple[float, str]]
-"""Computes the value of a condition, in [0, 1], and the reason that reports show.
+"""Computes the value in [0, 1] of a condition, and the reason for reports.
 
-Raises a `JudgeFailure` of kind `check` if it cannot be computed. It is called if the condition is `Check.measure`.
+Raises a `JudgeFailure` of kind `check` if the value cannot be computed. It is called if the condition is
+`Check.measure`.
 """
 
 CHECKS: dict[str, Condition] = {}
-"""The function of each condition field of `Check`. `metric` is not among them: it has a value, not a verdict."""
+"""The function of each condition, by the name of its field in `Check`. `metric` is not included, because it has a value
+instead of a verdict.
+"""
 
 MEASURES: dict[MeasureName, Measure] = {}
 """The function of each condition that may have a value instead of a verdict."""
 
 MAX_MESSAGE = 300
-"""Characters of an error's message that a report shows. An error of a library may quote the whole response."""
+"""The most characters of an error message in a report. An error of a library may quote the complete response."""
 
 
 def decides(field: str) -> Callable[[Condition], Condition]:
-    """Register the decorated function as the one that decides a field of `Check`.
+    """Register the decorated function to decide the condition of a field of `Check`.
 
     Example:
         >>> @decides("max_chars")
@@ -53,7 +56,7 @@ def decides(field: str) -> Callable[[Condition], Condition]:
 
 
 def measures(field: MeasureName) -> Callable[[Measure], Measure]:
-    """Register the decorated function as the one that computes the value of a field of `Check`."""
+    """Register the decorated function to compute the value of a field of `Check`."""
 
     def register(function: Measure) -> Measure:
         MEASURES[field] = function
@@ -66,20 +69,20 @@ Result = TypeVar("Result")
 
 
 def run_check(check: Check, submission: Submission | str) -> Judgment:
-    """Decide a check in code, without a model and without cost.
+    """Run a check on a submission in code, without a model and without cost.
 
     Args:
-        check: The conditions, which must all hold, or a metric.
+        check: The conditions, which must all be satisfied, or a metric.
         submission: The submission, or the text of its response.
 
     Returns:
-        MET if every condition holds, else UNMET with every reason; for a metric, and for `fields` and `similarity` that
-        have no verdict, a judgment with the value.
+        A judgment: MET if every condition is satisfied, or UNMET with all reasons. For a metric, and for `fields` and
+        `similarity` without a verdict, a judgment with the value.
 
     Raises:
-        JudgeFailure: Of kind `check`: a condition raised an error or is too much work, such as a pattern that takes
-            too long; a schema refers to a schema outside itself; a metric lacks its input or its library; or a
-            condition has no function in `CHECKS`.
+        JudgeFailure: Of kind `check`, in these cases: a condition raised an error or takes too long, a schema refers to
+            a schema outside itself, a metric lacks its input or its library, or a condition has no function in
+            `CHECKS`.
 
     Example:
         >>> run_check(Check(contains="17.2%"), "The margin was 17.2%.").verdict
@@ -97,7 +100,7 @@ def run_check(check: Check, submission: Submission | str) -> Judgment:
 
 
 def _decide(name: str, check: Check, submission: Submission) -> str:
-    """Return the reason why a condition does not hold; a condition without a function is a failure, never MET."""
+    """Return the reason why a condition is not satisfied. A condition without a function is a failure, never MET."""
     if name not in CHECKS:
         raise JudgeFailure(
             "check",
@@ -107,7 +110,7 @@ def _decide(name: str, check: Check, submission: Submission) -> str:
 
 
 def _run(name: str, function: Callable[[Check, Submission], Result], check: Check, submission: Submission) -> Result:
-    """Call the function of a condition; whatever it raises becomes a failure that names the condition."""
+    """Call the function of a condition. Any exception becomes a failure that names the condition."""
     try:
         with counted_work():
             return function(check, submission)
@@ -119,6 +122,6 @@ def _run(name: str, function: Callable[[Check, Submission], Result], check: Chec
     except RecursionError:
         message = f"the condition `{name}` nests too deeply, or refers to itself without an end"
         raise JudgeFailure("check", message) from None
-    except Exception as error:  # whatever a library raises on such a text, it fails one criterion and not the run
+    except Exception as error:  # any error of a library must fail only one criterion, not the run
         message = f"the condition `{name}` cannot be decided ({type(error).__name__}: {error})"
         raise JudgeFailure("check", message[:MAX_MESSAGE]) from error

@@ -1,7 +1,8 @@
-"""Conditions on JSON in a response: `json_schema` (draft 2020-12) and `fields`. Also finds fenced blocks of Markdown.
+"""Conditions on JSON in a response: `json_schema` (draft 2020-12) and `fields`. Also a parser of fenced code blocks.
 
-The response decides how long its validation takes. Therefore the work has a limit, which is counted and not timed: the
-same response has the same result on every machine. Only the patterns of a schema have a time limit.
+The response determines how long its validation takes. Therefore, the work is limited. The limit counts comparisons
+instead of seconds, because a response must have the same result on every machine. Only the patterns of a schema have a
+time limit.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})[ \t]*(?P<language>[^\s`]*)")
 
 
 class FencedBlock(NamedTuple):
-    """A fenced block that is closed.
+    """A fenced code block of Markdown that has a closing fence.
 
     Attributes:
-        language: The first word after the opening fence, in lower case; empty if there is none.
-        first_line: The number of the block's first line of text in the response, from 1.
-        lines: Its lines.
+        language: The first word after the opening fence, in lower case. Empty if there is no word.
+        first_line: The line number of the block's first line of content in the response, from 1.
+        lines: The lines between the fences.
     """
 
     language: str
@@ -46,7 +47,7 @@ class FencedBlock(NamedTuple):
 
 
 def fenced_blocks(text: str) -> Iterator[FencedBlock]:
-    r"""Yield the fenced blocks of a text; one that is not closed is cut off, and left out.
+    r"""Yield the fenced code blocks of a text. A block without a closing fence is left out, because it was cut off.
 
     Example:
         >>> [block.lines for block in fenced_blocks("Here:\n```python\nx = 1\n```")]
@@ -66,27 +67,27 @@ def fenced_blocks(text: str) -> Iterator[FencedBlock]:
             opening = None
 
 
-# A reason with more is not read.
+# The most characters of a reason in a report.
 MAX_FIELDS_REASON = 500
-# Of each error of a parser, which may quote the text.
+# The most characters of a parser's error, which may quote the text.
 _MAX_ERROR = 120
 
 
 @decides("fields")
 def has_fields(check: Check, submission: Submission) -> str:
-    """Return which fields of `check.fields` do not have their expected values, or an empty string."""
+    """Return a text with the fields of `check.fields` that do not have their expected values, or an empty string."""
     _, reason = field_share(check, submission)
     return reason
 
 
 @measures("fields")
 def field_share(check: Check, submission: Submission) -> tuple[float, str]:
-    """Return the weighted share of the fields that have their expected values, and which of them do not.
+    """Return the weighted share of the fields that have their expected values, and the other fields as the reason.
 
-    The response is JSON, or contains one fenced block that is JSON. If it is not, no field equals.
+    The response must be JSON, or contain exactly one fenced block of JSON. Otherwise, the share is 0.
 
     Raises:
-        JudgeFailure: Of kind `check`: a field has no `equals`, and the submission has no reference, or one that is not
+        JudgeFailure: Of kind `check`, if a field has no `equals`, and the submission's reference is missing, is not
             JSON or lacks the field.
     """
     fields = cast("FieldsCheck", check.fields).expected
@@ -103,10 +104,10 @@ def field_share(check: Check, submission: Submission) -> tuple[float, str]:
 
 
 def _parse_answer(text: str) -> Any:
-    """Parse a response.
+    """Parse a response as JSON, or the JSON in its single fenced block.
 
     Raises:
-        ValueError: It is not JSON, has a key twice in one object, or has several fenced blocks.
+        ValueError: The response is not JSON, has a key twice in one object, or has several fenced blocks.
     """
     try:
         return _parse(text)
@@ -185,7 +186,7 @@ def _date_fault(value: Any, expected: Any) -> str:
 
 
 def _is_equal(value: Any, expected: Any, tolerance: float | None) -> bool:
-    """Whether two JSON values are equal; true and 1 are not."""
+    """Return whether two JSON values are equal. `true` and 1 are not equal."""
     if isinstance(expected, dict) and isinstance(value, dict):
         one, other = cast("dict[str, Any]", value), cast("dict[str, Any]", expected)
         return one.keys() == other.keys() and all(_is_equal(one[key], other[key], tolerance) for key in other)
@@ -205,25 +206,26 @@ def _is_near(value: float, expected: float, tolerance: float | None) -> bool:
     try:
         # 0.1 + 0.2 and 0.3 are the same number.
         return abs(value - expected) <= (tolerance or 0.0) + 1e-12 * abs(expected)
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # an integer that is too large for a float
         return False
 
 
 MAX_SCHEMA_REASON = 300
-# An answer of 50,000 characters has a few thousand values, and a schema a few keywords for each of them. As many
-# comparisons take less than a second.
+# A response of 50,000 characters has a few thousand values, and a schema has a few keywords for each of them. This
+# number of comparisons takes less than a second.
 MAX_COMPARISONS = 30_000
-# References within references. A schema that refers to itself would otherwise recurse until Python's limit, where a
-# library below this one fails with an error that is no `Exception`.
+# The deepest nesting of references. Otherwise, a schema that refers to itself would recurse until Python's limit, where
+# a library that jsonschema uses fails with an error that is not an `Exception`.
 MAX_REFERENCES = 30
 
 
-# Characters of a list or an object that are compared, sorted or quoted in about the time of one comparison.
+# The number of characters of a list or an object that take about as long as one comparison, for comparing or quoting
+# them and for sorting them.
 _CHARS_OF_COMPARISON, _CHARS_OF_SORTING = 1_000, 100
 
 
 class _Work:
-    """The work that one check may still do: comparisons, and seconds of patterns."""
+    """The remaining work that one check may do: comparisons and seconds for searching patterns."""
 
     def __init__(self, instance: Any) -> None:
         self._comparisons, self._seconds = MAX_COMPARISONS, PATTERN_SECONDS
@@ -231,7 +233,7 @@ class _Work:
         self.references = 0
 
     def compare(self, count: int, instance: Any = None, chars_at_once: int = _CHARS_OF_COMPARISON) -> None:
-        """Count comparisons: the library quotes a long list in each error, of which it may drop thousands."""
+        """Count comparisons. Long lists count more, because the library quotes the list in each error."""
         size = len(instance) if isinstance(instance, str) else self._sizes.get(id(instance), 0)
         self._comparisons -= count + size // chars_at_once
         if self._comparisons < 0:
@@ -256,7 +258,7 @@ def _sizes_of(instance: Any) -> dict[int, int]:
     for value in values:
         values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     sizes: dict[int, int] = {}
-    for value in reversed(values):  # those that a list contains come after it
+    for value in reversed(values):  # the children of a list come after the list
         if isinstance(value, dict | list):
             children: list[Any] = [*value, *value.values()] if isinstance(value, dict) else value
             sizes[id(value)] = sum(
@@ -273,8 +275,8 @@ def satisfies_schema(check: Check, submission: Submission) -> str:
     """Return the reason why the response does not satisfy `check.json_schema`, or an empty string.
 
     Raises:
-        JudgeFailure: Of kind `check`: the schema refers to a schema outside itself, a pattern in it took too long, or
-            the response and the schema need more than 30,000 comparisons.
+        JudgeFailure: Of kind `check`, if the schema refers to a schema outside itself, a pattern takes too long, or the
+            validation needs more than 30,000 comparisons.
     """
     try:
         instance = json.loads(submission.response, parse_constant=_refuse)
@@ -294,7 +296,7 @@ def satisfies_schema(check: Check, submission: Submission) -> str:
 
 
 def _refuse(constant: str) -> float:
-    """Refuse NaN and the infinities, which Python reads although JSON has no such numbers: no bound excludes NaN."""
+    """Refuse NaN and infinite numbers, which are not JSON. Python reads them, and no bound of a schema excludes NaN."""
     raise ValueError(constant)
 
 
@@ -315,7 +317,7 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: A
 
 
 def _additional_properties(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Leave the properties that a pattern allows out, and let the library validate the others."""
+    """Leave out the properties that match a pattern and let the library validate the other properties."""
     if isinstance(instance, dict):
         properties, patterns = cast("dict[str, Any]", instance), schema.get("patternProperties", ())
         others = {
@@ -337,7 +339,7 @@ def _unique_items(_validator: Any, is_unique: Any, instance: Any, _schema: Any) 
 
 
 def with_plain_numbers(value: Any) -> Any:
-    """Return a value in which equal numbers are written alike: JSON Schema does not distinguish 1.0 from 1."""
+    """Return a value with whole floats as integers, because JSON Schema does not distinguish 1.0 from 1."""
     if isinstance(value, Mapping):
         return {key: with_plain_numbers(child) for key, child in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):
@@ -346,7 +348,7 @@ def with_plain_numbers(value: Any) -> Any:
 
 
 def _counted(keyword: _Keyword) -> _Keyword:
-    """Count the comparisons of a keyword: one, or as many as a list such as `enum` has values; more of a long text."""
+    """Count the comparisons of a keyword: one for each value of a list such as `enum`, otherwise one."""
 
     def count(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         _work.get().compare(max(1, len(value)) if isinstance(value, list) else 1, instance)
@@ -366,14 +368,14 @@ def _reference(keyword: _Keyword) -> _Keyword:
                 raise RecursionError
             yield from keyword(validator, value, instance, schema) or ()
         finally:
-            # Also where the library stops at the first error.
+            # Also if the library stops at the first error.
             work.references -= 1
 
     return refer
 
 
 _KEYWORDS: dict[str, _Keyword] = dict(Draft202012Validator.VALIDATORS)
-# jsonschema searches patterns without a time limit, and compares every pair of items that are to be unique.
+# jsonschema searches patterns without a time limit, and for `uniqueItems` it compares every pair of items.
 _BOUNDED: dict[str, _Keyword] = {
     "pattern": _pattern,
     "patternProperties": _pattern_properties,

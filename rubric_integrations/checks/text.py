@@ -30,7 +30,7 @@ def has_max_words(check: Check, submission: Submission) -> str:
 def states_number(check: Check, submission: Submission) -> str:
     """Return the reason why the response does not state `check.number`, or an empty string.
 
-    A number counts if it is within the tolerance and has the unit, where the check names one.
+    A number counts if it is within the tolerance and, if the check has a unit, has this unit.
     """
     expected = cast("NumberCheck", check.number)
     margin = expected.tolerance + 1e-12 * abs(expected.value)  # 0.1 + 0.2 and 0.3 are the same number
@@ -41,7 +41,8 @@ def states_number(check: Check, submission: Submission) -> str:
     return f"does not state the number {expected.value:g}{expected.unit if expected.unit == '%' else ''}{within}"
 
 
-# A pattern with catastrophic backtracking would block a run: after so many seconds of CPU time, it is a failure.
+# The longest search of a pattern in seconds. A longer search is a failure, because a pattern with catastrophic
+# backtracking would block a run.
 PATTERN_SECONDS = 0.5
 
 
@@ -63,7 +64,7 @@ def not_contains(check: Check, submission: Submission) -> str:
 
 @decides("equals")
 def equals(check: Check, submission: Submission) -> str:
-    """Return the reason why the response is not `check.equals`, or an empty string; outer white space is ignored."""
+    """Return the reason why the response is not `check.equals`, or an empty string. Outer white space is ignored."""
     expected = cast("str", check.equals)
     return (
         ""
@@ -77,7 +78,7 @@ def matches(check: Check, submission: Submission) -> str:
     """Return the reason why the pattern `check.regex` matches nowhere in the response, or an empty string.
 
     Raises:
-        JudgeFailure: Of kind `check`: the search took longer than `PATTERN_SECONDS`.
+        JudgeFailure: Of kind `check`, if the search takes longer than `PATTERN_SECONDS`.
     """
     is_match = search(
         cast("str", check.regex), submission.response, ignore_case=check.ignore_case, seconds=PATTERN_SECONDS
@@ -89,8 +90,8 @@ def search(pattern: str, text: str, *, ignore_case: bool = False, seconds: float
     """Return whether a pattern matches somewhere in a text.
 
     Raises:
-        JudgeFailure: Of kind `check`: the search took longer than `seconds`.
-        ValueError: The pattern is not a regular expression, or too large.
+        JudgeFailure: Of kind `check`, if the search takes longer than `seconds`.
+        ValueError: The pattern is not a regular expression, or it is too large.
     """
     compiled = compile_pattern(pattern, ignore_case=ignore_case)
     try:

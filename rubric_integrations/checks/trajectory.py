@@ -1,8 +1,9 @@
 """Conditions on the trajectory of an agent: its tool calls, steps, tokens, cost, time, errors and repetitions.
 
 If the trajectory lacks the data that a condition needs, the result is a failure of kind `check` and never a verdict,
-unless the verdict is certain without them. `compare_calls` decides `tool_calls` for any function that compares two
-calls; `docs/agents.md` describes the orders. The agent chooses its arguments. Therefore comparing them has a limit.
+unless the verdict is certain without these data. `compare_calls` decides `tool_calls` for any function that compares
+two calls. `docs/agents.md` describes the orders. The number of comparisons is limited, because the agent determines the
+size of the arguments.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ from rubric_integrations.submission.submission import Submission
 from rubric_integrations.submission.trajectory import Trajectory
 
 Arguments = Mapping[str, Any] | str
-"""The arguments of a call: an object, or the text of arguments that are no JSON object."""
+"""The arguments of a call: an object, or a text if they are not a JSON object."""
 
-# Two hundred expected calls and two thousand calls are 400,000 pairs, with a few values each. It takes about a second.
+# 200 expected calls and 2,000 calls are 400,000 pairs, each with a few values. Comparing them takes about a second.
 MAX_COMPARISONS = 2_000_000
 
 _MISSING = object()
 
 
 class ComparisonLimit:
-    """Counts the values that one check compares, because the agent decides how many there are."""
+    """Counts and limits the values that one check compares, because the agent determines their number."""
 
     def __init__(self) -> None:
         self._left = MAX_COMPARISONS
 
     def count(self, values: int = 1) -> None:
-        """Count values.
+        """Count compared values.
 
         Raises:
-            JudgeFailure: Of kind `check`: there are more than 2,000,000.
+            JudgeFailure: Of kind `check`, if more than 2,000,000 values were compared.
         """
         self._left -= values
         if self._left < 0:
@@ -59,17 +60,18 @@ def same_arguments(
     tolerance: float,
     limit: ComparisonLimit,
 ) -> bool:
-    """Return whether the arguments that an agent passed are the expected ones.
+    """Return whether the arguments of an agent's call match the expected arguments.
 
     Args:
         expected: The expected arguments.
         made: The arguments that the agent passed.
-        match: How they are compared: a mode, or dotted paths whose values must be in both, and equal.
+        match: How the arguments are compared: a mode, or dotted paths. The values at these paths must exist in both and
+            be equal.
         tolerance: The largest accepted difference between two numbers.
-        limit: Counts the compared values.
+        limit: Counts and limits the compared values.
 
     Raises:
-        JudgeFailure: Of kind `check`: too many values were compared.
+        JudgeFailure: Of kind `check`, if too many values were compared.
 
     Example:
         >>> same_arguments({"year": 2024}, {"year": 2024.0, "unit": "%"}, "superset", 0.0, ComparisonLimit())
@@ -85,7 +87,7 @@ def same_arguments(
     if not isinstance(match, str):
         limit.count(len(match))
         pairs = [(_field(expected, path), _field(made, path)) for path in match]
-        # A path that is missing in both was not compared, such as one with a typing error.
+        # A path that is missing in both does not match. It may be misspelled.
         return all(one is not _MISSING and _is_equal(one, other, tolerance, limit) for one, other in pairs)
     smaller, larger = (expected, made) if match == "superset" else (made, expected)
     if len(smaller) > len(larger):
@@ -95,7 +97,7 @@ def same_arguments(
 
 
 def arguments_key(arguments: Arguments | None) -> str:
-    """Return a text that only equal arguments share.
+    """Return a key that is the same only for equal arguments.
 
     Example:
         >>> arguments_key({"a": 1, "b": [True]}) == arguments_key({"b": [True], "a": 1.0})
@@ -112,7 +114,7 @@ def _field(arguments: object, path: str) -> object:
 
 
 def _is_equal(expected: object, made: object, tolerance: float, limit: ComparisonLimit) -> bool:
-    """Return whether two JSON values are equal, without recursion, since the agent decides how deep they are."""
+    """Return whether two JSON values are equal, without recursion, because the agent determines their depth."""
     pairs = [(expected, made)]
     while pairs:
         one, other = pairs.pop()
@@ -151,22 +153,22 @@ def _is_equal_scalar(expected: object, made: object, tolerance: float) -> bool:
     try:
         # 0.1 + 0.2 and 0.3 are the same number.
         return abs(expected - made) <= tolerance + 1e-12 * abs(expected)
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # an integer that is too large for a float
         return False
 
 
 def maximum_matching(edges: Sequence[int]) -> dict[int, int]:
     """Pair as many items of a first list as possible with items of a second list.
 
-    Each item is in at most one pair. The algorithm searches augmenting paths breadth first (Kuhn), with the edges as
-    bits of integers, so that a search looks at each item once. It does not recurse.
+    Each item is in at most one pair. The algorithm searches augmenting paths breadth first (Kuhn), without recursion.
+    The edges are bits of integers. Therefore, a search visits each item once.
 
     Args:
-        edges: For each item of the first list, an integer whose bit `j` is set if it may be paired with item `j` of the
-            second list.
+        edges: An integer for each item of the first list. Its bit `j` is set if the item may be paired with item `j` of
+            the second list.
 
     Returns:
-        For each paired item of the second list, its partner in the first.
+        The partner in the first list of each paired item of the second list, by index.
 
     Example:
         >>> maximum_matching([0b11, 0b01])  # item 0 gives way to item 1, which has no other partner
@@ -185,10 +187,11 @@ def maximum_matching(edges: Sequence[int]) -> dict[int, int]:
 def _search(
     edges: Sequence[int], start: int, partners: dict[int, int], taken: int
 ) -> tuple[int | None, dict[int, int]]:
-    """Search a free item of the second list along paths that alternate between possible and present pairs.
+    """Search a free item of the second list along paths that alternate between possible and current pairs.
 
     Returns:
-        The free item, or None; and for each item of the second list on the way, the item of the first before it.
+        The free item or None, and for each visited item of the second list, the previous item of the first list on the
+        path.
     """
     came_from: dict[int, int] = {}
     seen = 0
@@ -207,7 +210,7 @@ def _search(
 
 
 def _augment(end: int, came_from: dict[int, int], partners: dict[int, int]) -> None:
-    """Exchange the pairs along a path to a free item, which pairs one item more."""
+    """Exchange the pairs along a path to a free item. Afterwards, one more item is paired."""
     previous = {item: other for other, item in partners.items()}
     other: int | None = end
     # The first item of the path has no pair yet.
@@ -225,16 +228,16 @@ def _bits(number: int) -> Iterator[int]:
         number ^= lowest
 
 
-# Longer lists are cut: a reason is to be read.
+# Longer lists are shortened to keep a reason readable.
 _MAX_STEPS_SHOWN = 5
 _MAX_REASONS = 3
 
 
 class NumberedCall(NamedTuple):
-    """A call of a tool.
+    """A call of a tool with the number of its step.
 
     Attributes:
-        step: The number, from 1, of the step that makes it.
+        step: The number of the step that makes the call, from 1.
         call: The call.
     """
 
@@ -247,11 +250,11 @@ def trajectory_of(submission: Submission, condition: str) -> Trajectory:
 
     Args:
         submission: The submission.
-        condition: The condition that needs the trajectory, for the message.
+        condition: The name of the condition that needs the trajectory, for the error message.
 
     Raises:
-        JudgeFailure: Of kind `check`: there is no trajectory, or it has more results of tools than calls, so that
-            calls are missing.
+        JudgeFailure: Of kind `check`, if there is no trajectory, or if it has more tool results than calls without a
+            result. In the latter case, calls are missing.
     """
     trajectory = submission.trajectory
     if trajectory is None:
@@ -273,17 +276,17 @@ def trajectory_of(submission: Submission, condition: str) -> Trajectory:
 def calls_of(submission: Submission, condition: str) -> list[NumberedCall]:
     """Return the agent's calls in a submission's trajectory, with the numbers of their steps.
 
-    The calls of a simulated user are not among them.
+    Calls of a simulated user are left out.
 
     Raises:
-        JudgeFailure: Of kind `check`: there is no trajectory, or it is incomplete.
+        JudgeFailure: Of kind `check`, if there is no trajectory, or if it is incomplete.
     """
     steps = enumerate(trajectory_of(submission, condition).steps, start=1)
     return [NumberedCall(number, call) for number, step in steps if step.role != "user" for call in step.calls]
 
 
 def steps_text(numbers: Iterable[int]) -> str:
-    """Return the numbers of steps as text, each once.
+    """Return step numbers as text, without duplicates.
 
     Example:
         >>> steps_text([2, 4, 4]), steps_text([7])
@@ -296,19 +299,21 @@ def steps_text(numbers: Iterable[int]) -> str:
 
 
 def joined(reasons: Sequence[str]) -> str:
-    """Return several reasons as one text, with the number of those that are left out."""
+    """Return several reasons as one text, with the number of reasons that are left out."""
     more = [f"and {len(reasons) - _MAX_REASONS} more"] if len(reasons) > _MAX_REASONS else []
     return "; ".join([*reasons[:_MAX_REASONS], *more])
 
 
 MAX_EXPECTED = 200
 MAX_MADE = 2_000
-"""The largest numbers of calls that are paired in any order. All pairs of as many take a second or two."""
+"""The largest numbers of expected and actual calls that are paired in any order. Comparing all pairs takes a second or
+two.
+"""
 
 _MAX_ARGUMENTS_SHOWN = 100
 
 Comparison = Callable[[ExpectedCall, ToolCall], bool | None]
-"""Whether a call is an expected one; None if the trace does not tell its arguments."""
+"""Returns whether a call matches an expected call. None if the trajectory does not have its arguments."""
 
 _Decision = Callable[[ExpectedCall, ToolCall], bool]
 _Decide = Callable[[Sequence[ExpectedCall], Sequence[NumberedCall], _Decision], str]
@@ -316,11 +321,11 @@ _Decide = Callable[[Sequence[ExpectedCall], Sequence[NumberedCall], _Decision], 
 
 @decides("tool_calls")
 def makes_calls(check: Check, submission: Submission) -> str:
-    """Return the reason why the agent does not make the calls of `check.tool_calls`, or an empty string.
+    """Return the reason why the agent's calls do not match `check.tool_calls`, or an empty string.
 
     Raises:
-        JudgeFailure: Of kind `check`: there is no trajectory, it lacks arguments on which the answer depends, there are
-            more calls than can be paired, or their arguments are too large to compare.
+        JudgeFailure: Of kind `check`, if there is no trajectory, it lacks arguments that the answer depends on, there
+            are too many calls to pair, or their arguments are too large to compare.
     """
     limit = ComparisonLimit()
     default = check.arguments or "exact"
@@ -342,10 +347,10 @@ def makes_calls(check: Check, submission: Submission) -> str:
 def compare_calls(
     expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], order: Order, compare: Comparison
 ) -> str:
-    """Return the reason why calls are not the expected ones, or an empty string.
+    """Return the reason why calls do not match the expected calls, or an empty string.
 
-    Calls whose comparison is unknown make a difference only if the answer depends on it: it is certain if it is the
-    same when all of them match and when none does.
+    Some comparisons may be unknown, because arguments are missing. The answer is certain if it is the same whether all
+    of them match or none of them does.
 
     Args:
         expected: The expected calls.
@@ -354,8 +359,8 @@ def compare_calls(
         compare: Compares two calls.
 
     Raises:
-        JudgeFailure: Of kind `check`: the answer depends on calls whose comparison is unknown, or there are more calls
-            than can be paired.
+        JudgeFailure: Of kind `check`, if the answer depends on unknown comparisons, or if there are too many calls to
+            pair.
     """
     decide = _ORDERS[order]
     reason = decide(expected, made, lambda one, other: compare(one, other) is True)
@@ -386,7 +391,7 @@ def _decide_strict(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall
 
 
 def _decide_in_order(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], same: _Decision) -> str:
-    # To take the earliest match is enough: it leaves the most calls for the expected ones after it.
+    # Taking the earliest match is enough, because it leaves the most calls for the later expected calls.
     remaining = iter(made)
     last: NumberedCall | None = None
     for position, one in enumerate(expected, start=1):
@@ -421,7 +426,7 @@ _ORDERS: dict[Order, _Decide] = {
 
 
 def _pair(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], same: _Decision) -> dict[int, int]:
-    """Pair as many calls as possible; return the position of the expected call by the position of its partner."""
+    """Pair as many calls as possible. Return the index of each expected call by the index of its actual call."""
     if len(expected) > MAX_EXPECTED or len(made) > MAX_MADE:
         raise JudgeFailure(
             "check",
@@ -436,7 +441,7 @@ def _pair(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], same: 
 
 
 def _missing(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], pairs: Mapping[int, int]) -> str:
-    """Return which expected calls have no partner."""
+    """Return a text with the expected calls that have no partner."""
     partners = set(pairs.values())
     reasons: list[str] = []
     for position, one in enumerate(expected):
@@ -448,7 +453,7 @@ def _missing(expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], pai
 
 
 def _extra(made: Sequence[NumberedCall], pairs: Mapping[int, int]) -> str:
-    """Return which calls have no partner."""
+    """Return a text with the actual calls that have no partner."""
     extra = [one for position, one in enumerate(made) if position not in pairs]
     return joined([f"step {one.step} calls `{one.call.name}`, which matches no expected call left" for one in extra])
 
@@ -463,7 +468,7 @@ def _described(expected: ExpectedCall) -> str:
 
 @decides("tool_used")
 def uses_tools(check: Check, submission: Submission) -> str:
-    """Return which tools of `check.tool_used` are used too rarely or too often, or an empty string."""
+    """Return a text with the tools of `check.tool_used` that are used too rarely or too often, or an empty string."""
     calls = calls_of(submission, "tool_used")
     uses = (check.tool_used,) if isinstance(check.tool_used, ToolUse) else check.tool_used or ()
     return "; ".join(reason for use in uses if (reason := _count_fault(use, calls)))
@@ -471,7 +476,7 @@ def uses_tools(check: Check, submission: Submission) -> str:
 
 @decides("tool_forbidden")
 def uses_no_forbidden_tool(check: Check, submission: Submission) -> str:
-    """Return which steps call a tool of `check.tool_forbidden`, or an empty string."""
+    """Return a text with the steps that call a tool of `check.tool_forbidden`, or an empty string."""
     forbidden = cast("Texts", check.tool_forbidden)
     patterns = (forbidden,) if isinstance(forbidden, str) else forbidden
     calls = [
@@ -514,7 +519,7 @@ def has_max_seconds(check: Check, submission: Submission) -> str:
 
 @decides("no_errors")
 def has_no_errors(_check: Check, submission: Submission) -> str:
-    """Return which calls fail, or an empty string."""
+    """Return a text with the calls that fail, or an empty string."""
     calls = calls_of(submission, "no_errors")
     if failed := [one for one in calls if one.call.is_error]:
         return _listed(failed, "which fails")
@@ -529,7 +534,7 @@ def has_no_errors(_check: Check, submission: Submission) -> str:
 
 @decides("no_repeated_calls")
 def has_no_repeated_calls(_check: Check, submission: Submission) -> str:
-    """Return which calls repeat an earlier one with equal arguments, or an empty string."""
+    """Return a text with the calls that repeat an earlier call with equal arguments, or an empty string."""
     first_steps: dict[tuple[str, str], int] = {}
     repeated: list[str] = []
     calls = calls_of(submission, "no_repeated_calls")
@@ -555,17 +560,17 @@ def has_no_repeated_calls(_check: Check, submission: Submission) -> str:
 def _total(
     field: Literal["tokens", "cost", "milliseconds"], condition: str, most: float, submission: Submission
 ) -> float | None:
-    """Return the total of a field of all steps if it is above a limit, and None if it is not.
+    """Return the sum of a field over all steps if it is above a limit, or else None.
 
     Raises:
-        JudgeFailure: Of kind `check`: the known values are not above the limit, and a step of the assistant lacks its
-            value.
+        JudgeFailure: Of kind `check`, if the sum of the known values is not above the limit, and a step of the
+            assistant lacks its value.
     """
     steps = trajectory_of(submission, condition).steps
     values: list[float | None] = [getattr(step, field) for step in steps]
     known = [value for value in values if value is not None]
     total = sum(known)
-    # 0.1 + 0.2 is no more than 0.3.
+    # 0.1 + 0.2 does not exceed 0.3.
     if total > most * (1 + 1e-12):
         return total
     pairs = enumerate(zip(steps, values, strict=True), start=1)

@@ -27,17 +27,17 @@ from rubric_integrations.rubric.check import Check, TypeCheck
 from rubric_integrations.scoring.judgment import JudgeFailure
 from rubric_integrations.submission.submission import Submission
 
-# A type checker takes about two seconds, and longer on a busy machine.
+# A type checker usually takes about two seconds, and longer on a busy machine.
 MAX_SECONDS = 60.0
-# Of what a type checker prints. Code of 100,000 characters has no more errors than that.
+# The most bytes of a type checker's output. Code of 100,000 characters has no longer list of errors.
 _MAX_OUTPUT = 50_000_000
 _MAX_MESSAGE = 200
-# Type checkers are large processes: more than one for each processor would only take memory.
+# Type checkers are large processes. More than one for each processor would only use memory.
 _slots = threading.BoundedSemaphore(os.cpu_count() or 1)
 
 _FILE = "response.py"
 _SETTINGS = "pyrightconfig.json"
-# Libraries that are not installed here do not make code wrong.
+# A missing library on this machine must not count as an error of the code.
 _PYRIGHT_SETTINGS = {
     "include": [_FILE],
     "typeCheckingMode": "standard",
@@ -45,12 +45,12 @@ _PYRIGHT_SETTINGS = {
     "reportMissingImports": "none",
     "reportMissingModuleSource": "none",
 }
-# An empty name of a settings file: mypy reads none then, and hence loads no plugins.
+# With an empty name of the settings file, mypy reads no settings. Therefore, it loads no plugins.
 _MYPY = (
     "--config-file=", "--cache-dir=/dev/null" if os.name != "nt" else "--cache-dir=nul", "--ignore-missing-imports",
     "--check-untyped-defs", "--no-error-summary", "--no-color-output", "--no-pretty", "--hide-error-context",
 )  # fmt: skip
-# Variables without which programs do not start. Keys, and paths of modules and plugins, are not among them.
+# Variables that programs need to start. Keys, and paths of modules and plugins, are not included.
 _VARIABLES = (
     "PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "XDG_CACHE_HOME",
     "SYSTEMROOT", "USERPROFILE", "LOCALAPPDATA", "TEMP",
@@ -61,7 +61,7 @@ class CodeError(NamedTuple):
     """One error of a type checker.
 
     Attributes:
-        line: The number of its line in the code, from 1.
+        line: The line number of the error in the code, from 1.
         message: What is wrong, in one line.
     """
 
@@ -73,10 +73,10 @@ def run_type_checker(tool: str, code: str) -> list[CodeError]:
     """Return the type errors of Python code.
 
     Raises:
-        JudgeFailure: Of kind `check`: the type checker is not installed, crashed, or took longer than a minute.
+        JudgeFailure: Of kind `check`, if the type checker is not installed, crashed, or took longer than a minute.
     """
     arguments, read_errors = _CHECKERS[tool]
-    # In an environment that is not activated, programs are beside Python.
+    # In an environment that is not activated, programs are in the directory of Python.
     program = shutil.which(tool) or shutil.which(tool, path=str(Path(sys.executable).parent))
     if program is None:
         raise JudgeFailure("check", f"`{tool}` is not installed, which `type_checks` runs: pip install {tool}")
@@ -101,10 +101,10 @@ def run_type_checker(tool: str, code: str) -> list[CodeError]:
 
 
 def _run(command: list[str], folder: Path, output: Path, problem: Path, tool: str) -> int:
-    """Run a program in a folder, and return its exit code."""
-    # npm must not request anything: the package `pyright` installs its program with it when it is first used.
+    """Run a program in a folder and return its exit code."""
+    # npm must not access the network. The package `pyright` would use it to install its program at the first use.
     environment = {name: os.environ[name] for name in _VARIABLES if name in os.environ} | {"npm_config_offline": "true"}
-    # Files, because a program that is ended may leave others that still hold its pipes.
+    # Files instead of pipes, because child processes of a killed program may keep its pipes open.
     with output.open("wb") as out, problem.open("wb") as err:
         process = subprocess.Popen(  # noqa: S603 -- the tool is one of three names, the arguments are ours
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
@@ -121,7 +121,7 @@ def _run(command: list[str], folder: Path, output: Path, problem: Path, tool: st
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process with those that it has started."""
+    """Kill a process and its child processes."""
     if os.name == "posix":
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -136,10 +136,10 @@ def _read(path: Path) -> str:
 
 
 def _pyright_errors(output: str) -> list[CodeError]:
-    """Read the JSON of pyright.
+    """Parse the JSON output of pyright.
 
     Raises:
-        ValueError, LookupError, TypeError, AttributeError: It is not what pyright writes.
+        ValueError, LookupError, TypeError, AttributeError: The output does not have the form that pyright writes.
     """
     diagnostics = json.loads(output)["generalDiagnostics"]
     return [
@@ -150,10 +150,10 @@ def _pyright_errors(output: str) -> list[CodeError]:
 
 
 def _mypy_errors(output: str) -> list[CodeError]:
-    """Read the lines of mypy.
+    """Parse the lines of mypy's output.
 
     Raises:
-        ValueError: It crashed.
+        ValueError: mypy crashed.
     """
     if "INTERNAL ERROR" in output:
         raise ValueError("mypy crashed")
@@ -169,13 +169,13 @@ _CHECKERS: dict[str, tuple[tuple[str, ...], Callable[[str], list[CodeError]]]] =
 }
 
 
-# About 3,000 lines, which a type checker reads in seconds.
+# The most characters of the code: about 3,000 lines. A type checker reads them in seconds.
 MAX_CHARS = 100_000
 _MAX_ERRORS = 3
 _MAX_ERROR = 200
 
 _LANGUAGES = ("python", "py", "python3")
-# What makes a type checker look away. It may stand in a text, too, which then counts as well.
+# Comments and decorators that turn off type checking. A match inside a string counts, too.
 _SUPPRESSION = re.compile(r"#\s*(?:type:\s*ignore|(?:based)?pyright:|mypy:)|\bno_type_check\b", re.IGNORECASE)
 
 
@@ -183,12 +183,12 @@ _SUPPRESSION = re.compile(r"#\s*(?:type:\s*ignore|(?:based)?pyright:|mypy:)|\bno
 def has_no_type_errors(check: Check, submission: Submission) -> str:
     """Return the first type errors of the code in the response, or an empty string.
 
-    The code is in the fenced blocks of Python or, if there are none, in those without a language. Several blocks are
-    one program, in their order. The numbers of lines are those of the response.
+    The code is in the fenced blocks of Python or, if there are none, in the fenced blocks without a language. Several
+    blocks are joined to one program, in their order. Line numbers refer to the response.
 
     Raises:
-        JudgeFailure: Of kind `check`: the type checker is not installed, crashed or took too long, or the code has
-            more than 100,000 characters.
+        JudgeFailure: Of kind `check`, if the type checker is not installed, crashed or took too long, or if the code
+            has more than 100,000 characters.
     """
     code = _code_of(submission.response)
     if not code.strip():
@@ -211,7 +211,7 @@ def has_no_type_errors(check: Check, submission: Submission) -> str:
 
 
 def _code_of(text: str) -> str:
-    """Return the code of a response, each line at its own number: all other lines are empty."""
+    """Return the code of a response with the line numbers of the response. All other lines are empty."""
     blocks = list(fenced_blocks(text))
     blocks = [block for block in blocks if block.language in _LANGUAGES] or [b for b in blocks if not b.language]
     lines: list[str] = []

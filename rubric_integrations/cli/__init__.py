@@ -56,20 +56,21 @@ def _options(
 
 
 def _in_one_line(message: Warning | str, *_place: object, **_line: object) -> str:
-    """Format a warning without its place in our code, which a user cannot change."""
+    """Format a warning without its location in our code, because a user cannot change it."""
     return f"{one_line(str(message))}\n"
 
 
 def _is_not_about_prices(record: logging.LogRecord) -> bool:
-    """Drop what stands before the first message of each command without a network: the price list is not the latest."""
+    """Drop messages about an outdated price list. Without a network, each command would begin with them."""
     text = record.getMessage()
     return "Model metadata refresh failed" not in text and "model cost map" not in text
 
 
 def main() -> None:
     """Run the command line with the arguments of this process."""
-    # LiteLLM would read any `.env` in a folder above it or above the working directory: the keys and base URLs there
-    # may belong to somebody else. In Python it is left alone, since the user's own program may rely on it.
+    # Otherwise, LiteLLM would read any `.env` in a directory above itself or above the working directory. The keys and
+    # base URLs in it may belong to somebody else. In Python we do not change this, because the user's program may
+    # depend on it.
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
     warnings.formatwarning = _in_one_line
     for logger in ("dspy.clients.model_metadata", "LiteLLM"):
@@ -82,7 +83,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _UNWRITABLE_STREAM or error.filename is not None:
             raise
-        # What is still in the buffer would be written again, and fail again, when Python ends.
+        # Otherwise, Python would try to write the rest of the buffer at its exit, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         print(unwritable("stdout", error), file=sys.stderr)  # noqa: T201 -- outside of the app, `refuse` is a traceback
         sys.exit(Exit.BAD_INPUT)

@@ -1,4 +1,4 @@
-"""The commands `submit` and `collect`, which use a provider's batch API at half price.
+"""The commands `submit` and `collect`, for a provider's batch API at half price.
 
 `submit` sends the questions about a file of responses. `collect` stores the replies in the ledger of `submit`.
 """
@@ -30,7 +30,7 @@ from rubric_integrations.cli.options import (
 if TYPE_CHECKING:
     from rubric_integrations.runs.batches import CollectedBatches
 
-# More kinds of problems are not read in a terminal.
+# The most kinds of problems that are printed, because nobody reads more in a terminal.
 _MAX_SHOWN = 5
 
 
@@ -44,11 +44,11 @@ def collect(
 ) -> None:
     """Store the replies to the batches of `submit` in their ledger.
 
-    A request without a valid reply stays unanswered: `submit` requests it again, or `grade` at the full price. If this
-    is interrupted, repeat it.
+    A request without a valid reply stays unanswered. Request it again with `submit`, or with `grade` at the full price.
+    If this command is interrupted, repeat it.
 
-    Exit codes: 0 done, or batches are not over yet; 2 bad usage or bad input; 3 a request has no valid reply, or the
-    provider refuses.
+    Exit codes: 0 done, or batches are not finished yet; 2 bad usage or bad input; 3 a request has no valid reply, or
+    the provider refuses.
     """
     from rubric_integrations.judges.store import StoreError
     from rubric_integrations.runs.batches import BatchError, collect_batches
@@ -149,8 +149,8 @@ def submit(
 ) -> None:
     """Submit the questions about responses to the batch API of the judge's provider, at half price.
 
-    The answers come within a day: `collect` stores them in the ledger. `grade` with the same ledger, rubric, responses
-    and judge then finds them there. If this is interrupted, repeat it: nothing is requested twice.
+    The answers arrive within a day. `collect` stores them in the ledger. Then `grade` with the same ledger, rubric,
+    responses and judge reads them from it. If this command is interrupted, repeat it: nothing is requested twice.
 
     Exit codes: 0 done; 2 bad usage or bad input, also of a single row; 3 the provider refuses a request.
     """
@@ -172,7 +172,7 @@ def submit(
         rubrics = RowRubrics(rubric_file, library)
         grader = grader_options.make_grader(judges.make_judges())
         read = row_options.reader(rows_file)
-        # Reads everything once, so that wrong files and rubrics are refused before anything is submitted.
+        # Reads all rows once, to refuse wrong files and rubrics before anything is submitted.
         if not len(RowsOfFile(read, rubrics, rows_file, rubric_file)):
             refuse(f"{rows_file}: is empty: there is nothing to grade")
         address = ledger_address(ledger)

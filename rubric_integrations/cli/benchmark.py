@@ -1,4 +1,4 @@
-"""The command `benchmark`: grades public data with a judge, and compares it with people and with recorded judges."""
+"""The command `benchmark`: grades public data with a judge, and compares it with human labels and recorded judges."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def benchmark(
     ] = Path("../shared/data"),
     modules: ModulesOption = None,
 ) -> None:
-    """Measure how far a judge agrees with people on public data, beside the recorded judges.
+    """Measure how far a judge agrees with human labels on public data and compare it with the recorded judges.
 
     Exit codes: 0 done; 2 bad usage or bad input; 3 a judge failed; 4 stopped by --max-cost or --max-calls; 130 stopped
     by Ctrl-C or SIGTERM.
@@ -93,7 +93,8 @@ def benchmark(
     results = RunResults(outputs, gates, suite="benchmark", judge=judges.display_name)
     try:
         import_modules(modules or ())
-        # Under `raise`, one failure would cancel the other questions about its submission, which would count as unread.
+        # With `raise`, one failure would cancel the other questions about its submission, and these would count as
+        # unread.
         policy = "abstain" if grader_options.on_failure == "raise" else grader_options.on_failure
         grader = replace(grader_options, on_failure=policy).make_grader(judges.make_judges())
         store = open_ledger_of_run(None if ledger_options.resume is False else files.ledger, ledger_options.run_name)
@@ -126,7 +127,7 @@ def benchmark(
 
 
 def _load_sets(names: str, data: Path) -> list[BenchmarkSet]:
-    """Load the sets of `--sets`, and refuse one without texts."""
+    """Load the sets of `--sets` and refuse a set without texts."""
     from rubric_integrations.trust.benchmarks.sets import BenchmarkDataError, load_set
 
     chosen: list[BenchmarkSet] = []

@@ -35,13 +35,13 @@ API_KEYS = (
     "TOGETHERAI_API_KEY", "XAI_API_KEY", "ZAI_API_KEY", "HOSTED_VLLM_API_KEY", "OLLAMA_API_KEY",
     "RUBRIC_INTEGRATIONS_API_KEY",
 )  # fmt: skip
-"""Environment variables that hold the credentials of model providers, and that of a server of the user's own."""
+"""The environment variables with the credentials of model providers and of a user's own server."""
 
 
 def doctor() -> None:
     """Print versions, installed extras, whether the fast path is active, and which API keys are set.
 
-    Uses no network, and never prints the value of a key. Attach the output to a bug report.
+    Uses no network and never prints the value of a key. Attach the output to a bug report.
 
     Exit codes: 0 done; 2 bad usage.
     """
@@ -87,7 +87,7 @@ def _version(package: str) -> str | None:
 
 
 def _fast_path() -> str:
-    """State whether judges send requests without DSPy's own call machinery, which takes more time per call."""
+    """Return whether the fast path is active, in which judges send requests without DSPy's slower call path."""
     from rubric_integrations.judges.fast_path import TESTED_DSPY, fast_path_problem
 
     if problem := fast_path_problem():
@@ -98,7 +98,7 @@ def _fast_path() -> str:
 
 
 def _api_keys() -> str:
-    # The values are compared with "" and nothing else: no message or log may hold a credential.
+    # The values are only compared with "", because no message or log may contain a credential.
     present = [name if os.environ[name] else f"{name} (empty)" for name in API_KEYS if name in os.environ]
     return ", ".join(present) or "none"
 

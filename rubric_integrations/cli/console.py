@@ -36,8 +36,9 @@ class Exit(IntEnum):
 
 
 def refuse(message: str) -> NoReturn:
-    """Print what is wrong with the user's input, and exit with `Exit.BAD_INPUT`."""
-    # A `RubricError` has a line for each fault, which begins with its file. Any other line break is not ours.
+    """Print what is wrong with the user's input and exit with `Exit.BAD_INPUT`."""
+    # A `RubricError` has one line for each fault, which begins with the file. Any other line break comes from user
+    # text.
     source = message.partition(": ")[0]
     for number, line in enumerate(message.split(f"\n{source}: ")):
         err.print(plain(f"{source}: {line}" if number else line), style="red", soft_wrap=True)
@@ -51,17 +52,17 @@ def unwritable(path: object, error: OSError) -> str:
 
 UNDEFINED = "-"
 
-# A longer ranking is not read in a terminal; `--out` has every submission.
+# The longest ranking that is printed. `--out` has every submission.
 MAX_RANKED = 50
 
 
 def figure(value: float | None, digits: int = 3) -> str:
-    """Return a figure as text, and a dash if it is undefined."""
+    """Return a figure as text, or a dash if it is undefined."""
     return UNDEFINED if value is None else f"{value:.{digits}f}"
 
 
 def difference(value: float | None, digits: int = 3) -> str:
-    """Return a difference as text, with its sign, and a dash if it is undefined."""
+    """Return a difference as text with its sign, or a dash if it is undefined."""
     return UNDEFINED if value is None else f"{value:+.{digits}f}"
 
 
@@ -77,15 +78,15 @@ def figures_table(title: str, columns: Sequence[str], *, text: Sequence[str] = (
     """Return an empty table of figures.
 
     Args:
-        title: Its title.
-        columns: The names of its columns.
-        text: Those with texts, which stand at the left; figures stand at the right.
+        title: The title of the table.
+        columns: The names of the columns.
+        text: The columns with texts, which are aligned left. Figures are aligned right.
     """
     from rich.table import Table
 
     table = Table(title=plain(title), title_justify="left", title_style="bold")
     for name in columns:
-        # Otherwise wide figures would fold this heading.
+        # Without it, wide figures would fold this heading.
         min_width = len(name) if name == "criterion" else None
         table.add_column(name, justify="left" if name in text else "right", overflow="fold", min_width=min_width)
     return table
@@ -98,19 +99,19 @@ def print_lines(lines: Sequence[str]) -> None:
 
 
 def print_warnings(lines: Sequence[str]) -> None:
-    """Print warnings on stderr, so that they are seen where stdout is JSON, too."""
+    """Print warnings on stderr. Therefore, they do not disturb JSON on stdout."""
     for line in lines:
         err.print(plain(f"warning: {line}"), style="yellow", soft_wrap=True)
 
 
 def print_json(figures: Any) -> None:
-    """Print a record, or a dictionary, as one JSON object on stdout. An undefined figure is null, never NaN."""
+    """Print a record or a dictionary as one JSON object on stdout. An undefined figure is null, never NaN."""
     text = json.dumps(_plain(figures), ensure_ascii=False, indent=2, allow_nan=False)
     print(text)  # noqa: T201 -- rich would wrap the lines
 
 
 def _plain(value: Any) -> Any:
-    """Convert records to dictionaries, also named tuples, which pydantic would write as lists without names."""
+    """Convert records to dictionaries, including named tuples. Pydantic would write these as lists without names."""
     from pydantic import BaseModel
 
     if isinstance(value, BaseModel):
@@ -126,7 +127,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def sigterm_interrupts() -> Generator[None]:
-    """End the block on SIGTERM as on Ctrl-C: containers and CI stop a process with SIGTERM, and it can be resumed."""
+    """Raise `KeyboardInterrupt` in the block on SIGTERM, the signal with which containers and CI stop a process."""
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield

@@ -1,7 +1,7 @@
-"""The end of a `grade` run: hands results to terminal and files, evaluates gates, and chooses the exit code.
+"""The end of a `grade` run: writes the results to terminal and files, evaluates gates, and chooses the exit code.
 
-A gate is a condition on the whole run. `--min-score` with `--alpha` passes only if the true mean score reaches the
-threshold significantly. All rows of the input file are read once before the first call.
+A gate is a condition on the complete run. `--min-score` with `--alpha` passes only if the true mean score is
+significantly above the threshold. All rows of the input file are read once before the first call.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ if TYPE_CHECKING:
     from rubric_integrations.scoring.report import CriterionReport
     from rubric_integrations.submission.inputs import Row
 
-# More rows are not read in the log of a build; `--out` and `--junit` have every row.
+# The most rows and criteria that are printed for a failed gate. `--out` and `--junit` have every row.
 MAX_ROWS = 5
 MAX_CRITERIA = 5
 
 
 class Gates(NamedTuple):
-    """The conditions on a run; one that is None or False is not tested.
+    """The conditions on a run. A condition that is None or False is not tested.
 
     Attributes:
         every_row: Every row must pass.
-        min_score: The least mean score.
-        min_pass_rate: The least share of rows that pass.
-        min_coverage: The least mean coverage.
-        max_failed: The most rows whose judge may fail.
-        mean: Decides about `min_score` with a bounded probability of error, in place of the run's own mean.
+        min_score: The smallest mean score.
+        min_pass_rate: The smallest share of rows that pass.
+        min_coverage: The smallest mean coverage.
+        max_failed: The largest number of rows whose judge may fail.
+        mean: Decides about `min_score` with a bounded probability of error, instead of comparing the mean of the run.
     """
 
     every_row: bool = False
@@ -75,17 +75,17 @@ class Gates(NamedTuple):
 
     @property
     def is_decided_early(self) -> bool:
-        """Whether the run may end before its last row, because the gate of the mean is decided."""
+        """Whether the run may end before its last row, because the gate on the mean is decided."""
         return self.mean is not None and self.mean.is_decided_early
 
 
 class FailedGate(NamedTuple):
-    """A gate that a run does not satisfy, with the rows and the criteria that made it fail.
+    """A gate that a run does not satisfy, with the rows and the criteria that caused it.
 
     Attributes:
-        message: The gate, and the figures that it rests on.
-        rows: The rows that lower these figures.
-        is_inconclusive: Whether the figures are too uncertain to tell if it fails; a build must not rely on it either.
+        message: The gate and the figures that it is based on.
+        rows: The worst rows, which lower these figures.
+        is_inconclusive: Whether the figures are too uncertain for a decision. Such a gate does not pass either.
     """
 
     message: str
@@ -94,7 +94,7 @@ class FailedGate(NamedTuple):
 
 
 class GateTally:
-    """Collects what the gates need of each row, in memory that hardly grows with the run.
+    """Collects the data of each row that the gates need, with little memory for each row.
 
     Args:
         gates: The gates of the run.
@@ -161,7 +161,7 @@ class GateTally:
 
 
 def print_failed_gates(failed_gates: Iterable[FailedGate]) -> bool:
-    """Print each gate that failed, its worst rows, and what most of them do not meet; return whether there is one."""
+    """Print each failed gate, its worst rows and their most frequent unmet criteria. Return whether a gate failed."""
     has_failed = False
     for failed in failed_gates:
         has_failed = True
@@ -173,7 +173,7 @@ def print_failed_gates(failed_gates: Iterable[FailedGate]) -> bool:
 
 
 class _WorstRows:
-    """The rows that make a gate fail: the worst few, the number of all, and in how many each criterion is lacking."""
+    """The rows that make a gate fail: the worst of them, their number, and the number for each unmet criterion."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, str]] = []
@@ -183,7 +183,7 @@ class _WorstRows:
     def add(self, place: int, row_id: str, text: str, worth: float, criteria: Iterable[CriterionReport]) -> None:
         self._count += 1
         self._criteria.update(row.name for row in criteria)
-        # A heap's first entry is its smallest: with both signs turned, the best and latest row is dropped first.
+        # The first entry of a heap is its smallest. With both signs reversed, the best and latest row is dropped first.
         entry = (-worth, -place, f"{row_id}: {text}")
         (heapq.heappush if len(self._heap) < MAX_ROWS else heapq.heappushpop)(self._heap, entry)
 
@@ -197,22 +197,22 @@ class _WorstRows:
 
 
 class MeanGate:
-    """Decides by the scores of a run whether its true mean is above the threshold, below it, or not yet known.
+    """Decides from the scores of a run whether the true mean is above a threshold, below it, or still unclear.
 
-    Memory holds a few numbers for each row. With labels, a baseline or a cluster, which need the rows, it holds them.
+    It keeps a few numbers for each row in memory. With labels, a baseline or a cluster, it keeps the rows.
 
     Args:
         min_score: The threshold, above 0 and below 1.
-        alpha: The probability of a wrong decision, at each side.
-        labels: A file of people's labels of a random part of the run, by which the mean is corrected.
-        baseline: An earlier run over the same inputs; the gate passes only if this run is also not worse.
-        margin: How much worse than the baseline the run may be.
-        rubric: The rubric of the run, which labels need.
+        alpha: The probability of a wrong decision in each direction.
+        labels: A file of human labels of a random part of the run, for correcting the mean.
+        baseline: An earlier run over the same inputs. The gate passes only if this run is also not worse.
+        margin: The largest accepted decrease of the mean score from the baseline.
+        rubric: The rubric of the run. Needed with labels.
         stop_early: Whether the run ends as soon as the gate is decided.
-        cluster: The column by which rows depend on each other; None if they are independent.
-        floor: A score below which no row can be.
+        cluster: The column whose equal values mark dependent rows. None if all rows are independent.
+        floor: The lowest score that a row can have.
         anyway: Whether the baseline may have another rubric or other inputs.
-        strict: Whether a line of the labels that is no label is an error.
+        strict: Whether an invalid line in the file of labels is an error.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class MeanGate:
 
     @property
     def is_decided_early(self) -> bool:
-        """Whether the scores so far have decided the gate, so that the run needs no further row."""
+        """Whether the scores so far have decided the gate. If so, the run needs no further rows."""
         return self.sequential is not None and self.sequential.decision != "inconclusive"
 
     @property
@@ -252,7 +252,7 @@ class MeanGate:
         return f"--min-score {self.min_score:g} --alpha {self.alpha:g}"
 
     def warn_of_few(self, count: int, file: Path) -> None:
-        """Print, before any call is paid for, that a run of so many submissions cannot pass.
+        """Print a warning before the first call, if the run has too few submissions to pass.
 
         Args:
             count: The number of submissions in the file.
@@ -284,11 +284,11 @@ class MeanGate:
 
     @cached_property
     def result(self) -> GateResult:
-        """The decision on the rows so far; made once."""
+        """The decision of the gate, from the scores of the rows so far. It is computed once."""
         if not self._keeps_rows:
             print_warnings(self._queries.warnings)
         if self.sequential:
-            # The interval of a run that stopped by its own scores would be too narrow.
+            # The interval of a run that stopped because of its own scores would be too narrow.
             unknown = Estimate(None, None, None, self.sequential.count)
             return GateResult(self.sequential.decision, unknown, self.min_score, None, self.sequential.missing)
         with refuse_bad_input():
@@ -303,7 +303,7 @@ class MeanGate:
         return result
 
     def message(self) -> str:
-        """Describe the decision, and what it rests on."""
+        """Return a text with the decision and the figures that it is based on."""
         result = self.result
         if self.sequential:
             missing = f", {result.missing:,} without a score" if result.missing else ""
@@ -328,7 +328,7 @@ class MeanGate:
         return "; ".join([*parts, *self._advice(result)])
 
     def print_decision(self, *, quiet: bool) -> None:
-        """Print the decision as the last line; of a gate that does not pass, the figures are printed before."""
+        """Print the decision as the last line. For a gate that does not pass, the figures were printed before."""
         decision, change = self.result.decision, self.result.change
         if decision != "pass":
             against = f" (against the baseline: {change})" if change else ""
@@ -351,7 +351,7 @@ class MeanGate:
 
 
 class _Queries:
-    """Counts the rows of each query in little memory: only texts that repeat are kept."""
+    """Counts the rows of each query with little memory: only repeated texts are kept."""
 
     def __init__(self) -> None:
         self._counts = Counter[int]()
@@ -367,7 +367,7 @@ class _Queries:
 
     @property
     def warnings(self) -> list[str]:
-        """Warn of rows with one query, which depend on each other."""
+        """The warnings about rows with the same query, because such rows depend on each other."""
         queries = (self._repeated.get(key, str(key)) for key in self._counts.elements())
         rows = [
             GradedRow(str(number), Submission(response="-", query=query), None, None)
@@ -377,7 +377,7 @@ class _Queries:
 
 
 def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfFile, file: Path) -> MeanGate | None:
-    """Make the gate of the options of `grade`, which `MeanGate` describes; None without `--alpha`.
+    """Make the `MeanGate` from the options of `grade`, or return None without `--alpha`.
 
     Options without effect are refused, and a file with too few submissions for a pass is reported.
 
@@ -428,23 +428,23 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfF
 
 
 class RowsOfFile:
-    """The rows of a file, read again on each iteration, so that none is kept in memory.
+    """The rows of a file. They are read again on each iteration instead of kept in memory.
 
     Args:
-        read: Reads the file.
+        read: A function that reads the rows of the file.
         rubrics: Finds the rubric of each row.
         path: The file.
-        rubric_file: The file of the shared rubric; None if there is none.
-        rubric_format: The name of its format, for the summary.
-        strict: Whether to refuse rubrics of which a part is left out.
+        rubric_file: The file of the shared rubric. None if there is none.
+        rubric_format: The format of the shared rubric, for the summary.
+        strict: Whether to refuse rubrics that leave out a part of their file.
 
     Attributes:
-        metadata: The keys of `metadata` that all rows with something to grade have; None without such a row.
+        metadata: The keys of `metadata` that all gradable rows have. None without such a row.
 
     Raises:
         ResponsesError: The file cannot be read.
-        ValueError: No row has a valid rubric; one that has none does not stop the others. Or a rubric is partial, and
-            `strict` is set.
+        ValueError: No row has a valid rubric, or `strict` is set and a rubric leaves out a part of its file. A single
+            row without a valid rubric is not an error.
     """
 
     def __init__(
@@ -459,7 +459,7 @@ class RowsOfFile:
     ):
         self._format = rubric_format
         self._read, self._rubrics, self._path, self._rubric_file = read, rubrics, path, rubric_file
-        # The place of each row that is under way, by its id, of which a file has each only once.
+        # The position of each row in progress, by its id. Ids are unique in a file.
         self._places: dict[str, int] = {}
         self._count, self._has_own_rubrics, has_valid_rubric, problem = 0, False, False, ""
         self.metadata: set[str] | None = None
@@ -501,7 +501,7 @@ class RowsOfFile:
 
     @property
     def rubric_names(self) -> str:
-        """What a summary calls the rubrics of the run, with the format in which the shared one was read."""
+        """The names of the run's rubrics for a summary, with the format of the shared rubric."""
         shared = [self._rubrics.shared.name or "the rubric"] if self._rubrics.shared else []
         if shared and self._format:
             shared = [f"{shared[0]} ({self._format} format)"]
@@ -509,12 +509,12 @@ class RowsOfFile:
 
     @property
     def suite_name(self) -> str:
-        """The name of the suite in a JUnit file: the rubric's, or that of its file or of the rows' file."""
+        """The name of the suite in a JUnit file: the name of the rubric, or else of its file or of the rows' file."""
         name = self._rubrics.shared.name if self._rubrics.shared else None
         return name or (self._rubric_file or self._path).stem
 
     def take_place(self, row: Row) -> int:
-        """Return the place of a row that is done, from 0, and forget it."""
+        """Return the position of a finished row, from 0, and remove it from the rows in progress."""
         return self._places.pop(row.id)
 
 
@@ -537,15 +537,15 @@ def _refuse_partial(rubric: Rubric, source: str) -> None:
 def end_run(
     summary: RunSummary, results: RunResults, gates: Gates, files: RunFiles, rubric: str, *, quiet: bool
 ) -> Exit:
-    """Print a run that has ended by itself, and return the exit code.
+    """Print the results of a run that was not interrupted and return the exit code.
 
     Args:
         summary: The run's summary.
-        results: Its results.
-        gates: Its gates.
-        files: Its files.
-        rubric: The names of its rubrics.
-        quiet: Whether to print only the summary line, problems and gates that failed.
+        results: The run's results.
+        gates: The run's gates.
+        files: The run's files.
+        rubric: The names of the run's rubrics.
+        quiet: Whether to print only the summary line, problems and failed gates.
     """
     if summary.judge_is_unusable and not summary.graded:
         err.print(plain(f"No row was graded: {summary.stopped}"), style="red", soft_wrap=True)
@@ -571,17 +571,17 @@ def _exit_code(summary: RunSummary, has_failed_gate: bool, max_failed: int) -> E
 
 
 class RunResults:
-    """The results of one run, as they come.
+    """Collects the results of one run and writes them to the output files.
 
     Args:
         outputs: The files to write.
         gates: The gates of the run.
         suite: The name of the suite in the JUnit file.
-        judge: The judges' names, for the files.
+        judge: The names of the judges, for the files.
 
     Attributes:
-        first: What to print.
-        tally: What the gates need.
+        first: The results to print.
+        tally: The data for the gates.
     """
 
     def __init__(self, outputs: RunOutputs, gates: Gates, *, suite: str, judge: str):
@@ -592,17 +592,17 @@ class RunResults:
 
     @property
     def must_be_ordered(self) -> bool:
-        """Whether the results must come in the order of the rows, since they cannot be sorted later."""
+        """Whether the results must arrive in the order of the rows, because they cannot be sorted later."""
         return self._out is not None and self._out.is_direct
 
     @property
     def partial(self) -> Path | None:
-        """The file with the reports of a run that was interrupted; None if there is none."""
+        """The file with the reports of an interrupted run. None if there is none."""
         return self._out.left_partial if self._out else None
 
     @contextmanager
     def open(self) -> Generator[None]:
-        """Open the files for the block, before the first call, so that none is paid for if one cannot be written."""
+        """Open the files for the block. Do this before the first call, because a file may not be writable."""
         with ExitStack() as stack:
             for file in (self._out, self._junit_file):
                 if file:
@@ -610,16 +610,16 @@ class RunResults:
             yield
 
     def collect(self, run: Run, place_of: Callable[[Row], int]) -> None:
-        """Iterate the run to its end, and write its results.
+        """Iterate over the run to its end and write its results.
 
         Args:
-            run: The run, whose results may come in any order.
-            place_of: Returns the position of a row in the file of responses; it is called once for each result.
+            run: The run. Its results may arrive in any order.
+            place_of: Returns the position of a row in the file of responses. Called once for each result.
         """
         for graded in run:
             self._add(graded, place_of(graded.row))
         if run.summary.stopped and self._out and not self._gates.is_decided_early:
-            # The reports of some rows must not replace those of all rows, which an earlier run may have written.
+            # The reports of some rows must not replace the complete reports of an earlier run.
             self._out.leave_unfinished()
         if self._junit_file and self._junit:
             self._junit_file.write(self._junit.to_xml(run.summary.seconds))

@@ -46,23 +46,23 @@ from rubric_integrations.cli.outputs import (
 if TYPE_CHECKING:
     from rubric_integrations.runs.summary import Graded, RunSummary
 
-# The MAX_TABLES worst submissions get a table each. More would not be read in a terminal; `--out` has every submission.
+# The number of worst submissions that are printed as a table. `--out` has every submission.
 MAX_TABLES = 3
 MAX_TAGS = 20
-# Kinds of problems, and rows of one kind, that are printed.
+# The most kinds of problems, and the most rows of one kind, that are printed.
 MAX_KINDS = 20
 MAX_IDS = 8
 
 
 class FirstResults:
-    """Collects the results that are printed in the end, so that memory does not grow with the run.
+    """Collects only the results that are printed in the end. Therefore, memory does not grow with the run.
 
     Attributes:
         problems: The rows without a complete grade, by kind of problem.
     """
 
     def __init__(self) -> None:
-        # At most one more than are ranked.
+        # At most one result more than the ranking has.
         self._first: list[tuple[int, Graded]] = []
         self.problems = Problems()
         self._worst: list[tuple[float, int, Graded]] = []
@@ -83,24 +83,25 @@ class FirstResults:
         elif graded.report and not (graded.report.passed and graded.score is not None and graded.score >= 1):
             bound = graded.report.score_range
             worth = graded.score if graded.score is not None else bound[1] if bound else 0.0
-            # A heap's first entry is its smallest: with both signs turned, the best and latest row is dropped first.
+            # The first entry of a heap is its smallest. With both signs reversed, the best and latest row is dropped
+            # first.
             entry = (-worth, -place, graded)
             (heapq.heappush if len(self._worst) < MAX_TABLES else heapq.heappushpop)(self._worst, entry)
 
     @property
     def results(self) -> list[Graded]:
-        """The results that came first, at most one more than are ranked, in the order of their rows."""
+        """The first results in the order of their rows, at most one more than the ranking has."""
         return [graded for _, graded in sorted(self._first, key=lambda entry: entry[0])]
 
     def with_tables(self) -> list[Graded]:
-        """Return the results that get a table: all of a small run; of a larger one, the worst that lack anything."""
+        """Return the results to print as tables: all of a small run, or the worst imperfect ones of a larger run."""
         if self._count <= MAX_TABLES:
             return self.results
         return [graded for *_, graded in sorted(self._worst, reverse=True)]
 
 
 class Problems:
-    """Problems of rows by kind, each with its first message, its first rows and their number.
+    """Counts problems of rows by kind, and keeps the first message and the first rows of each kind.
 
     Attributes:
         count: The number of all problems.
@@ -108,7 +109,7 @@ class Problems:
 
     def __init__(self) -> None:
         self.count = 0
-        # By kind: the number of its rows, and the place, the id and the message of the first ones.
+        # By kind: the number of rows, and the position, id and message of the first rows.
         self._kinds: dict[str, tuple[int, list[tuple[int, str, str]]]] = {}
         self._more = 0
 
@@ -123,7 +124,7 @@ class Problems:
         self._kinds[kind] = (count + 1, sorted([*rows, (place, row_id, problem)])[: MAX_IDS + 1])
 
     def lines(self, rest: str = "") -> list[str]:
-        """Return a line for each kind of problem, with a text after it where rows are left out."""
+        """Return a line for each kind of problem. If rows are left out, `rest` is appended."""
         lines: list[str] = []
         for count, [(_, row_id, problem), *others] in sorted(self._kinds.values(), key=lambda kind: kind[1]):
             first, ids = f"{row_id}: {problem}", ", ".join(other_id for _, other_id, _ in others)
@@ -133,7 +134,7 @@ class Problems:
 
 
 def _kind_of(problem: str, row_id: str) -> str:
-    """Return a problem without what differs between rows: ids, criteria, and numbers such as lines and ports."""
+    """Return a problem without the parts that differ between rows: ids, criteria, and other numbers."""
     text = problem.removeprefix(f"row {row_id}")
     return re.sub(r"\d+", "#", re.sub(r"`[^`]*` was not judged", "", text))
 
@@ -144,11 +145,11 @@ def print_results(
     """Print a finished run: tables and ranking, problems on stderr, and a summary line.
 
     Args:
-        first: What to print of the rows.
+        first: The rows to print.
         summary: The run's summary.
         rubric: The name of the run's rubric.
         out_file: The file with the reports, if there is one.
-        quiet: Whether to print neither tables nor ranking.
+        quiet: Whether to leave out tables and ranking.
     """
     if not quiet:
         _print_tables(first, summary)
@@ -192,13 +193,14 @@ def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> st
 def print_how_to_resume(
     reason: str, summary: RunSummary, ledger: LedgerAddress | None, partial: Path | None = None
 ) -> None:
-    """Print why a run stopped, what is done, the command that resumes it, and the file of the reports so far."""
+    """Print why a run stopped, its progress, the command that resumes it, and the file of the reports so far."""
     from rubric_integrations.runs.ledger.addresses import address_text
     from rubric_integrations.runs.summary import summary_line
 
     lines = [f"{reason} {counted(summary.submissions, 'submission')} done: {summary_line(summary)}."]
     if ledger and ledger_exists(ledger):
-        # The ledger lets the run continue, so `--overwrite` is not needed, and `--resume` must not be repeated.
+        # The run continues from the ledger. Therefore, `--overwrite` is not needed, and `--resume` must not be
+        # repeated.
         arguments = [argument for argument in sys.argv[1:] if argument not in ("--overwrite", "--resume")]
         command = shlex.join(["rubric-integrations", *without_secrets(arguments), "--resume"])
         how = "To go on, raise the limit." if _stops_at_once(summary, arguments) else f"To go on: {command}"
@@ -210,15 +212,15 @@ def print_how_to_resume(
 
 
 def _stops_at_once(summary: RunSummary, arguments: Sequence[str]) -> bool:
-    """Whether the same command would end by the same limit before it makes a call."""
+    """Return whether the same command would stop at the same limit before its first call."""
     is_limit = summary.stopped is not None and not summary.judge_is_unusable
-    # The limits of a run with a name count what was spent before.
+    # The limits of a run with a name include the earlier spend.
     is_named = any(argument.partition("=")[0] == "--run" for argument in arguments)
     return is_limit and (is_named or not summary.spend.calls)
 
 
 def warn_of_batches(ledger: object) -> None:
-    """Warn if requests of a ledger are in batches that are not collected: this run would pay for them again."""
+    """Warn if a ledger has batches that are not collected, because this run would pay for their requests again."""
     from rubric_integrations.runs.batches.base import BatchError, BatchLedger, load
 
     if not isinstance(ledger, BatchLedger):
@@ -236,11 +238,11 @@ def warn_of_batches(ledger: object) -> None:
 
 
 class RunOutputs(NamedTuple):
-    """The files that a run writes, not opened yet.
+    """The output files of a run, before they are opened.
 
     Attributes:
-        out: The file of the reports; None if they are not written.
-        junit: The JUnit file; None if it is not written.
+        out: The file of the reports. None if they are not written.
+        junit: The JUnit file. None if it is not written.
     """
 
     out: OutputFile | ParquetOutput | None
@@ -251,14 +253,14 @@ class RunFiles(NamedTuple):
     """The files of a run.
 
     Attributes:
-        rubric: The rubric; None if each row brings its own.
-        library: The rubrics that rows name; None if there are none.
-        responses: What to grade.
-        out: The file of the reports; None if they are not written.
-        ledger: The ledger; None if judgments are not stored.
-        junit: The JUnit file; None if it is not written.
+        rubric: The file of the rubric. None if each row has its own rubric.
+        library: The file of rubrics that rows refer to by name. None if there is none.
+        responses: The file of responses.
+        out: The file of the reports. None if they are not written.
+        ledger: The ledger. None if judgments are not stored.
+        junit: The JUnit file. None if it is not written.
         others: Further files that the run reads.
-        writes_parquet: Whether the reports are grades in a Parquet file, or in the parts of a folder.
+        writes_parquet: Whether the output is a Parquet file of grades, or a directory of Parquet files.
     """
 
     rubric: Path | None
@@ -283,14 +285,14 @@ class RunFiles(NamedTuple):
         junit: Path | None,
         others: tuple[Path, ...],
     ) -> RunFiles:
-        """Return the files that the options of `grade` name, with a ledger beside the reports of a model.
+        """Return the files from the options of `grade`. If a model judges, the default ledger is next to the reports.
 
         Args:
-            rubric: The first argument: the rubric; or the responses, if there is no second one.
-            responses: The second argument, if there is one.
+            rubric: The first argument: the rubric, or the responses if there is no second argument.
+            responses: The second argument, or None.
             out: `--out`.
             ledger: `--ledger`.
-            uses_model: Whether a judge has a model, whose judgments are worth storing.
+            uses_model: Whether a judge has a model. If so, its judgments are stored.
             library: `--library`.
             junit: `--junit`.
             others: Further files that the run reads.
@@ -312,16 +314,16 @@ class RunFiles(NamedTuple):
         return ledger_exists(self.ledger)
 
     def open_outputs(self, *, overwrite: bool, resume: bool | None) -> RunOutputs:
-        """Return the files to write, and refuse a run that would overwrite another file, or that cannot be resumed.
+        """Return the files to write. Refuse a run that would overwrite a file, or that cannot be resumed.
 
         Args:
             overwrite: Whether existing files may be replaced.
-            resume: Whether to reuse the judgments of the ledger; None means: if it exists.
+            resume: Whether to reuse the judgments of the ledger. None means only if it exists.
         """
         rubrics = [path for path in (self.rubric, self.library) if path]
         inputs = [*rubrics, self.responses, *self.others, *ledger_files(self.ledger)]
         own = [self.out, partial_path(self.out)] if self.out else []
-        # A database has the judgments of any run: that it exists does not mean that this run is resumed.
+        # A database may have the judgments of any run. Its existence does not mean that this run is resumed.
         is_resumed = self.has_ledger and (resume is not False if isinstance(self.ledger, Path) else resume is True)
         out = self.out and self._open_reports(self.out, inputs, overwrite, is_resumed, is_stored=resume is not False)
         junit = self.junit and OutputFile(
@@ -346,7 +348,7 @@ class RunFiles(NamedTuple):
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """What `grade` writes and prints."""
+    """The options for the output of `grade`."""
 
     out: Annotated[
         str | None,
@@ -369,7 +371,7 @@ class OutputOptions:
 
 @dataclass(frozen=True)
 class GateOptions:
-    """The conditions on a run of `grade`."""
+    """The options for the gates of `grade`."""
 
     panel: ClassVar[str] = "Gates"
 
@@ -465,13 +467,13 @@ def grade(
     ] = None,
     modules: ModulesOption = None,
 ) -> None:
-    """Grade responses against a rubric, the one that each row brings, or both.
+    """Grade responses against a rubric, against the rubric of each row, or against both.
 
     Exit codes: 0 done; 1 not passed (--gate, --min-score, --min-pass-rate, --min-coverage); 2 bad usage or bad input;
     3 a judge failed and a grade is missing, or the judge cannot be used; 4 stopped by --max-cost or --max-calls; 130
     stopped by Ctrl-C or SIGTERM.
 
-    A row that cannot be graded does not stop the others.
+    A row that cannot be graded does not stop the other rows.
     """
     from rubric_integrations.cli.gates import Gates, RowsOfFile, RunResults, end_run, make_mean_gate
     from rubric_integrations.cli.preview import print_reading
@@ -532,7 +534,7 @@ def grade(
         refuse(str(error))
     warn_of_batches(store)
     try:
-        # The ledger first: if it cannot be used, no file of an earlier run has been touched.
+        # Open the ledger first. If it cannot be used, the files of an earlier run stay unchanged.
         with store or nullcontext(), results.open(), sigterm_interrupts():
             results.collect(run, rows.take_place)
     except StoreError as error:

@@ -70,20 +70,20 @@ if TYPE_CHECKING:
         Reliability,
     )
 
-# The options of a command for one judge, which has its own `--judge`.
+# The judge options of commands that declare `--judge` themselves.
 OneJudgeOptions = Annotated[JudgeOptions, Only(("api_base", "api_key", "judge_option"))]
 
 _JSON_CHARACTERS = 500
 
 
 class Sections(NamedTuple):
-    """The sections, as far as the run has what they are about.
+    """The optional sections of the output of `agree`.
 
     Attributes:
-        panel: What each judge of a panel is worth; None if one judge graded the run.
-        confidence: What the confidence means; None if no labelled judgment has one.
-        disagreements: How people and the judge differ on each criterion.
-        warnings: What limits the figures.
+        panel: The value of each judge of a panel. None if a single judge graded the run.
+        confidence: The reliability of the judge's confidence. None if no labelled judgment has a confidence.
+        disagreements: The differences between the judge and the human labels on each criterion.
+        warnings: Sentences that state the limits of the figures.
     """
 
     panel: PanelReport | None
@@ -92,7 +92,7 @@ class Sections(NamedTuple):
     warnings: Sequence[str]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the sections as JSON values; long texts are cut."""
+        """Return the sections as JSON values, with shortened texts."""
         return {
             "panel": self.panel,
             "confidence": self.confidence,
@@ -119,15 +119,15 @@ def measure_sections(
     examples: int,
     cluster: str | None = None,
 ) -> Sections:
-    """Measure what the sections show.
+    """Compute the sections for a run.
 
     Args:
         run: The run.
-        labels: People's labels of it.
-        rubric: The run's rubric, if the caller has it.
+        labels: The human labels of the run.
+        rubric: The run's rubric. None if it is not available.
         level: The level of the intervals.
-        examples: The most disagreements of each criterion.
-        cluster: The column of rows that depend on each other; None for independent rows.
+        examples: The largest number of disagreements for each criterion.
+        cluster: The column whose equal values mark dependent rows. None for independent rows.
     """
     from rubric_integrations.trust import find_disagreements, panel_report, reliability
     from rubric_integrations.trust.panels import is_voted
@@ -166,7 +166,7 @@ def _print_panel(panel: PanelReport) -> None:
         )  # fmt: skip
     out.print()
     out.print(table)
-    # The lines of the judges are in the table.
+    # The lines about single judges are already in the table.
     lines = panel.summary().splitlines()[len(panel.judges) :]
     print_lines([line for line in lines if line not in panel.warnings and not line.startswith("panel: ")])
 
@@ -222,10 +222,11 @@ def agree(
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how far a judge agrees with people, per criterion and in total, and show where they differ.
+    """Measure how far a judge agrees with human labels, per criterion and in total, and show where they differ.
 
-    The bias is the judge's mean minus people's. Figures are in [-1, 1], and a dash is a figure that is undefined. Of a
-    panel, it shows what each judge adds, and of a judge that states its confidence, what that means.
+    The bias is the judge's mean minus the mean of the human labels. Figures are in [-1, 1]. A dash is an undefined
+    figure. For a panel, the output shows how much each judge adds. For a judge that states its confidence, it shows the
+    accuracy at each confidence.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
@@ -278,7 +279,7 @@ def _print_agreement(result: Agreement, level: float) -> None:
 
 @dataclass(frozen=True)
 class AlignmentOptions:
-    """How `align` searches, what proves a gain, and where the judge is written."""
+    """The options of `align` for the search, the proof of a gain, and the output."""
 
     out_file: Annotated[Path, typer.Option("--out", help="Write the aligned judge to this .json file, if it is kept.")]
     optimizer: Annotated[
@@ -330,10 +331,10 @@ def align(
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Align a judge with people's labels, and write it to a file if labels that it has not seen prove a gain.
+    """Align a judge with human labels and write it to a file if labels that it has not seen prove a gain.
 
-    The file works wherever a judge goes: `grade RUBRIC RESPONSES --judge judge.json`. Each attempt on the same labels
-    is counted in a file beside the first of them (labels.lock), and makes the proof harder.
+    You can use the file wherever you name a judge: `grade RUBRIC RESPONSES --judge judge.json`. Each attempt on the
+    same labels is counted in a file next to the first file of labels (labels.lock) and makes the proof harder.
 
     Exit codes: 0 the aligned judge is kept; 1 it is not kept, because it is not proven to be better; 2 bad usage or bad
     input; 3 the judge cannot be used; 4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C or SIGTERM.
@@ -432,7 +433,7 @@ def calibrate(
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Correct a run's mean score, and the rates of its criteria, by people's labels of a part of it.
+    """Correct a run's mean score, and the rates of its criteria, with human labels of a part of the run.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
@@ -479,7 +480,7 @@ def certify(
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the confidence from which on a cheap judge may be trusted, for `grade --escalate-below`.
+    """Find the lowest confidence at which a cheap judge can be trusted, for `grade --escalate-below`.
 
     Exit codes: 0 certified; 1 nothing can be certified; 2 bad usage or bad input.
     """
@@ -528,7 +529,7 @@ def probe(
     """Measure how often attacks in a submission change a judge's verdict.
 
     Structural attacks forge parts of the prompt or of the reply. They are checked without a model and must all fail.
-    Behavioural attacks try to persuade the judge: how often they succeed is reported as a rate.
+    Behavioural attacks try to persuade the judge. The share of successful ones is reported.
 
     Exit codes: 0 done; 1 a structural attack succeeded; 2 bad usage; 3 the judge answered no question.
     """
@@ -537,7 +538,7 @@ def probe(
     report_file = OutputFile(out_file, option="--out", overwrite=overwrite) if out_file else None
     try:
         with ExitStack() as stack:
-            # Opened first, so that no call is paid for if the file cannot be written.
+            # Opened before the first call, because the file may not be writable.
             file = stack.enter_context(report_file) if report_file else None
             report = run_probe(judge_options.make_judge(judge), grader.max_concurrency, out)
             if file:

@@ -1,6 +1,6 @@
 """The commands `label` and `plan`, and the reading of runs, human labels and rubrics for all commands about trust.
 
-Annotators answer on a page or in the terminal, without seeing the judge's answers.
+Annotators answer on an HTML page or in the terminal, without seeing the judge's answers.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def label(
     ] = Path("labels.jsonl"),
     rater: Annotated[str, typer.Option(help="With --terminal: your name, which each label carries.")] = "",
 ) -> None:
-    """Draw judgments of a run, and let people answer them without seeing the judge's answers.
+    """Draw judgments of a run for human labelling, without showing the judge's answers.
 
-    It writes a page that is used with the keyboard and exports the labels, or asks in the terminal.
+    Writes an HTML page that works with the keyboard and exports the labels, or asks in the terminal.
 
     Exit codes: 0 done; 2 bad usage or bad input; 130 interrupted (Ctrl-C), with the labels so far written.
     """
@@ -122,7 +122,7 @@ def _write_page(
 
 
 def _ask(run: Path, drawn: list[JudgmentToLabel], path: Path, rater: str) -> None:
-    # A process that was killed has left its labels in the file beside this one.
+    # A process that was killed has left its labels in the partial file next to this one.
     file = OutputFile(
         path, option="--out", overwrite=False, inputs=[run], replaces=LABELS_FILE, keep_partial=True
     )  # fmt: skip
@@ -142,7 +142,7 @@ def _ask(run: Path, drawn: list[JudgmentToLabel], path: Path, rater: str) -> Non
         raise typer.Exit(Exit.INTERRUPTED)
 
 
-# What makes the submission of a label the same as that of a row.
+# The fields that must be equal for a label's submission to match a row.
 _TEXTS = ("response", "thinking", "query", "reference", "context")
 _HINTS = "n note, s skip, b back, q end"
 _HINTS_OF_LABELLED = "c change, s next, b back, q end"
@@ -151,15 +151,15 @@ _Key = tuple[str, str, str]
 
 
 class TerminalLabels:
-    """Asks one rater for the judgments that the file of labels does not have yet.
+    """Asks one rater for the judgments that have no label by this rater yet.
 
     Args:
         drawn: The judgments to label, in the order in which they are shown.
-        rater: Who answers.
-        paths: The files of labels that may exist. Their labels are kept.
+        rater: The name of the rater.
+        paths: The files of labels. They need not exist. Existing labels are kept.
 
     Attributes:
-        lines: The lines of these files, each once.
+        lines: The lines of these files, without duplicates.
     """
 
     def __init__(self, drawn: Sequence[JudgmentToLabel], rater: str, paths: Sequence[Path]):
@@ -183,9 +183,9 @@ class TerminalLabels:
         return sum(self._label_of(item) is not None for item in self._drawn)
 
     def ask(self, console: Console) -> Iterator[str]:
-        """Ask for each judgment without a label, and yield the line of each answer, until all are shown or `q`.
+        """Ask for each judgment without a label and yield the line of each answer. `q` ends it early.
 
-        `b` goes back to the judgment before. If it has a label, only `c` lets another answer replace it.
+        `b` goes back to the previous judgment. If it has a label, only `c` allows to replace the answer.
 
         Raises:
             KeyboardInterrupt: The rater pressed Ctrl-C.
@@ -212,7 +212,7 @@ class TerminalLabels:
                 at += 1
 
     def _label_of(self, item: JudgmentToLabel) -> tuple[str, str] | None:
-        """Return the verdict and the note of a label; None also for an impossible verdict, which no figure counts."""
+        """Return the verdict and the note of a judgment's label. None without a label or with an impossible verdict."""
         label = self._labelled.get(_key(item))
         try:
             return label and (item.question.read_answer(label[0]), label[1])
@@ -283,7 +283,7 @@ def _show(console: Console, item: JudgmentToLabel, progress: str) -> None:
 
 
 def _read_command(console: Console, verdict: str) -> str:
-    """Say that a judgment has a label, and read what to do: `c`, `s`, `b` or `q`."""
+    """Print that a judgment has a label and read the rater's command: `c`, `s`, `b` or `q`."""
     console.print(plain(f"You have answered {verdict}   ({_HINTS_OF_LABELLED})"), style="cyan", soft_wrap=True)
     while True:
         try:
@@ -296,7 +296,7 @@ def _read_command(console: Console, verdict: str) -> str:
 
 
 def _read_answer(console: Console, question: QuestionToLabel, note: str) -> tuple[str, str]:
-    """Read keys until one decides: return the answer, or `s`, `b` or `q`, and the note."""
+    """Read lines until one is an answer or a command. Return the answer, or `s`, `b` or `q`, and the note."""
     by_key = {offered.key: offered.verdict for offered in question.answers if offered.key}
     console.print(plain(f"({_HINTS})"), style="cyan", soft_wrap=True)
     while True:
@@ -324,7 +324,7 @@ def _read_answer(console: Console, question: QuestionToLabel, note: str) -> tupl
             console.print(plain(f"{typed!r} is no answer ({_HINTS})"), style="yellow")
 
 
-# Reading less takes less than a second.
+# The size in bytes from which a status is shown, because smaller files are read in less than a second.
 _LARGE = 5_000_000
 
 RunPath = Annotated[Path, typer.Argument(help="The run: a file that `grade --out` wrote.")]
@@ -360,9 +360,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 @contextmanager
 def refuse_bad_input(*files: Path) -> Generator[None]:
-    """End the command with one line if the block raises an error about its input; show that large files are read.
+    """End the command with one line if the block raises an error about its input. Show a status for large files.
 
-    Warnings, such as the one about a last line that was cut off, are printed on stderr.
+    Warnings, for example about a last line that was cut off, are printed on stderr.
 
     Args:
         files: The files that the block reads.
@@ -372,27 +372,27 @@ def refuse_bad_input(*files: Path) -> Generator[None]:
         try:
             with reading_status(*files):
                 yield
-        # Errors of runs, labels and rubrics are values that cannot be used.
+        # The errors of runs, labels and rubrics are `ValueError`s.
         except (ValueError, OSError, ImportError) as error:
             refuse(str(error))
     print_caught(caught)
 
 
 def reading_status(*files: Path) -> AbstractContextManager[object]:
-    """Show on a terminal that files are read while a block runs, if they are large."""
+    """Show a status on a terminal while a block reads files, if they are large."""
     size = sum(path.stat().st_size for path in files if path.is_file())
     names = " and ".join(str(path) for path in files)
     return err.status(plain(f"reading {names}")) if size > _LARGE and err.is_terminal else nullcontext()
 
 
 def print_caught(caught: Sequence[warnings.WarningMessage]) -> None:
-    """Print warnings on stderr: one line each, and a list of the labels that are left out."""
+    """Print warnings on stderr: each on one line and a list of the labels that are left out."""
     if not caught:
         return
     from rubric_integrations.trust.labels import InvalidLabelsWarning
 
     for warning in {(warning.category, str(warning.message)): warning for warning in caught}.values():
-        # The reader of labels has made each of its lines safe to print.
+        # The reader of labels has already made these lines safe to print.
         is_list = issubclass(warning.category, InvalidLabelsWarning)
         err.print(plain(str(warning.message), keeps_lines=is_list), style="yellow", soft_wrap=True)
 
@@ -404,11 +404,11 @@ def require_level(level: float) -> None:
 
 
 def require_different(files: Sequence[Path], what: str) -> None:
-    """Refuse one file in place of two, under any name.
+    """Refuse the same file twice, even under different names.
 
     Args:
         files: The files.
-        what: What they should be, for the message.
+        what: A description of the files, for the message.
     """
     for first, second in combinations(files, 2):
         if first.exists() and second.exists() and first.samefile(second):
@@ -416,10 +416,10 @@ def require_different(files: Sequence[Path], what: str) -> None:
 
 
 def load_run(path: Path) -> RunFile:
-    """Read a run into memory, since its figures need its rows several times.
+    """Read a run into memory, because its figures need the rows several times.
 
     Raises:
-        RunFileError: The file is no run.
+        RunFileError: The file is not a run.
     """
     from rubric_integrations.runs.files import read_run
 
@@ -427,10 +427,10 @@ def load_run(path: Path) -> RunFile:
 
 
 def load_rubric(path: Path | None) -> Rubric | None:
-    """Read the rubric of a run; None without one.
+    """Read the rubric of a run, or return None if there is no path.
 
     Raises:
-        RubricError: (a ValueError) The file is no rubric.
+        RubricError: (a ValueError) The file is not a valid rubric.
     """
     from rubric_integrations.rubric.rubric import Rubric
 
@@ -440,17 +440,17 @@ def load_rubric(path: Path | None) -> Rubric | None:
 def load_labels(
     path: Path, run: RunFile | None, rubric: Rubric | None, *, strict: bool = False
 ) -> list[LabelledJudgment]:
-    """Read people's labels.
+    """Read a file of human labels.
 
     Args:
         path: The file of labels.
-        run: The run that was labelled; None if it has not been graded yet.
-        rubric: Its rubric; if None, the run tells the criteria.
-        strict: Whether a line that is no label is an error; by default it is left out, with a warning.
+        run: The run that was labelled. None if it has not been graded yet.
+        rubric: The rubric of the run. If None, the criteria are read from the run.
+        strict: Whether an invalid line is an error. By default, it is skipped with a warning.
 
     Raises:
-        LabelsError: (a ValueError) The file cannot be read, has no labels, or is about another rubric.
-        ChosenLabelsError: (a ValueError) People chose all that they labelled.
+        LabelsError: (a ValueError) The file cannot be read, has no labels, or belongs to another rubric.
+        ChosenLabelsError: (a ValueError) All labelled judgments were chosen instead of sampled.
     """
     from rubric_integrations.trust import read_labels
     from rubric_integrations.trust.matching import require_drawn
@@ -463,23 +463,23 @@ def load_labels(
 def load_people_labels(
     paths: Sequence[Path], run: RunFile, rubric: Rubric | None, *, strict: bool
 ) -> list[LabelledJudgment]:
-    """Read the labels of one file or several; without a file, those that the rows of the run have."""
+    """Read the labels of one or more files. Without a file, read the labels in the rows of the run."""
     if not paths:
         return load_own_labels(run, rubric, strict=strict)
     return [label for path in paths for label in load_labels(path, run, rubric, strict=strict)]
 
 
 def load_own_labels(run: RunFile, rubric: Rubric | None, *, strict: bool) -> list[LabelledJudgment]:
-    """Read the labels that the rows of a run have, as their file of responses had them.
+    """Read the labels in the rows of a run, which come from its file of responses.
 
     Args:
         run: The run.
-        rubric: Its rubric; if None, the run tells the criteria.
-        strict: Whether an answer that the criterion does not take is an error.
+        rubric: The rubric of the run. If None, the criteria are read from the run.
+        strict: Whether an invalid answer to a criterion is an error.
 
     Raises:
-        LabelsError: (a ValueError) No row has labels, or one has another criterion.
-        ChosenLabelsError: (a ValueError) They cover only a part of the run.
+        LabelsError: (a ValueError) No row has labels, or a label has an unknown criterion.
+        ChosenLabelsError: (a ValueError) The labels cover only a part of the run.
     """
     from rubric_integrations.trust import ChosenLabelsError, LabelsError, read_labels
 
@@ -497,12 +497,12 @@ def load_own_labels(run: RunFile, rubric: Rubric | None, *, strict: bool) -> lis
 
 
 def require_matching(labels: Sequence[LabelledJudgment], matched: int, paths: Sequence[Path], run: Path) -> None:
-    """Refuse labels of which none counts for the run.
+    """Refuse labels if none of them counts for the run.
 
     Args:
         labels: The labels.
-        matched: How many of them were drawn and belong to a judgment of the run.
-        paths: Their files.
+        matched: The number of labels that were sampled and belong to a judgment of the run.
+        paths: The files of the labels.
         run: The file of the run.
     """
     if not matched:
@@ -514,7 +514,7 @@ def require_matching(labels: Sequence[LabelledJudgment], matched: int, paths: Se
         )
 
 
-# How well judges follow people, from barely to very well, if nobody knows it yet.
+# Assumed correlations of judge and human labels, from none to very high, if the correlation is unknown.
 _CORRELATIONS = (0.0, 0.5, 0.7, 0.9)
 
 
@@ -522,12 +522,12 @@ class _Figure(NamedTuple):
     """A mean score with a standard deviation, or a rate, that labels should correct.
 
     Attributes:
-        name: Its name.
+        name: The name of the figure.
         judged: The number of judged submissions.
-        rate: The expected rate; None for a mean score.
-        sd: The expected standard deviation of the scores; None for a rate.
-        groups: The effective number of groups of submissions; None for independent ones.
-        icc: The correlation of two submissions of a group.
+        rate: The expected rate. None for a mean score.
+        sd: The expected standard deviation of the scores. None for a rate.
+        groups: The effective number of groups of submissions. None for independent submissions.
+        icc: The correlation of two submissions in the same group.
     """
 
     name: str
@@ -567,7 +567,7 @@ def plan(
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how many labels give a corrected figure the interval of a width, and what a gate needs at least.
+    """Compute the number of labels for a corrected figure with a given interval width, and the submissions of a gate.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
@@ -617,7 +617,7 @@ def plan(
 def _figures(
     run: Path | None, judged: int | None, rate: float | None, sd: float | None, cluster: str | None
 ) -> list[_Figure]:
-    """Return what to plan for: the options' figure, or the mean score and each binary criterion of the run."""
+    """Return the figures to plan for: from the options, or the mean score and each binary criterion of the run."""
     if run is None:
         if judged is None or (rate is None) == (sd is None):
             raise ValueError("plan needs --judged and exactly one of --rate and --sd, or a run, which tells them")
@@ -707,7 +707,7 @@ def _print_labels(
 
 
 def _impossible(figures: list[_Figure], labels: list[list[int | None]], level: float) -> list[str]:
-    """Say for which figures the width cannot be reached, and which width can."""
+    """Return a line for each figure whose width cannot be reached, with the narrowest possible width."""
     from rubric_integrations.trust.statistics import normal_quantile, student_quantile
 
     lines: list[str] = []

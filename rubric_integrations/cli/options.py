@@ -1,7 +1,8 @@
-"""Options that several commands share, as records, and what commands make of them: judges, a grader, rows, a ledger.
+"""Options that several commands share, as records, and the objects made from them: judges, grader, rows and ledger.
 
-A command takes a record as one parameter, and `with_flat_signature` gives Typer the options of its fields. An option
-has one name, one default and, unless a command needs its own (`Only`), one help text.
+A command takes a record as one parameter, and `with_flat_signature` converts its fields to options for Typer. An option
+has the same name and default in all commands. It also has the same help text, unless a command overrides it with
+`Only`.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ Strategy = Literal["per-criterion", "one-shot", "holistic"]
 
 
 class Only(NamedTuple):
-    """The fields of a record that a command has as options; the other fields keep their defaults.
+    """The fields of a record that are options of a command. The other fields keep their defaults.
 
     Attributes:
-        names: Fields whose help text is that of the record.
-        texts: Fields with a help text for this command.
+        names: The fields with the help text of the record.
+        texts: The fields with another help text for this command, by name.
     """
 
     names: tuple[str, ...] = ()
@@ -48,16 +49,17 @@ class Only(NamedTuple):
 
     @property
     def options(self) -> set[str]:
-        """The names of all these fields."""
+        """The names of all fields in `names` and `texts`."""
         return {*self.names, *self.texts}
 
 
 def with_flat_signature(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameters are the options that Typer reads, made from those that the command has.
+    """Return a command for Typer in which each record parameter is replaced by one option for each of its fields.
 
-    A parameter with a dataclass as its type becomes one parameter for each field with a `typer.Option` in its type, or
-    for those that `Only` names: `judges: JudgeOptions` becomes `--judge`, `--escalate-to` and so on. The command is
-    called with the dataclass. A dataclass with a `panel` has its options in a panel with this title in `--help`.
+    A parameter whose type is a dataclass is replaced by one parameter for each field with a `typer.Option` in its type.
+    `Only` can limit these fields. For example, `judges: JudgeOptions` becomes `--judge`, `--escalate-to` and so on. The
+    command is called with the dataclass. If the dataclass has a `panel`, `--help` shows its options in a panel with
+    this title.
 
     Raises:
         ValueError: `Only` names a field that the dataclass does not have as an option.
@@ -72,7 +74,7 @@ def with_flat_signature(command: Callable[..., None]) -> Callable[..., None]:
             records[parameter.name] = record, [option.name for option in options]
             parameters += options
         else:
-            # Keyword-only, since a required option may come after one with a default.
+            # Keyword-only, because a required option may come after an option with a default.
             annotation = Annotated[record, _with_choices(extras[0], record)] if is_annotated else record
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation))
 
@@ -106,7 +108,7 @@ def _options_of(record: type[Any], extras: Sequence[object]) -> Iterator[Paramet
 
 
 def _with_choices(option: Any, base: Any) -> Any:
-    """Name the values of a `Literal` in the help text of its option: beside the option, 80 columns would cut them."""
+    """Add the values of a `Literal` to the help text of its option. Next to the option, they would be truncated."""
     choices = next((get_args(kind) for kind in (base, *get_args(base)) if get_origin(kind) is Literal), ())
     if not choices:
         return option
@@ -121,17 +123,17 @@ ModulesOption = Annotated[
     typer.Option("--import", metavar="MODULE", help="Import a Python module that registers custom metrics."),
 ]
 
-# The first of two arguments that may be left out, which no parser can express: a single argument is the responses.
+# The first of two arguments. Unlike in any parser, the first one is optional: a single argument is the responses.
 RubricArgument = typer.Argument(
     help="The rubric: a YAML or JSON file. Leave it out where each row brings a `rubric`.", show_default=False
 )
 NOTHING_TO_GRADE = "`responses` is missing: name the file to grade"
 
 
-# Without a repr, which would show the key.
+# Without a repr, because it would show the key.
 @dataclass(frozen=True, repr=False)
 class JudgeOptions:
-    """The judges of a command, their server and their settings."""
+    """The options for the judges of a command, their server and their settings."""
 
     panel: ClassVar[str] = "Judge"
 
@@ -168,29 +170,29 @@ class JudgeOptions:
 
     @property
     def judges(self) -> list[str]:
-        """The names of the judges, without the one of `--escalate-to`."""
+        """The names of the judges, without the judge of `--escalate-to`."""
         return self.judge or ["offline"]
 
     @property
     def uses_model(self) -> bool:
-        """Whether a judge has a model, whose judgments are worth storing."""
+        """Whether a judge has a model. If so, its judgments are stored."""
         return has_model(self.judges[0]) or self.escalate_to is not None
 
     @property
     def display_name(self) -> str:
-        """The names of all judges, as messages and files have them."""
+        """The names of all judges, for messages and files."""
         return " then ".join(filter(None, (", ".join(self.judges), self.escalate_to)))
 
     def make_judge(self, judge: str, *, confidence: bool = False) -> Judge:
-        """Make a judge of a model, of a judge's file or without a model, whatever `--judge` and `--escalate-to` are.
+        """Make one judge from a model name, the file of a judge, or the name of a judge without a model.
 
         Args:
             judge: The model's name, the file of an aligned judge, or `offline`.
-            confidence: Whether the model states how sure it is.
+            confidence: Whether the model states its confidence.
 
         Raises:
-            ValueError: The model name is empty, a setting is unknown or has a wrong value, the base URL or a setting
-                goes with a judge that has no model, or the file is not that of an aligned judge.
+            ValueError: The model name is empty, a setting is unknown or has a wrong value, a judge without a model has
+                a base URL or a setting, or the file is not an aligned judge.
         """
         from rubric_integrations.judges import LMJudge, ModelSettings, as_judge, judge_file_of
 
@@ -220,8 +222,9 @@ class JudgeOptions:
         """Make one judge, the judges of a panel, or a cascade, all with the same base URL and settings.
 
         Raises:
-            ValueError: As for `make_judge`; a judge without a model is on a panel; only one of `escalate_to` and
-                `escalate_below` is set; the judges make no cascade; or several models would get one name.
+            ValueError: One of the errors of `make_judge`. Or a judge without a model is on a panel, only one of
+                `escalate_to` and `escalate_below` is set, the judges cannot form a cascade, or several models would
+                have the same name.
         """
         judges, settings = self.judges, parse_judge_options(self.judge_option or ())
         if len({*judges, self.escalate_to} - {None}) > 1 and "name" in settings:
@@ -249,7 +252,7 @@ class JudgeOptions:
                 "`certify` prints one; with 0, only failures, abstentions and differing verdicts are escalated"
             )
         states_confidence = self.escalate_below > 0
-        # A judge without a model takes no settings: they are for the other judges.
+        # A judge without a model has no settings. They apply to the other judges.
         cheap = [
             self.make_judge(judge, confidence=states_confidence) if has_model(judge) else as_judge(judge)
             for judge in self.judges
@@ -259,10 +262,10 @@ class JudgeOptions:
 
 @dataclass(frozen=True)
 class GraderOptions:
-    """The settings of a grader.
+    """The options for the settings of a grader.
 
     Attributes:
-        normalize: Whether scores are in [0, 1]; if not, they are sums of weights. It is an option of `serve` alone.
+        normalize: Whether scores are in [0, 1]. If False, they are weighted sums. Only `serve` has an option for it.
     """
 
     panel: ClassVar[str] = "Grading"
@@ -316,8 +319,8 @@ class GraderOptions:
         """Make the grader, with one judge or a panel.
 
         Raises:
-            ValueError: An option does not go with the strategy.
-            TypeError: A judge cannot do what the strategy needs.
+            ValueError: An option cannot be combined with the strategy.
+            TypeError: A judge cannot answer the requests of the strategy.
         """
         from rubric_integrations.graders import (
             CallLimits,
@@ -352,7 +355,7 @@ class GraderOptions:
 
 @dataclass(frozen=True)
 class RowOptions:
-    """Where the rows of a file have their parts, and the rubrics that they name."""
+    """The options for reading rows: the columns of a file, its format, and a library of rubrics."""
 
     panel: ClassVar[str] = "Rows"
 
@@ -392,14 +395,14 @@ class RowOptions:
         return partial(read_responses, path, self.query, **self._layout)
 
     def describe(self, path: Path) -> FileDescription:
-        """Return how `reader` reads a file of responses."""
+        """Return a description of how `reader` reads a file of responses."""
         from rubric_integrations.submission.files import describe_responses
 
         return describe_responses(path, self.query, **self._layout)
 
     @property
     def arguments(self) -> list[str]:
-        """The options in force, as the arguments of a command."""
+        """The options that are set, as command-line arguments."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return [text for name, value in values.items() if value is not None for text in (option_name(name), str(value))]
 
@@ -410,14 +413,14 @@ class RowOptions:
 
 
 def option_name(field: str) -> str:
-    """Return the option of a field of a record, such as `--id-column`."""
+    """Return the name of the option for a field of a record, such as `--id-column`."""
     return f"--{field.replace('_', '-')}"
 
 
-# Without a repr, which would show the password of a URL.
+# Without a repr, because it would show the password of a URL.
 @dataclass(frozen=True, repr=False)
 class LedgerOptions:
-    """The ledger of a run, and the limits that are counted in it."""
+    """The options for the ledger of a run and for its limits on spend."""
 
     panel: ClassVar[str] = "Ledger and limits"
 
@@ -456,7 +459,7 @@ class LedgerOptions:
         """The prices of `--price`, for `grade_many`.
 
         Raises:
-            ValueError: One is not NAME=IN,OUT.
+            ValueError: A price does not have the form NAME=IN,OUT.
 
         Example:
             >>> LedgerOptions(price=["openai/mine=0.25,2"]).prices
@@ -474,19 +477,19 @@ class LedgerOptions:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import modules by name, from the working directory or the installed packages."""
+    """Import modules by name, from the working directory or from installed packages."""
     if names:
         sys.path.insert(0, str(Path.cwd()))
     for name in names:
         try:
             import_module(name)
-        except Exception as error:  # noqa: BLE001 -- a module of the user's may raise anything
+        except Exception as error:  # noqa: BLE001 -- a user's module may raise any exception
             reason = str(error).partition("\n")[0]
             refuse(f"`--import` {name!r} cannot be imported: {type(error).__name__}: {reason}")
 
 
 def refuse_unregistered_metrics(rubric: Rubric, source: str) -> None:
-    """Refuse a rubric with a custom metric that is not registered, before calls are paid for."""
+    """Refuse a rubric with a custom metric that is not registered, before the first paid call."""
     from rubric_integrations.checks.metrics import unregistered_metrics
     from rubric_integrations.reporting.validation import unregistered_fault
 
@@ -495,7 +498,7 @@ def refuse_unregistered_metrics(rubric: Rubric, source: str) -> None:
 
 
 class _Kind(NamedTuple):
-    """The type of an option's value, and its name in messages."""
+    """The type of an option's value and its name in messages."""
 
     convert: Callable[[str], float | str | bool]
     name: str
@@ -520,24 +523,24 @@ JUDGE_OPTIONS: dict[str, _Kind] = {
     "confidence": _FLAG,
     "name": _TEXT,
 }
-"""The keys of `--judge-option` beside `header.NAME`: arguments of `LMJudge`."""
+"""The keys of `--judge-option`, except `header.NAME`. They are arguments of `LMJudge`."""
 
 _HEADER = "header."
 
 
 def has_model(judge: str) -> bool:
-    """Whether `--judge` names a model, and no judge that has none."""
+    """Return whether the value of `--judge` is a model, instead of the name of a judge without a model."""
     from rubric_integrations.judges import NAMED_JUDGES
 
     return judge not in NAMED_JUDGES
 
 
 def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:
-    """Parse `key=value` texts to arguments of `LMJudge`.
+    """Parse texts such as `key=value` to arguments of `LMJudge`.
 
     Raises:
-        ValueError: A key is unknown or repeated, or a value has the wrong type. The message shows the value only in the
-            last case, since that of a header or an unknown key may be a credential.
+        ValueError: A key is unknown or repeated, or a value has the wrong type. Only in the last case the message shows
+            the value, because the value of a header or of an unknown key may be a credential.
 
     Example:
         >>> parse_judge_options(["temperature=0", "seed=7", "header.X-Team=evals"])
@@ -571,7 +574,7 @@ def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:
 
 
 def without_secrets(arguments: Sequence[str]) -> list[str]:
-    """Replace what may be secret in the arguments of a command: keys, values of headers, and parts of URLs.
+    """Replace possible secrets in the arguments of a command: keys, values of headers, and parts of URLs.
 
     Example:
         >>> without_secrets(["--judge-option", "header.X-Team=evals", "--api-key", "sk-1", "--api-base=https://me:pw@host"])
@@ -601,7 +604,7 @@ def _hide_password(address: str) -> str:
     return address_text(address)
 
 
-# What to print in place of the values of options that may be secret.
+# The replacement of the values of options that may be secret.
 _HIDE: dict[str, Callable[[str], str]] = {
     "--api-key": _hide_key,
     "--api-base": url_without_secrets,
@@ -620,11 +623,11 @@ def _add_header(headers: dict[str, str], key: str, value: str) -> None:
 
 
 LedgerAddress = Path | str
-"""The path of a ledger's file, or the URL of a database as a text."""
+"""The path of a ledger's file, or the URL of a database as text."""
 
 
 def ledger_address(text: str) -> LedgerAddress:
-    """Return the address that an option or an argument names, and refuse what is neither a path nor a ledger's URL."""
+    """Return the ledger address in a text and refuse a text that is neither a path nor the URL of a ledger."""
     from rubric_integrations.runs.ledger.addresses import path_of
     from rubric_integrations.runs.ledger.base import LedgerError
 
@@ -635,12 +638,12 @@ def ledger_address(text: str) -> LedgerAddress:
 
 
 def ledger_exists(address: LedgerAddress | None) -> bool:
-    """Whether the ledger exists; a database always does, because its tables are made when they are first used."""
+    """Return whether a ledger exists. True for every database, because its tables are created at the first use."""
     return address.exists() if isinstance(address, Path) else address is not None
 
 
 def open_ledger(address: LedgerAddress) -> RunLedger:
-    """Open a ledger, and refuse one that cannot be used."""
+    """Open a ledger, or end the command if it cannot be used."""
     from rubric_integrations.runs.ledger import LedgerError
     from rubric_integrations.runs.ledger import open_ledger as open_by_address
 
@@ -651,7 +654,7 @@ def open_ledger(address: LedgerAddress) -> RunLedger:
 
 
 def open_ledger_of_run(address: LedgerAddress | None, run_name: str | None) -> RunLedger | None:
-    """Open the ledger of a run, if it has one; a run that several processes share needs one."""
+    """Open the ledger of a run, or return None. Refuse a run with a name (`--run`) that has no ledger."""
     if address is None and run_name is not None:
         refuse(f"--run {run_name}: name the ledger that its processes share, with --ledger")
     return None if address is None else open_ledger(address)

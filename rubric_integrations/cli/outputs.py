@@ -1,4 +1,4 @@
-"""The files that commands write. Each appears complete or not at all.
+"""The output files of commands. Each file appears complete or not at all.
 
 A command never writes to an input, a ledger or a rubric, and replaces an existing file only with `--overwrite`.
 """
@@ -21,56 +21,57 @@ from rubric_integrations.cli.options import LedgerAddress
 if TYPE_CHECKING:
     from rubric_integrations.runs.summary import Graded
 
-# SQLite keeps files with these suffixes beside a database that is open.
+# The suffixes of the files that SQLite keeps next to an open database.
 _BESIDE_LEDGER = ("-wal", "-shm", "-journal")
 _SQLITE = b"SQLite format 3\0"
 _RUBRIC_SUFFIXES = (".json", ".yaml", ".yml")
-# Bytes at the beginning of a file that show what it is. A line of a run file begins with the graded text.
+# The number of bytes at the beginning of a file that are read to detect its kind. A line of a run file may begin with a
+# long text.
 _HEAD = 1_000_000
 
 RUN_FILE = re.compile(rb'\A\{"id": [^\n]*"passed": (?:true|false)')
-"""How a file of reports begins, as `grade --out` writes it."""
+"""The beginning of a file of reports that `grade --out` writes."""
 
 PAGE = re.compile(rb'\A<!doctype html>\n[^\0]{,400}<meta name="generator" content="rubric-integrations">')
-"""How a page begins, as `report` writes it."""
+"""The beginning of a page that `report` writes."""
 
 LABELS_FILE = re.compile(rb'\A\{"id": ?"[^\n]*"verdict": ?"[^\n]*"sampled": ?"')
-"""How a file of labels begins, as `label` writes it, and as a page exports it."""
+"""The beginning of a file of labels that `label` writes or a page exports."""
 
 JUNIT_FILE = re.compile(rb"\A<\?xml [^\n]*\n<testsuites\b")
-"""How a JUnit file begins."""
+"""The beginning of a JUnit file."""
 
 
 def partial_path(path: Path) -> Path:
-    """Return the file that is written until `path` is complete: beside it, with the suffix `.partial`."""
+    """Return the temporary path while `path` is incomplete: in the same directory, with the suffix `.partial`."""
     target = path.resolve()
     return target.with_name(f"{target.name}.partial")
 
 
 def ledger_files(ledger: LedgerAddress | None) -> list[Path]:
-    """Return the files of a ledger: the database, and those that SQLite keeps beside it; none of one with a URL."""
+    """Return the files of a ledger: the database and the other files of SQLite. Empty for the URL of a database."""
     return [Path(f"{ledger}{suffix}") for suffix in ("", *_BESIDE_LEDGER)] if isinstance(ledger, Path) else []
 
 
 def is_regular(path: Path) -> bool:
-    """Return whether a path is a file or none yet, not a device, a pipe or a folder."""
-    # Where a shell redirects its output to a file, /dev/stdout is that file, which the shell must not lose by a rename.
+    """Return whether a path is a regular file or does not exist, and is not a device, a pipe or a directory."""
+    # If a shell redirects its output to a file, /dev/stdout is this file. It must not be replaced by renaming.
     is_device = path.absolute().parts[1:2] in (("dev",), ("proc",))
     return not is_device and (path.is_file() or not path.exists())
 
 
 def is_folder(path: str) -> bool:
-    """Return whether a user means a folder of Parquet files: it ends with a slash, or has such files already."""
+    """Return whether a path means a directory of Parquet files: it ends with a slash or contains such files."""
     return path.endswith(("/", os.sep)) or any(Path(path).glob("part-*.parquet"))
 
 
 def refuse_inputs(option: str, output: Path, inputs: Iterable[Path]) -> None:
-    """Refuse an output file that is one of the command's inputs, under any name.
+    """Refuse an output file that is one of the command's inputs, even under another name.
 
     Args:
         option: The option that names the output, for the message.
         output: The file to write.
-        inputs: The files that the command reads, or writes by another option.
+        inputs: The files that the command reads, or that it writes for other options.
     """
     for path in inputs:
         if _is_same_file(output, path):
@@ -88,13 +89,13 @@ def refuse_inputs(option: str, output: Path, inputs: Iterable[Path]) -> None:
 def refuse_existing(
     option: str, output: Path, *, overwrite: bool, replaces: re.Pattern[bytes] | None, may_be_rubric: bool
 ) -> None:
-    """Refuse a missing folder, and to replace a folder, a ledger, a rubric, or another file without the user's consent.
+    """Refuse an output whose directory is missing, or that would replace a file without the user's consent.
 
     Args:
         option: The option that names the output, for the messages.
         output: The file to write.
-        overwrite: Whether the user allows to replace an existing file, which never includes a ledger.
-        replaces: How a file begins that may be replaced without `overwrite`; None if there is no such file.
+        overwrite: Whether the user allows to replace an existing file. This never includes a ledger.
+        replaces: The beginning of files that may be replaced without `overwrite`. None if there are no such files.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
     """
     if output.is_dir():
@@ -112,7 +113,7 @@ def refuse_existing(
     if not output.exists():
         return
     head = _head(output)
-    # A run that a limit ended before its first row left an empty file.
+    # A run that reached a limit before its first row has left an empty file.
     if not overwrite and not (replaces and (not head or replaces.search(head))):
         refuse(f"{output}: exists: name another file, or pass --overwrite, which deletes its contents")
     if not may_be_rubric and is_rubric(output):
@@ -120,7 +121,7 @@ def refuse_existing(
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
-    # `samefile` knows links and the case rules of the file system; `resolve` compares files that do not exist yet.
+    # `samefile` handles links and the case rules of the file system. `resolve` works for files that do not exist yet.
     try:
         return one.resolve() == other.resolve() or one.samefile(other)
     except (OSError, RuntimeError):
@@ -128,7 +129,7 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 
 def _is_of_database(path: Path) -> bool:
-    """Whether a path is an SQLite database, or a file that SQLite keeps beside one."""
+    """Return whether a path is an SQLite database, or another file of such a database."""
     names = [path.name, *(path.name.removesuffix(suffix) for suffix in _BESIDE_LEDGER)]
     return any(_head(path.parent / name, len(_SQLITE)) == _SQLITE for name in names)
 
@@ -148,7 +149,7 @@ def is_rubric(path: Path) -> bool:
 
 def _head(path: Path, size: int = _HEAD) -> bytes:
     try:
-        # To open a pipe would wait for its writer.
+        # Opening a pipe would wait for its writer.
         if not path.is_file():
             return b""
         with path.open("rb") as file:
@@ -160,35 +161,36 @@ def _head(path: Path, size: int = _HEAD) -> bytes:
 try:
     import fcntl
 except ImportError:
-    # Windows refuses by itself to rename a file that another process has open.
+    # Windows already refuses to rename a file that another process has open.
     fcntl = None
 
 
 class OutputFile:
-    r"""A text file in UTF-8 that appears complete or not at all.
+    r"""A text file in UTF-8 that appears complete or not at all. Use it as a context manager.
 
-    The text is written to a file beside it (see `partial_path`), flushed after each `write`, and renamed when the block
-    ends without an exception. In the block, that file is locked: another process that would write the same output is
-    refused. A symbolic link stays a link, an existing file keeps its mode, and a device or a pipe is written directly.
-    If the file cannot be written, the command ends with `Exit.BAD_INPUT`. A lone surrogate is written as its escape,
-    `\ud800`, which JSON reads back.
+    The text is written to a partial file in the same directory (see `partial_path`), which is flushed after each
+    `write` and renamed when the block ends without an exception. The partial file is locked in the block. Another
+    process that would write the same output is refused. A symbolic link stays a link, an existing file keeps its mode,
+    and a device or a pipe is written directly. If the file cannot be written, the command ends with `Exit.BAD_INPUT`. A
+    lone surrogate is written as its escape, `\ud800`, which JSON reads back.
 
-    The constructor ends the command with `Exit.BAD_INPUT` if this file must not be written: see `output_checks`.
+    The constructor ends the command with `Exit.BAD_INPUT` if this file must not be written (see `refuse_inputs` and
+    `refuse_existing`).
 
     Args:
         path: The file.
-        option: The option that names it, for the messages.
+        option: The name of the option for this file, for messages.
         overwrite: Whether the user allows to replace an existing file.
-        inputs: The files that the command reads, or writes by another option; these are never replaced.
-        replaces: How an existing file begins that may be replaced without `overwrite`; None if there is no such file.
+        inputs: The files that the command reads, or that it writes for other options. They are never replaced.
+        replaces: The beginning of files that may be replaced without `overwrite`. None if there are no such files.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
-        keep_partial: Whether the file beside it remains if the block ends with an exception.
-        is_stored: Whether the same command makes the same text without a cost, as from a ledger. The file beside it is
-            then removed if the disk is full.
+        keep_partial: Whether the partial file is kept if the block ends with an exception.
+        is_stored: Whether repeating the command makes the same text without cost, for example from a ledger. If so, the
+            partial file is removed if the disk is full.
 
     Attributes:
         path: The file.
-        is_direct: Whether it is a device or a pipe: what is written there cannot be sorted later.
+        is_direct: Whether it is a device or a pipe. Text that was written there cannot be sorted later.
     """
 
     def __init__(
@@ -214,21 +216,21 @@ class OutputFile:
         self._is_unfinished = False
         self._file: BinaryIO | None = None
         self._lock: int | None = None
-        # The place, the position and the length of each text that has a place.
+        # The place, the byte position and the length of each text that has a place.
         self._placed: list[tuple[int, int, int]] = []
 
     @property
     def left_partial(self) -> Path | None:
-        """The file with the text so far that remains after an exception; None if there is none."""
+        """The partial file that remains after an exception. None if there is none."""
         return self._partial if self._keep_partial and not self.is_direct and self._partial.exists() else None
 
     def write(self, text: str, place: int | None = None) -> None:
-        """Write text, which other processes can read when this returns.
+        """Write text. Other processes can read it when this method returns.
 
         Args:
             text: The text.
-            place: A number by which the texts are sorted when the file is complete, unless it is written directly. Give
-                one to all texts or to none.
+            place: The sort key of the text in the complete file. It has no effect on a device or a pipe. Pass it for
+                all texts or for none.
         """
         if self._file is None:
             raise ValueError("the file is open only in the block of its `with` statement")
@@ -242,12 +244,12 @@ class OutputFile:
             self._keep_partial = self._keep_partial and not self._is_stored
             left = f"; the reports so far are in {self._partial}" if self._keep_partial else ""
             refuse(f"{unwritable(self.path, error)}{left}")
-        # At once, since what would be written until the end of the block would be lost.
+        # Checked immediately, because all later text would be lost.
         if not self.is_direct and not _is_open_as(self._file.fileno(), self._partial):
             refuse(f"{self.path}: cannot be written: {self._partial} was deleted or replaced meanwhile")
 
     def leave_unfinished(self) -> None:
-        """At the end of the block, leave the text in the file beside this one if this one existed before."""
+        """At the end of the block, keep the existing file, and leave the new text in the partial file."""
         self._is_unfinished = not self._is_new
 
     def __enter__(self) -> Self:
@@ -265,7 +267,7 @@ class OutputFile:
     ) -> None:
         try:
             if self._file:
-                # What a full disk has left in the buffer cannot be written now either.
+                # If the disk is full, the rest of the buffer cannot be written now either.
                 with suppress(OSError) if kind else nullcontext():
                     self._file.close()
             if self.is_direct:
@@ -283,8 +285,8 @@ class OutputFile:
 
     def _open(self) -> None:
         if self.is_direct:
-            # A duplicate of the descriptor shares its position: opened by name, a file that the shell redirects to
-            # would be written from its beginning, over what this process prints.
+            # A duplicate of the descriptor shares its position. If the file were opened by name, a redirected file
+            # would be overwritten from its beginning, including the output of this process.
             self._file = open(os.dup(1) if str(self.path) == "/dev/stdout" else self.path, "wb")  # noqa: PTH123, SIM115
             return
         self._lock_partial()
@@ -297,7 +299,7 @@ class OutputFile:
             shutil.copymode(self._target, self._partial)
 
     def _lock_partial(self) -> None:
-        """Lock the file beside this one, which another process may have, until `_unlock` or the end of this process."""
+        """Lock the partial file until `_unlock` or the end of this process. Another process may have locked it."""
         while fcntl and self._lock is None:
             lock = os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666)
             try:
@@ -312,7 +314,7 @@ class OutputFile:
                 # A file system without locks.
                 os.close(lock)
                 return
-            # Between the two calls, the other process may have renamed the file: then it is no longer the partial one.
+            # Between the two calls, the other process may have renamed the file. It is then no longer the partial file.
             if _is_open_as(lock, self._partial):
                 self._lock = lock
             else:
@@ -333,7 +335,7 @@ class OutputFile:
         if in_order == self._placed:
             self._partial.replace(self._target)
             return
-        # A copy is sorted, so that a crash or a full disk leaves all texts in the partial file.
+        # A sorted copy is written. Therefore, after a crash or on a full disk, the partial file still has all texts.
         with tempfile.NamedTemporaryFile(dir=self._target.parent, prefix=f"{self._target.name}.", delete=False) as copy:
             try:
                 with self._partial.open("rb") as texts:
@@ -350,7 +352,7 @@ class OutputFile:
 
 
 def _is_open_as(descriptor: int, path: Path) -> bool:
-    """Return whether an open file is the one that has this name now."""
+    """Return whether an open file is still the file with this path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -358,10 +360,10 @@ def _is_open_as(descriptor: int, path: Path) -> bool:
 
 
 def open_document(output: Path | None, *, overwrite: bool, inputs: Iterable[Path] = ()) -> OutputFile | None:
-    """Return the file of `--output`, or None for stdout, and refuse one that must not be written.
+    """Return the file of `--output`, or None for stdout. Refuse a file that must not be written.
 
     Args:
-        output: The file; None means stdout.
+        output: The file. None means stdout.
         overwrite: Whether an existing file may be replaced.
         inputs: The files that the command reads.
     """
@@ -377,7 +379,7 @@ def print_document(
 
     Args:
         document: The document.
-        output: The file; a name that ends in `.json` is written as JSON. None means stdout.
+        output: The file, which is written as JSON if its name ends in `.json`. None means stdout.
         syntax: The syntax for stdout and for files with another ending.
     """
     from rubric_integrations.formats.parsing import dump
@@ -391,19 +393,19 @@ def print_document(
 
 
 class ParquetOutput:
-    """The Parquet files of a run, which appear when they are whole (see `write_parquet`).
+    """The Parquet files of a run, which appear when they are complete (see `write_parquet`).
 
-    The constructor ends the command with `Exit.BAD_INPUT` if they must not be written.
+    The constructor ends the command with `Exit.BAD_INPUT` if these files must not be written.
 
     Args:
-        path: A file that ends in `.parquet`, or a folder.
+        path: A file that ends in `.parquet`, or a directory.
         overwrite: Whether the user allows to replace existing grades.
         resumes: Whether the run resumes an earlier one, whose grades are replaced without `overwrite`.
-        inputs: The files that the command reads, or writes by another option; these are never replaced.
+        inputs: The files that the command reads, or that it writes for other options. They are never replaced.
 
     Attributes:
-        is_direct: True: a file of grades cannot be sorted later, so that the results must come in order.
-        left_partial: None: what is not whole cannot be read, and is removed.
+        is_direct: True, because a file of grades cannot be sorted later. The results must arrive in order.
+        left_partial: None, because an incomplete Parquet file cannot be read and is removed.
     """
 
     is_direct = True
@@ -436,7 +438,7 @@ class ParquetOutput:
             refuse(unwritable(self._path, error))
 
     def leave_unfinished(self) -> None:
-        """At the end of the block, keep the earlier grades, if there are any, in place of those of some rows."""
+        """At the end of the block, keep the earlier grades, if there are any, instead of the incomplete new grades."""
         self._is_unfinished = not self._is_new
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""The command `preview`: how a file of responses is read, and its first row as a judge sees it, without a call.
+"""The command `preview`: shows how a file of responses is read, and its first row as a judge sees it, without a call.
 
-`grade` prints the same in two lines if a file has other rows than those in the usual columns.
+`grade` prints a summary in two lines if a file does not have the usual columns.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from rubric_integrations.submission.files import FileDescription
     from rubric_integrations.submission.inputs import Row
 
-# These are named even if the file does not have them: a judge without the task is often a wrong guess.
+# These fields are listed even if the file does not have them, because a missing `query` is often an unrecognized
+# column.
 _ALWAYS = ("response", "query", "reference", "id")
-# Characters of a text at its beginning and at its end that are shown in a terminal.
+# The number of characters that are shown from the beginning and from the end of a text.
 _BEGINNING, _END = 500, 100
 _MAX_NAMES = 20
 
@@ -36,8 +37,8 @@ class _Shown(NamedTuple):
     """A row as a judge sees it.
 
     Attributes:
-        inputs: The texts that a judge gets, by field.
-        note: What they lack or why there are none; empty if there is nothing to say.
+        inputs: The texts that a judge sees, by field.
+        note: A note, such as why no judge is asked. Empty if there is none.
     """
 
     inputs: dict[str, str]
@@ -54,7 +55,7 @@ def preview(
 ) -> None:
     """Show how `grade` reads a file: its format, columns, rows with errors, and the first row as a judge sees it.
 
-    Calls no model and needs no key. Correct a wrong guess with the options that it names.
+    Calls no model and needs no key. Correct a wrong guess with the options that the output names.
 
     Exit codes: 0 read; 2 bad usage, the file or the rubric cannot be read, or no row can be graded.
     """
@@ -95,7 +96,7 @@ def preview(
 
 
 def print_reading(row_options: RowOptions, file: Path, count: int) -> None:
-    """Print on stderr how a file was read, if it has other rows than those in the usual columns."""
+    """Print on stderr how a file was read, if it does not have the usual columns."""
     description = row_options.describe(file)
     if description.is_plain:
         return
@@ -122,7 +123,7 @@ def _format(description: FileDescription) -> str:
 
 
 def _source(field: str, description: FileDescription, row_options: RowOptions) -> str:
-    """Say where the values of a field come from."""
+    """Return the source of a field's values as text."""
     columns = description.columns.get(field)
     if columns:
         return _names(columns)
@@ -142,7 +143,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _show(row: Row, rubrics: RowRubrics) -> _Shown:
-    """Return a row as a judge sees it, with the first criterion of its rubric that no check decides."""
+    """Return a row as a judge sees it, with the first criterion of its rubric that needs a judge."""
     from rubric_integrations.scoring.judgment import JudgeFailure
 
     has_rubric = rubrics.shared is not None or row.rubric is not None
@@ -183,7 +184,7 @@ def _print_reading(
         return
     table = Table("field", "is read from", "to change it")
     table.columns[1].overflow = "fold"
-    # The names of the metadata stand below.
+    # The names of the metadata have their own row below.
     for field in dict.fromkeys((*_ALWAYS, *(field for field in description.columns if field != "metadata"))):
         option = f"{field}_column"
         source = _source(field, description, row_options)

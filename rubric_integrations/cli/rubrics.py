@@ -39,7 +39,7 @@ def convert(
 ) -> None:
     """Write a rubric in another format, or with other weights.
 
-    What a rubric or the other format cannot hold is listed on stderr.
+    Parts that a rubric or the other format cannot express are listed on stderr.
 
     Exit codes: 0 written, with or without losses; 2 the rubric is invalid, the format is unknown or cannot express it,
     or the file cannot be written.
@@ -86,7 +86,7 @@ def migrate(
     output: OutputOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Update an OpenRubricRL file to the current schema: adds a `version`, and an `explanation` to every example.
+    """Update an OpenRubricRL file to the current schema: adds a `version` and an `explanation` to every example.
 
     Exit codes: 0 written; 2 the file cannot be read, or is invalid in other ways.
     """
@@ -132,7 +132,7 @@ def validate(
         typer.Option("--strict", help="Refuse a file of which a part is left out, such as an assertion in JavaScript."),
     ] = False,
 ) -> None:
-    """Check rubric files. Prints one line per fault, with its place, its field and how to fix it, and warnings.
+    """Check rubric files. Prints warnings, and one line per fault with its place, its field and how to fix it.
 
     Exit codes: 0 all files are valid; 1 a file is not; 2 bad usage.
     """

@@ -91,8 +91,8 @@ def compare(
 ) -> None:
     """Compare two runs over the same inputs: the scores, the passed rows, and each criterion.
 
-    The second run is better if its mean score is surely higher, worse if it is surely lower by more than --margin,
-    unchanged if every answer and score is the same, and otherwise the comparison is unclear.
+    The second run is better if its mean score is significantly higher, worse if it is significantly lower by more than
+    --margin, and unchanged if every answer and score is the same. Otherwise, the comparison is unclear.
 
     Exit codes: 0 done; 1 the second run is worse, or the change has no interval (--gate); 2 bad usage or bad input.
     """
@@ -228,9 +228,9 @@ def report(
         ),
     ] = False,
 ) -> None:
-    """Write an HTML page that shows one run, compares two or follows many. It is one file, and needs no server.
+    """Write an HTML page that shows one run, compares two runs, or follows many runs. It needs no server.
 
-    Of more than two runs, those that cannot be compared are marked as a series of their own; --anyway is for two.
+    With more than two runs, runs that cannot be compared are shown as separate series. --anyway is for two runs.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
@@ -272,7 +272,7 @@ def report(
 
 
 def _run_files(paths: list[Path]) -> tuple[list[Path], str]:
-    """Return the files of runs, with those of folders in the order of time, and how that order was found."""
+    """Return the files of runs, with the files of directories in chronological order, and a text about this order."""
     from rubric_integrations.runs.files import is_run_file, run_date
 
     files: list[Path] = []
@@ -299,7 +299,7 @@ def _run_files(paths: list[Path]) -> tuple[list[Path], str]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return by what a name is sorted, so that `run-9` comes before `run-10`."""
+    """Return the sort key of a name. With it, `run-9` comes before `run-10`."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 
 
@@ -313,7 +313,7 @@ def show(
         str | None, typer.Option(metavar="ID", help="Show one row in full, from its answers to its score.")
     ] = None,
 ) -> None:
-    """Show a finished run: its figures, what each criterion costs, and the lowest rows with the reasons.
+    """Show a finished run: its figures, the points that each criterion costs, and the lowest rows with the reasons.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
@@ -357,9 +357,10 @@ def rescore(
 ) -> None:
     """Score the submissions of a run with another rubric, without calls to a model.
 
-    The rubric that a row brought to the run is added to the new one.
+    If a row had its own rubric in the run, this rubric is added to the new one.
 
-    Weights, names, pass marks and gates can change. Criteria with a new text have no judgments yet: those are counted.
+    Weights, names, pass marks and gates can change. Criteria with a new text have no judgments yet. Missing judgments
+    are counted.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
@@ -386,7 +387,7 @@ def rescore(
                 missing += result.missing
                 incomplete += bool(result.missing)
                 scores += result.score or 0.0
-                # One more than are shown: more than MAX_RANKED means that no ranking is printed.
+                # One more than are shown. With more than MAX_RANKED, no ranking is printed.
                 if len(ranked) <= MAX_RANKED:
                     problem = "judgments are missing" if result.missing else None
                     ranked.append(Graded(result.row, result.report, problem))
@@ -425,9 +426,9 @@ def import_(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False,
 ) -> None:
-    """Make a run of judgments that another program recorded, for `agree`, `calibrate`, `compare` and `report`.
+    """Make a run from judgments that another program recorded, for `agree`, `calibrate`, `compare` and `report`.
 
-    A reply that cannot be read is a failure of its judge. It is counted, and the row has no score.
+    A reply that cannot be read is a failure of its judge. Such replies are counted, and their rows have no score.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """

@@ -32,7 +32,7 @@ TOKEN_VARIABLE = "RUBRIC_INTEGRATIONS_TOKEN"  # noqa: S105 -- the name of a vari
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """What requests may bring, and what they get."""
+    """The options for the content of requests and responses."""
 
     panel: ClassVar[str] = "Requests"
 
@@ -61,7 +61,7 @@ class RequestOptions:
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Where the server listens, and its limits."""
+    """The options for the address and the limits of the server."""
 
     panel: ClassVar[str] = "Server"
 
@@ -138,8 +138,8 @@ def serve(
 ) -> None:  # fmt: skip
     """Serve grades over HTTP: POST /get_reward (OpenRLHF), POST /grade, GET /healthz, GET /metrics.
 
-    A failure of the judge is an HTTP error, never a number. SIGTERM and Ctrl-C end the server after the grades that are
-    under way.
+    A failure of the judge is an HTTP error, never a number. After SIGTERM or Ctrl-C, the server finishes the grades in
+    progress and ends.
 
     Exit codes: 0 stopped by a signal; 2 bad usage or bad input; 130 stopped by a signal, and grades were cancelled.
     """
@@ -196,7 +196,7 @@ def serve(
 
 
 def _read_token(file: Path | None) -> str | None:
-    """Return the token of the file or the environment: other users of the machine could see that of an option."""
+    """Return the token from the file or the environment. An option would show it to other users."""
     from rubric_integrations.server.app import check_token
 
     text = os.environ.get(TOKEN_VARIABLE)

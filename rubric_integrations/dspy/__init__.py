@@ -1,7 +1,7 @@
 """A rubric as a DSPy metric: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`, and for every optimizer.
 
-The same metric serves `dspy.Evaluate`, the optimizers (BootstrapFewShot, MIPROv2, SIMBA, GEPA, BetterTogether) and,
-with `RubricMetric.as_reward_fn`, `dspy.BestOfN` and `dspy.Refine`.
+The same metric works with `dspy.Evaluate` and the optimizers BootstrapFewShot, MIPROv2, SIMBA, GEPA and BetterTogether.
+With `RubricMetric.as_reward_fn`, it also works with `dspy.BestOfN` and `dspy.Refine`.
 """
 
 from rubric_integrations.dspy.examples import MisnamedField, to_examples

@@ -23,24 +23,25 @@ from rubric_integrations.submission.predictions import (
 from rubric_integrations.submission.submission import Submission
 
 Field = str | Callable[[Any], str | Messages | None]
-"""The source of a text: a field's name, or a function of the example (for a response: of the prediction)."""
+"""The source of a text: the name of a field, or a function of the example. For a response, of the prediction."""
 
 ContextSource = FieldSource | Callable[[Any, Any], Any]
 """The source of documents: a field of the example or the prediction, or a function of the example, or of both."""
 
 
 class MisnamedField(BaseException):
-    """A setting of a metric names or reads a field that the example or prediction does not have.
+    """A setting of a metric names or reads a field that the example or the prediction does not have.
 
-    It is not an `Exception`, for the same reason as `JudgeOutage`: DSPy would score every program 0 because of it.
+    It is a `BaseException` and not an `Exception`, like `JudgeOutage`. DSPy catches every `Exception` of a metric and
+    would score every program 0.
     """
 
 
 def to_examples(cases: Iterable[EvalCase]) -> list[dspy.Example]:
     """Convert AgentV eval cases to a DSPy devset.
 
-    `input` is the input of each example; `id`, `expected_outcome` and `rubric` are labels. Score the devset with
-    `RubricMetric(judge=...)`, which grades each example by its own rubric.
+    The field `input` of each example is an input. `id`, `expected_outcome` and `rubric` are labels. Score the devset
+    with `RubricMetric(judge=...)`, which grades each example by its own rubric.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -66,20 +67,20 @@ def submission_of(
     context: ContextSource | None,
     respond: Respond,
 ) -> Submission | None:
-    """Make the submission of a prediction; None if there is nothing to grade.
+    """Make the submission of a prediction. Returns None if there is nothing to grade.
 
     Args:
         example: The example.
-        pred: The prediction; None if the program raised an error.
+        pred: The prediction. None if the program raised an error.
         query: The source of the task, as in `RubricMetric`.
         response: The source of the response.
-        reference: The source of an exemplary answer.
-        context: The source of documents; by default the documents that the prediction has.
-        respond: The part to grade of a conversation.
+        reference: The source of a reference answer.
+        context: The source of documents. None for the documents in the prediction.
+        respond: The part of a conversation that is graded.
     """
     if pred is None:
         return None
-    # A prediction is graded on what its program declares, and any other value as in every host.
+    # A prediction is graded by the outputs that its program declares. Any other value is graded as in every host.
     named = context if isinstance(context, str) and context not in _named_values(example) else None
     if response is None and not isinstance(pred, dspy.Example):
         beside = output_fields(split_outputs(pred, named).graded if named and isinstance(pred, Mapping) else pred)
@@ -92,7 +93,7 @@ def submission_of(
         return None
     exemplary, files = text_of(reference, example, "reference"), AttachedValues()
     own_task = beside.pop("query", None)
-    # A conversation holds its own task; the example's inputs would repeat how it began.
+    # A conversation contains its own task. The example's inputs would repeat its first messages.
     task = None if isinstance(text, list) and query is None else query_of(query, example, files) or own_task
     # Only now, because the files of the task have the first numbers.
     text = response_text(fields, files)
@@ -107,12 +108,12 @@ def submission_of(
 
 
 def query_of(field: Field | None, example: Any, files: AttachedValues | None = None) -> str | None:
-    """Return the text of the task: that of the named field, or by default the example's inputs but its `rubric`.
+    """Return the text of the task: the named field, or by default all inputs of the example except `rubric`.
 
     Args:
-        field: The field's name, or a function of the example.
+        field: The field's name, or a function of the example. None for the default.
         example: The example.
-        files: Collects the images and other files in it.
+        files: Collects the images and other files in the task.
 
     Raises:
         MisnamedField: The example has no such field.
@@ -127,12 +128,12 @@ def query_of(field: Field | None, example: Any, files: AttachedValues | None = N
 
 
 def response_fields(field: Field | None, pred: Any, documents_name: str | None = None) -> Outputs:
-    """Return what to grade of a prediction: the named field, or by default the outputs of its program but documents.
+    """Return the outputs of a prediction to grade: the named field, or by default all outputs except documents.
 
     Args:
-        field: The field's name, or a function of the prediction.
+        field: The field's name, or a function of the prediction. None for the default.
         pred: The prediction.
-        documents_name: The output with the documents, if the user names it.
+        documents_name: The name of the output with the documents, if the user names it.
 
     Raises:
         MisnamedField: The prediction has no such field.
@@ -143,7 +144,7 @@ def response_fields(field: Field | None, pred: Any, documents_name: str | None =
 
 
 def _read_context(context: ContextSource, example: Any, pred: Any) -> Any:
-    """Return the documents in a field of the example or else of the prediction, or those that a function returns."""
+    """Return the documents: a field of the example, else a field of the prediction, or the result of a function."""
     fields = {**_named_values(pred), **_named_values(example)}
     if isinstance(context, str):
         return _read_field(context, fields, "context")
@@ -180,13 +181,13 @@ def _trajectory_fields(pred: Any, *, is_graded: bool) -> dict[str, Any]:
 
 
 def text_of(field: Field | None, source: Any, option: str, files: AttachedValues | None = None) -> str | None:
-    """Return the text of one field; None if no field is named.
+    """Return the text of one field. Returns None if no field is named.
 
     Args:
         field: The field's name, or a function of `source`.
         source: The example or prediction.
         option: The setting that names the field, for the error message.
-        files: Collects the images and other files in it.
+        files: Collects the images and other files in the field.
 
     Raises:
         MisnamedField: `source` has no such field.
@@ -223,7 +224,7 @@ def _misread_field(option: str, error: Exception, names: list[str]) -> MisnamedF
 
 
 def _is_raised_by(source: Any, error: Exception) -> bool:
-    """Whether a method of `source` itself raised the error, and not code that works on the value of a field."""
+    """Whether a method of `source` raised the error, and not code that processes the value of a field."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

@@ -1,6 +1,6 @@
-"""The value that `RubricMetric` returns: feedback for a reflecting model, and scores for GEPA's Pareto front.
+"""The value that `RubricMetric` returns: a score, feedback for a reflecting model, and scores for GEPA's Pareto front.
 
-Also chooses the rubric of an example, and the criteria that each predictor of a program is responsible for.
+This module also chooses the rubric of an example, and selects the criteria for which a predictor is responsible.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
 
 
 class RubricFunctionError(BaseException):
-    """An example has no valid rubric, or the function that returns it failed.
+    """An example has no valid rubric, or the function that should return its rubric failed.
 
-    It is not an `Exception`, for the same reason as `JudgeOutage`: DSPy would score every program 0 because of it.
+    It is a `BaseException` and not an `Exception`, like `JudgeOutage`. DSPy catches every `Exception` of a metric and
+    would score every program 0.
     """
 
 
@@ -26,7 +27,7 @@ def rubric_of(rubrics: RowRubrics, example: Any) -> Rubric:
     """Return the rubric by which the predictions for an example are graded.
 
     Raises:
-        RubricFunctionError: The function failed, or it returned no rubric; or the example brings none that is valid.
+        RubricFunctionError: The function failed or did not return a rubric, or the example has no valid rubric.
     """
     try:
         return rubrics.of(example, _own_rubric(example, has_shared=rubrics.shared is not None))
@@ -39,7 +40,7 @@ def rubric_of(rubrics: RowRubrics, example: Any) -> Rubric:
 
 
 def _own_rubric(example: Any, *, has_shared: bool) -> Any:
-    """The field `rubric` of an example; one that is an input of the program is no rubric where there is another."""
+    """Return the field `rubric` of an example. With a shared rubric, a field that is a program input is ignored."""
     if not hasattr(example, "get"):
         return None
     fields = cast("Mapping[str, Any]", example)
@@ -47,7 +48,7 @@ def _own_rubric(example: Any, *, has_shared: bool) -> Any:
 
 
 def input_names(example: Any) -> set[str]:
-    """Return the names of the inputs of an example; empty if they are not declared."""
+    """Return the names of the inputs of an example. Empty if the example declares no inputs."""
     try:
         return set(example.inputs().keys())
     except (AttributeError, ValueError):
@@ -55,12 +56,12 @@ def input_names(example: Any) -> set[str]:
 
 
 class PredictorCriteria:
-    """Limits the report that a predictor gets as feedback to the criteria that it is responsible for.
+    """Selects, for each predictor of a program, the criteria of a report on which it gets feedback.
 
     Args:
-        criteria_for: Names of criteria by the name of a predictor, as in `program.named_predictors()`, or of a module
-            that contains it: `"answer"` covers `answer.predict`, the predictor of `answer = dspy.ChainOfThought(...)`.
-            If several names match a predictor, the longest one counts.
+        criteria_for: Names of criteria by the name of a predictor, as in `program.named_predictors()`, or by the name
+            of a module that contains it. `"answer"` covers `answer.predict`, the predictor of
+            `answer = dspy.ChainOfThought(...)`. If several names match a predictor, the longest name is used.
 
     Raises:
         TypeError: The criteria of a predictor are a single text.
@@ -77,29 +78,29 @@ class PredictorCriteria:
         self._names_seen, self._matched, self._reported = set[str](), set[str](), set[str]()
 
     def check_names(self, rubric: Rubric) -> None:
-        """Check that a rubric which serves all examples has every criterion.
+        """Check that the shared rubric of all examples has every criterion that `criteria_for` names.
 
         Raises:
-            ValueError: It has not.
+            ValueError: The rubric lacks one of the criteria.
         """
         problem = self._unknown_name(rubric.keys)
         if problem:
             raise ValueError(f"{problem}, but the criteria are {list(rubric.keys)!r}")
 
     def add_rubric(self, rubric: Rubric) -> None:
-        """Record the criteria of one example's rubric; another example's rubric may have others."""
+        """Record the criteria of one example's rubric. The rubrics of other examples may have other criteria."""
         if self.criteria_for:
             self._names_seen.update(rubric.keys)
 
     def part_for(self, pred_name: str | None, report: EvaluationReport) -> EvaluationReport:
-        """Return the report on the criteria of a predictor, or the whole report if the predictor has no entry.
+        """Return the report on the criteria of a predictor, or the full report if the predictor has no entry.
 
         Warns:
-            UserWarning: The predictor has no entry, and there are entries that have not matched any predictor so far,
-                maybe because of a typing error; once for each predictor.
+            UserWarning: The predictor has no entry, and some entries have not matched any predictor so far, possibly
+                because of a typing error. This is warned once for each predictor.
 
         Raises:
-            RubricFunctionError: An entry names a criterion that no example's rubric had so far.
+            RubricFunctionError: An entry names a criterion that the rubrics of the examples so far do not have.
         """
         if not self.criteria_for or pred_name is None:
             return report
@@ -139,11 +140,11 @@ class PredictorCriteria:
 
 
 def feedback(report: EvaluationReport) -> str:
-    """Write a report as text that a reflecting model can act on.
+    """Write a report as text for a reflecting model, such as the one of GEPA.
 
-    The criteria that cost most of the score come first, each with the judge's reason or the error. The criteria
-    without a value (abstentions and failures) follow. Those without a loss, and those that do not apply, are listed in
-    one line each.
+    The criteria with a loss come first, the largest loss at the top, each with the judge's reason. The criteria without
+    a value (abstentions and failures) follow. One line lists all criteria without a loss, and one line lists all
+    criteria that do not apply.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
@@ -170,10 +171,10 @@ def feedback(report: EvaluationReport) -> str:
 
 
 def objective_scores(report: EvaluationReport) -> dict[str, float]:
-    """Return the values in [0, 1] of the criteria by name, and the scores of the tags as `tag.<tag>`; higher is better.
+    """Return the values in [0, 1] of the criteria by name, and the scores of the tags as `tag.<tag>`.
 
-    The value of a penalty (a criterion with a negative weight) is inverted. Criteria without a value, and tags without
-    a score, are left out, because GEPA accepts no None.
+    Higher is always better: the value of a penalty (a criterion with a negative weight) is inverted. Criteria without a
+    value and tags without a score are left out, because GEPA does not accept None.
     """
     tags = {tag_key(tag): score for tag, score in report.tags.items() if score is not None}
     return tags | {
@@ -184,7 +185,7 @@ def objective_scores(report: EvaluationReport) -> dict[str, float]:
 
 
 def _loss(row: CriterionReport) -> float:
-    """The points that a criterion cost: for a penalty those subtracted, otherwise those missing."""
+    """Return the points that a criterion cost: the subtracted points of a penalty, otherwise the missing points."""
     value = row.value or 0.0
     return -row.weight * value if row.weight < 0 else row.weight * (1 - value)
 
@@ -195,20 +196,20 @@ def _line(row: CriterionReport) -> str:
 
 
 class RubricScore(MetricScore):
-    """The value that `RubricMetric` returns: a number in arithmetic and comparisons, which carries the feedback.
+    """The value that `RubricMetric` returns. It is a number in arithmetic and comparisons, and also has the feedback.
 
-    Every optimizer and evaluator of DSPy accepts it; `MetricScore` says why it has this form. All operators, `round`,
-    `sum`, `max` and the functions of `math` and `statistics` treat it as `float(score)`. NumPy reads it as a text:
-    write `float(score)` there.
+    Every optimizer and evaluator of DSPy accepts it. All operators, `round`, `sum`, `max` and the functions of `math`
+    and `statistics` treat it as `float(score)`. NumPy treats it as text: convert it with `float(score)` first.
 
     Attributes:
-        score: The score in [0, 1]; 0 where the report's score is undefined.
-        passed: Whether the submission reached the rubric's pass mark and meets its required criteria. It is the score's
-            truth value, so that only such submissions become demonstrations of `BootstrapFewShot`.
-        feedback: What was unmet and why, then what was met.
+        score: The score in [0, 1]. 0 if the report's score is undefined.
+        passed: Whether the submission reaches the rubric's pass mark and meets its required criteria. This is the truth
+            value of the object. Therefore only passing submissions become demonstrations of `BootstrapFewShot`.
+        feedback: The unmet criteria with the judge's reasons, then the met criteria.
         coverage: The share in [0, 1] of the rubric's weight that was assessed.
-        objective_scores: The value in [0, 1] of each criterion by name, higher is better also for penalties, and the
-            score of each tag as `tag.<tag>`; abstentions are left out. GEPA builds a Pareto front over them.
+        objective_scores: The value in [0, 1] of each criterion by name, and the score of each tag as `tag.<tag>`.
+            Higher is better, also for penalties. Abstentions are left out. GEPA builds a Pareto front over these
+            values.
 
     Example:
         >>> score = RubricScore(score=0.5, passed=False, feedback="UNMET: Is brief", coverage=1.0)
@@ -224,7 +225,7 @@ class RubricScore(MetricScore):
         coverage: float = 1.0,
         objective_scores: Mapping[str, float] | None = None,
     ) -> Self:
-        """Make the string part of the object, the score's digits; a plain float without `passed`."""
+        """Make the string part of the object: the digits of the score. Without `passed`, return a plain float."""
         return super().__new__(cls, score, passed, feedback, objective_scores)
 
     def __init__(  # pyright: ignore[reportInconsistentConstructor] -- as in `MetricScore`
@@ -243,7 +244,7 @@ class RubricScore(MetricScore):
         return type(self), tuple(self._store[field] for field in fields)
 
     def with_feedback_text(self) -> RubricScore:
-        """Copy this score; the feedback is added to the text of the copy, for a model that is shown the text only."""
+        """Copy this score and add the feedback to the copy's text, for a model that sees only the text."""
         _, fields = self.__reduce__()
         return _ScoreWithText(*fields)
 

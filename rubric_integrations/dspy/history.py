@@ -1,6 +1,6 @@
 """The grades of a metric: totals, the latest grades as table rows, and a cache of reports. All are thread-safe.
 
-The cache is an LRU cache with single-flight: simultaneous requests for one key share one computation.
+The cache is an LRU cache with single-flight: concurrent requests for the same key share one computation.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ class MetricSummary(TypedDict):
     """Totals over all calls of a metric since it was created.
 
     Attributes:
-        gradings: Grades that a judge or a check computed.
-        cached: Calls of the metric that were answered by an earlier or simultaneous grade of the same text, without
-            a request to the judge.
-        passed: Gradings that passed.
-        undefined: Gradings in which nothing was assessed; DSPy gets the score 0.
-        failed: Gradings that ended in a `JudgeError`. DSPy counts them as its `failure_score` (0 by default).
-        nothing_to_grade: Calls for programs that raised an error or returned an empty response.
-        mean_coverage: The mean coverage in [0, 1] of the gradings; None if there are none.
-        calls: Requests to the judge's model.
-        tokens: Tokens of these requests; None if one of them did not report its tokens.
-        cost: US dollars; None if the price of a request is unknown.
-        seconds: The sum of the gradings' durations; simultaneous gradings each count in full.
-        mean_score: The judge's mean score of the texts in `RubricMetric.graded`, without those whose grade failed or
-            has no score; None if there are none.
-        calibration: The same mean, `judge_score`, beside the one that people's answers would give, `score`, and the
-            rates of each criterion; None without labels.
+        gradings: The number of grades that a judge or a check computed.
+        cached: The number of calls of the metric that reused an earlier or concurrent grade of the same text.
+        passed: The number of gradings that passed.
+        undefined: The number of gradings in which no criterion was assessed. DSPy gets the score 0 for them.
+        failed: The number of gradings that ended in a `JudgeError`. DSPy counts them with its `failure_score` (0 by
+            default).
+        nothing_to_grade: The number of calls for programs that raised an error or returned an empty response.
+        mean_coverage: The mean coverage in [0, 1] of the gradings. None if there are no gradings.
+        calls: The number of requests to the judge's model.
+        tokens: The number of tokens of these requests. None if a request did not report its tokens.
+        cost: The cost in US dollars. None if the price of a request is unknown.
+        seconds: The sum of the gradings' durations in seconds. Concurrent gradings each count in full.
+        mean_score: The judge's mean score of the texts in `RubricMetric.graded`, without texts whose grade failed or
+            has no score. None if there are no such texts.
+        calibration: The judge's mean score (`judge_score`), the mean score that human labels imply (`score`), and the
+            error rates of each criterion. None without labels.
     """
 
     gradings: int
@@ -61,21 +61,21 @@ class MetricSummary(TypedDict):
 
 
 class HistoryRow(TypedDict):
-    """One grade that a judge or a check computed; cached grades have no row.
+    """One grade that a judge or a check computed. Cached grades have no row.
 
     Attributes:
         query: The task.
         response: The text that was graded.
-        score: Its score; None if nothing was assessed or a judge failed.
-        passed: Whether it passed.
+        score: The score of the response. None if no criterion was assessed or a judge failed.
+        passed: Whether the response passed.
         coverage: The share in [0, 1] of the rubric's weight that was assessed.
-        tags: The score of each tag; empty for a rubric without tags.
-        unmet: The names of the criteria that do not hold.
-        error: Why the grade is incomplete; None if it is complete.
-        calls: Requests to the judge's model.
-        tokens: Tokens of these requests; None if one of them did not report its tokens.
-        cost: US dollars; None if the price of a request is unknown.
-        seconds: The duration of the grading; 0 for a grade of `RubricMetric.noise`.
+        tags: The score of each tag. Empty for a rubric without tags.
+        unmet: The names of the criteria that were judged and did not pass, such as penalties for committed errors.
+        error: The reason why the grade is incomplete. None if the grade is complete.
+        calls: The number of requests to the judge's model.
+        tokens: The number of tokens of these requests. None if a request did not report its tokens.
+        cost: The cost in US dollars. None if the price of a request is unknown.
+        seconds: The duration of the grading in seconds. 0 for a grade of `RubricMetric.noise`.
     """
 
     query: str | None
@@ -96,7 +96,7 @@ class MetricHistory:
     """The totals of a metric, and its latest grades.
 
     Args:
-        size: How many grades are stored as rows, at least 0; the totals cover all.
+        size: The number of grades that are stored as rows, at least 0. The totals cover all grades.
     """
 
     def __init__(self, size: int):
@@ -107,7 +107,11 @@ class MetricHistory:
         self._size, self._graded = size, dict[str, Graded]()
 
     def count_call(self, outcome: Literal["cached", "nothing_to_grade"]) -> None:
-        """Count a call of the metric that computed no grade."""
+        """Count a call of the metric that computed no grade.
+
+        Args:
+            outcome: `"cached"` if an existing grade was reused, `"nothing_to_grade"` if there was no response.
+        """
         with self._lock:
             self._counts[outcome] += 1
 
@@ -119,7 +123,7 @@ class MetricHistory:
         seconds: float = 0.0,
         failed: bool = False,
     ) -> None:
-        """Add a grade that was computed, complete or not."""
+        """Add a computed grade, which may be incomplete."""
         row = HistoryRow(
             query=submission.query,
             response=submission.response,
@@ -140,11 +144,11 @@ class MetricHistory:
             outcome = "undefined"
         else:
             outcome = "passed" if report.passed else "not_passed"
-        # An id made of the input: another program's answer to it has the same one, in any order of threads.
-        # A program may have retrieved the context.
+        # The id is a digest of the input: another program's answer to this input gets the same id, in any order of
+        # threads. The context is not a part of it, because the program may have retrieved the context.
         row_id = _hash(submission.model_dump_json(exclude={"response", "thinking", "trajectory", "context"}))
         key = _hash(submission.model_dump_json(), *(entry.requirement for entry in report.criteria))
-        # Attachments may be large, and nobody labels by them.
+        # Attachments may be large, and labels do not need them.
         text = Row(row_id, submission.model_copy(update={"attachments": ()}))
         graded = Graded(text, report, report.error if failed else None, rubric)
         with self._lock:
@@ -194,7 +198,7 @@ class MetricHistory:
         ]
 
     def rows(self) -> list[HistoryRow]:
-        """Return the latest grades, oldest first."""
+        """Return the latest grades as table rows, oldest first."""
         with self._lock:
             return list(self._rows)
 
@@ -208,8 +212,8 @@ class CachedReport(NamedTuple):
 
     Attributes:
         report: The report.
-        is_new: True for the caller whose `compute` ran; False where the report came from the cache, or from another
-            thread that was computing it at the same time.
+        is_new: True if this caller's `compute` ran. False if the report came from the cache, or from another thread
+            that was computing it concurrently.
     """
 
     report: EvaluationReport
@@ -217,12 +221,12 @@ class CachedReport(NamedTuple):
 
 
 class ReportCache:
-    """Stores the most recently used reports by key, and computes each only once; safe under threads.
+    """A thread-safe LRU cache of reports with single-flight.
 
-    Only complete reports are stored: a judge's failure is not a property of the text, and a new attempt may succeed.
+    Only complete reports are stored, because a new attempt may succeed after a judge's failure.
 
     Args:
-        size: How many reports are stored, at least 0. With 0, only simultaneous computations are shared.
+        size: The number of reports that are stored, at least 0. With 0, only concurrent computations are shared.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
@@ -239,10 +243,15 @@ class ReportCache:
         self._lock = threading.Lock()
 
     def get_or_compute(self, key: str, compute: Callable[[], EvaluationReport]) -> CachedReport:
-        """Return the report under a key: the stored one, that of a computation in flight, or the result of `compute`.
+        """Return the report for a key.
+
+        Args:
+            key: The key.
+            compute: Computes the report. It is called if the report is neither stored nor being computed by another
+                thread.
 
         Raises:
-            Exception: Whatever `compute` raised; every thread that waited for it gets the same exception.
+            Exception: The exception that `compute` raised. Every thread that waited for it gets the same exception.
         """
         while True:
             with self._lock:
@@ -256,7 +265,7 @@ class ReportCache:
             try:
                 return CachedReport(other.result(), is_new=False)
             except CancelledError:
-                continue  # The thread that computed was interrupted (Ctrl-C): one of those that waited takes over.
+                continue  # The computing thread was interrupted (Ctrl-C): one of the waiting threads takes over.
         try:
             report = compute()
         except Exception as error:

@@ -1,6 +1,6 @@
-"""`RubricMetric`, the rubric metric for DSPy, and the guard that ends a run whose grades fail.
+"""`RubricMetric`, the rubric metric for DSPy, and the guard that ends a run if the judge keeps failing.
 
-Without the guard, DSPy would count the failures of a judge as bad programs.
+Without the guard, DSPy would score a program 0 because its judge failed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _logger = logging.getLogger(__name__)
 
 
 class OutageGuard:
-    """Refuses further grades, over all threads, once the run has to end."""
+    """Ends a run for all threads: once the run has ended, it refuses further grades."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,17 +57,17 @@ class OutageGuard:
         self.reset()
 
     def check(self) -> None:
-        """Raise if the run has ended.
+        """Check that the run has not ended.
 
         Raises:
-            JudgeOutage: It has ended since the last `reset`.
+            JudgeOutage: The run has ended since the last `reset`.
         """
         with self._lock:
             if self._message:
                 raise JudgeOutage(self._message)
 
     def end_run(self, reason: object) -> NoReturn:
-        """End the run for a reason, such as a `JudgeUnusable`, unless it has ended for another.
+        """End the run for a reason, such as a `JudgeUnusable`. If the run has already ended, keep the first reason.
 
         Raises:
             JudgeOutage: Always.
@@ -83,7 +83,7 @@ class OutageGuard:
             raise JudgeOutage(self._message) from None
 
     def warn_once(self, error: JudgeError) -> None:
-        """Log once how DSPy counts rows whose grade failed."""
+        """Log a warning, once, that explains how DSPy counts rows whose grade failed."""
         with self._lock:
             is_first, self._has_warned = not self._has_warned, True
         if is_first:
@@ -95,18 +95,20 @@ class OutageGuard:
             )  # fmt: skip
 
     def record_success(self) -> None:
-        """Record a complete grade."""
+        """Record a complete grade. It resets the count of incomplete grades in a row."""
         with self._lock:
             self._failed_grades = 0
 
     def record_failure(self, report: EvaluationReport) -> None:
         """Record the report of an incomplete grade.
 
+        A grade without any reply from the server does not count, because such outages are limited by their duration.
+
         Raises:
-            JudgeOutage: It is one of too many in a row.
+            JudgeOutage: Too many grades in a row were incomplete.
         """
         if failure_kinds(report) == {"transport"}:
-            return  # an outage is measured in time: 16 threads collect 16 failures in a second of it
+            return  # an outage is measured in seconds, because 16 threads can have 16 failures within one second
         with self._lock:
             self._failed_grades += 1
             is_outage = self._failed_grades >= MAX_FAILED_SUBMISSIONS
@@ -114,7 +116,7 @@ class OutageGuard:
             self.end_run(f"the last {MAX_FAILED_SUBMISSIONS} submissions failed: {report.error}")
 
     def reset(self) -> None:
-        """Forget all failures."""
+        """Allow grades again after the end of a run, and forget all recorded failures."""
         with self._lock:
             self._message: str | None = None
             self._failed_grades = 0
@@ -124,56 +126,58 @@ _NOT_COPIED = ("_cache", "_history", "_outage_guard")
 
 
 class RubricMetric:
-    """Grades a DSPy program's predictions against a rubric; the metric of `dspy.Evaluate` and of every optimizer.
+    """Grades a DSPy program's predictions against a rubric. It is a metric for `dspy.Evaluate` and every optimizer.
 
-    A text is graded once: a second call for the same texts returns the cached report, so that GEPA's requests for
-    feedback cost nothing and agree with the score. A copy of a metric, and one from a pickle, has the same settings and
-    starts with empty caches and totals.
+    A text is graded once. A second call for the same text returns the cached report. Therefore GEPA's requests for
+    feedback cost nothing and agree with the score. A copied or unpickled metric has the same settings, and empty caches
+    and totals.
 
     Args:
-        rubric: The rubric: a `Rubric`, the path of a rubric file, a list or a dictionary. An example with a field
-            `rubric` of its own, which is no input of the program, is graded by both; None if every example has one. Or
-            a function that returns one of these for an example.
+        rubric: The rubric: a `Rubric`, the path of a rubric file, a list, a dictionary, or a function that returns one
+            of these for an example. If an example has a field `rubric` that is not an input of the program, its
+            criteria are added to this rubric. Pass None if every example has its own rubric.
         judge: The judge, as for a grader: a model name, a `dspy.LM`, an async function, a `Judge`, or `"offline"`.
-            There is no default, because a judge without a model of its own would run on the student's model.
-        judge_lm: The model of a judge that is written with DSPy, such as a module or a function that awaits a
-            predictor, for its predictors without a model. Without it, calls of such predictors are errors.
-        grader: A grader with settings of its own, in place of `judge`.
+            There is no default, because a judge without its own model would use the student's model.
+        judge_lm: The model for the predictors of a judge that is written with DSPy, such as a module or a function that
+            awaits a predictor. It is used by predictors that have no model. Without it, calls of such predictors are
+            errors.
+        grader: A grader with its own settings, instead of `judge`.
         ledger: Stores judgments beyond this metric's lifetime: a path, a URL, an open ledger or another
-            `JudgmentStore`. In `summary`, a judgment from it counts with the cost of its original request.
-        fields: What is read, each by the name of a field or by a function: the `query` of the example, by default all
-            its inputs, labelled by name if there are several; the `response` of the prediction, by default all outputs
-            that the program declares, without documents and without the `reasoning`, `trajectory` and other fields that
-            DSPy's modules add; the `reference` of the example, by default none; and the `context`. A program that
-            returns a mapping is graded by its usual name, such as `answer`, or else as JSON. A `dspy.Image`,
-            `dspy.Audio` or `dspy.File` in the response or the task is sent to the judge as an attachment, with
-            `[attachment 1]` in its place; other binary values are `[image]`.
-        context: The documents that a judge is shown, such as retrieved passages: a field of the example or else of the
-            prediction, or `lambda example, prediction: ...`. By default the lists of the prediction under `context`,
-            `passages` or `documents`, if it has another output and `fields.response` is not set. What is shown as
-            documents is not graded. Also `fields=Fields(context=...)`.
-        respond: The part to grade of a response that is a list of chat messages: `"last"` grades the last message
-            with the others as context, `"transcript"` grades all, and `"trajectory"` grades all with numbered steps.
-            The trajectory of a `dspy.ReAct` or `dspy.ReActV2` prediction belongs to its submission; with
-            `"trajectory"` it is graded, followed by the response.
-        feedback: Writes a report as text for a reflecting model.
-        criteria_for: For predictors of the program, the names of the criteria that each is responsible for. GEPA's
-            feedback for a predictor then covers only these; a predictor without an entry gets the feedback on all. The
-            predictors have the names of `program.named_predictors()`; the name of a module covers its predictors, so
-            that `"answer"` is enough for `answer = dspy.ChainOfThought(...)`.
-        cannot_assess: How an abstention counts: `"skip"`, `"zero"`, `"partial"`, `"fail"`, or a number in [0, 1], the
-            share of a positive weight that it earns. With `grader`, set it there.
-        limits: The limits on the judge's calls, by default `CallLimits()`; with `grader`, set them there. After
-            `max_outage` seconds without a reply, `JudgeOutage` ends the run; until then lost calls are repeated. A
-            wrong key, and a judge whose replies are never readable, end the run without waiting.
-        cache_size: How many reports are cached, so that the same text is not graded twice, and how many rows
-            `history` and `graded` have. With 0 nothing is cached and they are empty.
+            `JudgmentStore`. `summary` counts a stored judgment with the cost of its original request.
+        fields: The sources of the texts, each the name of a field or a function. `query` is read from the example, by
+            default from all its inputs, labelled by name if there are several. `response` is read from the prediction,
+            by default from all outputs that the program declares, without documents and without the fields that DSPy's
+            modules add, such as `reasoning` and `trajectory`. `reference` is read from the example, by default from no
+            field. If a program returns a mapping, the value with a usual name such as `answer` is graded, or else the
+            mapping as JSON. A `dspy.Image`, `dspy.Audio` or `dspy.File` in the response or the task is sent to the
+            judge as an attachment, and the text has `[attachment 1]` at its position. Other binary values become
+            `[image]`.
+        context: The source of documents that are shown to the judge, such as retrieved passages: the name of a field of
+            the example or of the prediction, or `lambda example, prediction: ...`. The example's field is used if both
+            have it. By default, the lists under `context`, `passages` or `documents` of the prediction, if the
+            prediction has other outputs and `fields.response` is not set. Documents are not graded.
+            `fields=Fields(context=...)` has the same effect.
+        respond: The part of a response to grade if the response is a list of chat messages. `"last"` grades the last
+            message with the others as context, `"transcript"` grades all messages, and `"trajectory"` grades all
+            messages with numbered steps. The trajectory of a `dspy.ReAct` or `dspy.ReActV2` prediction is a part of its
+            submission. With `"trajectory"`, this trajectory is graded together with the response.
+        feedback: A function that writes a report as text for a reflecting model.
+        criteria_for: The names of the criteria for which each predictor of the program is responsible, by the name of
+            the predictor as in `program.named_predictors()`. GEPA's feedback for a predictor then covers only these
+            criteria. A predictor without an entry gets the feedback on all criteria. The name of a module covers its
+            predictors: `"answer"` is enough for `answer = dspy.ChainOfThought(...)`.
+        cannot_assess: The score of an abstention: `"skip"`, `"zero"`, `"partial"`, `"fail"`, or a number in [0, 1], the
+            earned share of a positive weight. If you pass a `grader`, set this in the grader.
+        limits: The limits on the judge's calls, by default `CallLimits()`. If you pass a `grader`, set them in the
+            grader. Calls without a reply are repeated for `max_outage` seconds. Then `JudgeOutage` ends the run. A
+            wrong key, or a judge whose replies can never be parsed, ends the run without this wait.
+        cache_size: The number of reports that are cached, and the largest number of rows in `history` and `graded`.
+            With 0, nothing is cached and both are empty.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
 
     Raises:
-        ValueError: Neither or both of `judge` and `grader` were passed, or a setting is unknown or out of range.
-        TypeError: `rubric` is nothing that a rubric can be read from, or there is a `ledger`, and the judge has no
-            `fingerprint`.
+        ValueError: Neither `judge` nor `grader` was passed, or both were, or a setting is unknown or out of range.
+        TypeError: `rubric` has none of the accepted types, or there is a `ledger` and the judge has no `fingerprint`.
         RubricError: The file or the data of `rubric` is not a rubric.
 
     Example:
@@ -232,23 +236,25 @@ class RubricMetric:
     def __call__(
         self, example: Any, pred: Any, trace: object = None, pred_name: str | None = None, pred_trace: object = None
     ) -> RubricScore:
-        """Grade one prediction; DSPy calls this, from any thread.
+        """Grade one prediction. DSPy calls this method, from any thread.
 
-        The result does not depend on `trace`. GEPA passes one when it requests feedback, so the common
-        `if trace is not None: return bool` would return no feedback.
+        The result does not depend on `trace`. GEPA passes a trace when it requests feedback. The common rule
+        `if trace is not None: return bool` would therefore return no feedback.
 
         Raises:
             JudgeError: A criterion could not be judged, and the grader's `on_failure` is `"raise"`.
-            JudgeOutage: The judge was unreachable for `max_outage` seconds, cannot be used, or its store cannot be
-                written.
+            JudgeOutage: The judge was unreachable for `max_outage` seconds or cannot be used, or the store of judgments
+                cannot be written.
             MisnamedField: One of the `fields` does not exist.
-            RubricFunctionError: The function `rubric` failed, or returned no rubric; or the example has none.
+            RubricFunctionError: There is no rubric for the example, or the function `rubric` failed or did not return a
+                rubric.
         """
         rubric, submission = self._case(example, pred)
         if submission is None:
             message = "The program raised an error." if pred is None else "The program returned an empty response."
             self._history.count_call("nothing_to_grade")
-            # The worst value for every objective: without values, a program would rise on GEPA's front by failing.
+            # The worst value for every objective. Without values, failing would improve a program's rank on GEPA's
+            # Pareto front.
             names = [*map(tag_key, rubric.tags), *rubric.keys]
             return RubricScore(0.0, False, message, 0.0, dict.fromkeys(names, 0.0))
         report = self._report_for(rubric, submission)
@@ -260,10 +266,10 @@ class RubricMetric:
     def as_reward_fn(self) -> Callable[[Mapping[str, Any], Any], Any]:
         """Return this metric as the `reward_fn(inputs, prediction)` of `dspy.BestOfN` and `dspy.Refine`.
 
-        A reward is a `RubricScore` whose text has the feedback. `dspy.Refine` shows it to the model that gives advice.
-        Both drop an attempt whose grade failed. A warning is logged for each.
+        A reward is a `RubricScore` with the feedback in its text. `dspy.Refine` shows this text to the model that gives
+        advice. Both modules drop an attempt whose grade failed, and a warning is logged for each such attempt.
 
-        Their examples have inputs and no labels, so a `reference` must be one of the inputs.
+        The examples have only inputs and no labels. Therefore a `reference` must be one of the inputs.
         """
 
         # `dspy.Refine` shows the source of this function to the model that gives advice.
@@ -285,7 +291,7 @@ class RubricMetric:
             raise
 
     def resume(self) -> None:
-        """Allow grading again after a `JudgeOutage`, once the judge is fixed; complete grades are still cached."""
+        """Allow grading again after a `JudgeOutage`, once its cause is fixed. Complete grades stay cached."""
         self.grader.call_limiter.reset()
         self._outage_guard.reset()
 
@@ -293,10 +299,10 @@ class RubricMetric:
         """Measure how much the judge contradicts itself: grade every text `repeats` times, without any cache.
 
         Args:
-            predictions: Pairs of an example and a prediction, as in the `results` of `dspy.Evaluate`; those with
+            predictions: Pairs of an example and a prediction, as in the `results` of `dspy.Evaluate`. Pairs with
                 nothing to grade are left out.
             repeats: How often each text is graded, at least 2.
-            progress: Whether to show a progress bar on stderr, if that is a terminal.
+            progress: Whether to show a progress bar on stderr, if stderr is a terminal.
 
         Raises:
             JudgeError: A grade could not be completed.
@@ -323,20 +329,20 @@ class RubricMetric:
     ) -> MetricSummary:
         """Return the totals so far: gradings, coverage, failures, tokens and cost.
 
-        They are correct under threads, where `dspy.track_usage` reports nothing. The average of `dspy.Evaluate` counts
-        a row whose grade failed as its `failure_score`, 0 by default. Here, such rows are counted in `failed`, and
+        The totals are also correct in threads, where `dspy.track_usage` reports nothing. The average of `dspy.Evaluate`
+        counts a row whose grade failed with its `failure_score`, 0 by default. Here, `failed` counts such rows, and
         `mean_score` is the mean of the others.
 
         Args:
-            labels: People's labels of a random part of `graded`. With them, `calibration` has the mean score that
-                people's answers would give, beside the judge's. The score that DSPy gets is always the judge's.
+            labels: Human labels of a random part of `graded`. With labels, `calibration` has the mean score that the
+                human labels imply next to the judge's mean score. DSPy always gets the judge's score.
             cluster: Which texts depend on each other: `"query"` for several responses to one task, or a function of a
                 row's id.
 
         Raises:
-            ChosenLabelsError: All labels were chosen by people.
+            ChosenLabelsError: All labels are marked as `"chosen"` instead of `"random"`.
             ImportError: There are labels, and scipy is not installed.
-            ValueError: No label belongs to a text in `graded`, or the scores do not follow from the criteria.
+            ValueError: No label belongs to a text in `graded`, or the scores cannot be computed from the criteria.
         """
         totals = self._history.summary()
         if labels is not None:
@@ -345,24 +351,28 @@ class RubricMetric:
 
     @property
     def graded(self) -> list[GradedRow]:
-        """The latest grade of each text, as a run for `rubric_integrations.trust`; ids are made of the inputs."""
+        """The latest grade of each text, as the rows of a run for `rubric_integrations.trust`.
+
+        The id of a row is a digest of the program's inputs.
+        """
         return self._history.graded()
 
     def to_run(self, path: str | Path, *, overwrite: bool = False) -> RunFile:
         """Write the grades in `graded` to a run file, for `rubric-integrations report`, `show`, `label` and `compare`.
 
-        An id is made of the inputs, so that two programs that were evaluated on the same examples can be compared.
+        The id of a row is a digest of the program's inputs. Therefore two programs that were evaluated on the same
+        examples can be compared.
 
         Args:
             path: The file, such as `run.jsonl`.
-            overwrite: Whether to replace a file that exists.
+            overwrite: Whether to replace an existing file.
 
         Returns:
-            The run, as `read_run` reads it.
+            The run, as `read_run` reads it from the file.
 
         Raises:
             FileExistsError: The file exists, and `overwrite` is False.
-            ValueError: Nothing is graded yet.
+            ValueError: The metric has graded nothing yet.
 
         Example:
             >>> import dspy, tempfile
@@ -384,7 +394,7 @@ class RubricMetric:
 
     @property
     def history(self) -> list[HistoryRow]:
-        """The latest computed grades, oldest first, as rows for `pandas.DataFrame(rubric_metric.history)`."""
+        """The latest computed grades, oldest first. They are rows for `pandas.DataFrame(rubric_metric.history)`."""
         return self._history.rows()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -400,7 +410,7 @@ class RubricMetric:
         self._outage_guard = OutageGuard()
 
     def _case(self, example: Any, pred: Any) -> tuple[Rubric, Submission | None]:
-        """The rubric and the submission of a prediction; no submission if there is nothing to grade."""
+        """Return the rubric and the submission of a prediction. The submission is None if there is nothing to grade."""
         rubric = rubric_of(self.rubrics, example)
         self._predictor_criteria.add_rubric(rubric)
         return rubric, submission_of(
@@ -409,11 +419,11 @@ class RubricMetric:
         )  # fmt: skip
 
     def _report_for(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
-        """The cached report of a submission, or a new one."""
+        """Return the cached report of a submission, or grade the submission."""
         self._outage_guard.check()
 
         def grade() -> EvaluationReport:
-            # Checked again: this caller may have waited for another whose failure was the outage.
+            # Checked again: this caller may have waited for another caller, whose grade ended the run.
             self._outage_guard.check()
             start = time.perf_counter()
             try:

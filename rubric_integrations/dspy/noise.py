@@ -23,14 +23,14 @@ _BOOTSTRAP_SAMPLES = 20_000
 
 
 class JudgeNoise(Record):
-    """How much a judge contradicts itself about the same texts; measured by `RubricMetric.noise`.
+    """How much a judge contradicts itself about the same texts. `RubricMetric.noise` measures it.
 
     Attributes:
-        scores: For each text, its scores in [0, 1] from the repeated grades, with 0 for an undefined score.
-        flip_rates: By criterion, the share in [0, 1] of answers that differ from the most frequent answer to the same
-            text; an abstention counts as an answer.
+        scores: The scores in [0, 1] of each text from the repeated grades. An undefined score counts as 0.
+        flip_rates: The share in [0, 1], by criterion, of answers that differ from the most frequent answer about the
+            same text. An abstention counts as an answer.
         score_sd: The standard deviation of one text's score between repeated grades, pooled over the texts.
-        program_sd: The standard deviation of the score between texts, without the judge's part.
+        program_sd: The standard deviation of the score between texts, without the part that the judge's noise causes.
     """
 
     scores: tuple[tuple[float, ...], ...]
@@ -42,12 +42,12 @@ class JudgeNoise(Record):
     def of(cls, reports: Sequence[Sequence[EvaluationReport]]) -> JudgeNoise:
         """Compute the noise from repeated grades of the same texts.
 
-        The variance of a text's mean score is the variance between texts plus `score_sd**2 / repeats`, the judge's
-        part: one-way analysis of variance with random effects (Searle, Casella & McCulloch, *Variance Components*,
-        1992).
+        The variance of the texts' mean scores is `program_sd**2 + score_sd**2 / repeats`. The second term is caused by
+        the judge. Source: one-way analysis of variance with random effects (Searle, Casella & McCulloch, *Variance
+        Components*, 1992).
 
         Args:
-            reports: For each text its reports, at least two, and equally many for every text.
+            reports: The reports of each text. Every text has the same number of reports, at least two.
         """
         scores = tuple(tuple(report.score or 0.0 for report in repeats) for repeats in reports)
         repeats = len(scores[0])
@@ -72,25 +72,24 @@ class JudgeNoise(Record):
 
 
 class NoiseAwareAcceptance:
-    """Accepts a GEPA candidate only if its gain is larger than the judge's noise explains.
+    """An acceptance criterion for GEPA: accepts a candidate only if its gain exceeds the judge's noise.
 
-    GEPA's default accepts any gain, so that with a noisy judge candidates that are no better are accepted by chance.
-    This class estimates how large a gain chance alone gives. Two grades of the same text differ only by noise, so the
-    mean of `n` such differences, drawn from the measured ones, is the gain of a candidate that is no better, on a
-    minibatch of `n` (a bootstrap of the null hypothesis). It uses the measured differences and no normal
-    approximation, which is inaccurate for few scores that move in steps. Texts may depend on each other, such as
-    questions about one document: the differences of two grades do not.
-
-    It answers another question than `compare_runs`, which says how far a gain holds for inputs that were not graded: a
-    minibatch of three inputs has no useful interval for that. Compare the optimized program with the first one by
-    `compare_runs`, on a test set.
+    GEPA's default criterion accepts any gain. With a noisy judge, it accepts some candidates that are not better. This
+    class estimates the distribution of the gain of a candidate that is not better. Two grades of the same text differ
+    only by noise. Therefore the gain on a minibatch of `n` texts is simulated as the mean of `n` such differences,
+    drawn from the measured ones (a bootstrap of the null hypothesis). No normal approximation is used, because it is
+    inaccurate for few scores with few possible values. The method is also valid for texts that depend on each other,
+    such as questions about one document, because the differences between two grades of a text are independent.
 
     A candidate is accepted if its gain exceeds the quantile `1 - false_accept_rate` of that distribution. Real gains
-    below it are refused too; a larger `reflection_minibatch_size` of GEPA lowers the quantile.
+    below the quantile are refused too. A larger `reflection_minibatch_size` of GEPA lowers the quantile.
+
+    This class does not estimate the gain for inputs that were not graded: a minibatch of three inputs has no useful
+    interval. For that, compare the optimized program with the first program on a test set, with `compare_runs`.
 
     Args:
-        scores: For each text its scores from repeated grades, at least two, as in `JudgeNoise.scores`.
-        false_accept_rate: The rate, between 0 and 0.5, at which candidates that are no better may be accepted.
+        scores: The scores of each text from repeated grades, at least two per text, as in `JudgeNoise.scores`.
+        false_accept_rate: The rate, between 0 and 0.5, at which candidates that are not better may be accepted.
 
     Raises:
         ValueError: The rate is out of range, there is no text, or a text has fewer than two scores.
@@ -113,7 +112,11 @@ class NoiseAwareAcceptance:
         self._least_gains: dict[int, float] = {}
 
     def least_gain(self, minibatch: int) -> float:
-        """Return the mean gain that a candidate must exceed on a minibatch of this size."""
+        """Return the mean gain that a candidate must exceed to be accepted.
+
+        Args:
+            minibatch: The number of texts in the minibatch.
+        """
         if minibatch not in self._least_gains:
             generator = np.random.default_rng(0)
             sums = np.zeros(_BOOTSTRAP_SAMPLES)
@@ -125,12 +128,12 @@ class NoiseAwareAcceptance:
         return self._least_gains[minibatch]
 
     def should_accept(self, proposal: Any, state: object) -> bool:
-        """Decide whether GEPA accepts a candidate; GEPA calls this (its `AcceptanceCriterion` protocol)."""
+        """Decide whether GEPA accepts a candidate. GEPA calls this method (its `AcceptanceCriterion` protocol)."""
         before, after = _scores(proposal)
         return bool(after) and fmean(after) - fmean(before) > self.least_gain(len(after))
 
     def reject_reason(self, proposal: Any, state: object) -> str:
-        """Explain a rejection for GEPA's log; GEPA calls this."""
+        """Explain a rejection for GEPA's log. GEPA calls this method."""
         before, after = _scores(proposal)
         if not after:
             return "it was not evaluated"
@@ -141,16 +144,16 @@ class NoiseAwareAcceptance:
 async def grade_repeatedly(
     grader: Grader, cases: Sequence[tuple[Rubric, Submission]], repeats: int, on_graded: Callable[[], None]
 ) -> list[list[EvaluationReport]]:
-    """Grade each case several times, all concurrently; the grader limits the number of simultaneous calls.
+    """Grade each case several times, all concurrently. The grader limits the number of concurrent calls.
 
     Args:
         grader: The grader.
-        cases: Rubrics with submissions.
+        cases: Pairs of a rubric and a submission.
         repeats: How often each case is graded.
-        on_graded: Called after each grade.
+        on_graded: A function that is called after each grade.
 
     Raises:
-        JudgeError: A grade could not be completed; the others are cancelled.
+        JudgeError: A grade could not be completed. The other grades are cancelled.
     """
 
     async def grade_once(rubric: Rubric, submission: Submission) -> EvaluationReport:

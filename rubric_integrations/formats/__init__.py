@@ -5,7 +5,8 @@ A format is a module with the functions `matches`, `read`, `losses` and `write` 
 1. Write the module in this package.
 2. Add one line to `FORMATS` in `formats/registry.py`, before `native`.
 
-Reading detects the format. The tests for conversion and for mutated documents run for every format of `FORMATS`.
+The format of a document is detected when it is read. The tests for conversion and for mutated documents run for every
+format of `FORMATS`.
 """
 
 from rubric_integrations.formats.agentv import EvalCase, load_eval_cases

@@ -1,6 +1,6 @@
 """AgentV's format: rubric items in an evaluator, in an eval case, or in the assertions of a test.
 
-Also reads the cases of eval files of AgentV and promptfoo, each with its input and its rubric.
+The module also reads the cases of eval files of AgentV, promptfoo and others, each with its input and its rubric.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RUBRIC_TYPES = {"rubric", "rubrics", "llm_judge", "llm-judge", "llm-grader", "l
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data looks like AgentV's rubrics rather than the native ones."""
+    """Return whether parsed data looks like AgentV's rubrics rather than native rubrics."""
     suite = suite_of(document)
     if suite is not None:
         return suite.dialect == "agentv"
@@ -52,10 +52,10 @@ def matches(document: Any) -> bool:
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make one rubric from an AgentV document: the shared items, and those of its case if it has only one.
+    """Make one rubric from an AgentV document: the shared items and the items of its case if it has only one case.
 
     Raises:
-        RubricError: With every fault; one of them may be that several cases have rubrics of their own.
+        RubricError: The document has faults, or several cases have their own rubrics. The error lists every fault.
     """
     suite = suite_of(document)
     if suite is not None:
@@ -75,13 +75,13 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for everything that the rubric of a document does not hold."""
+    """Return one message for each part of a document that its rubric does not contain."""
     suite = suite_of(document)
     return [] if suite is None else read_only_test(suite._replace(dialect="agentv"), "rubric").losses
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as an AgentV document, with one message for everything that the format cannot express."""
+    """Return a rubric as an AgentV document, with one message for each part that the format cannot express."""
     messages = rubric_losses(rubric, kept=("name",))
     items = [_item(key, criterion, messages) for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)]
     name = {"name": rubric.name} if rubric.name else {}
@@ -89,7 +89,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
 
 
 def shared_criteria(document: Any, faults: list[Fault]) -> list[Criterion]:
-    """Read the criteria that hold for every case, from the document itself and from its evaluators.
+    """Read the criteria that apply to every case, from the document itself and from its evaluators.
 
     Args:
         document: The document, as parsed.
@@ -120,7 +120,7 @@ def shared_criteria(document: Any, faults: list[Fault]) -> list[Criterion]:
 
 
 def eval_cases(document: Any) -> list[Mapping[str, Any]]:
-    """Return the cases of an eval file, as parsed; an empty list for other documents."""
+    """Return the parsed cases of an eval file. An empty list for other documents."""
     cases: Any = cast("Any", document).get("evalcases") if isinstance(document, Mapping) else None
     if not isinstance(cases, Sequence) or isinstance(cases, str):
         return []
@@ -131,7 +131,7 @@ def make_rubric(criteria: list[Criterion], document: Any, source: str, faults: l
     """Make a rubric with the document's name.
 
     Raises:
-        RubricError: There are faults already, or the criteria make no rubric.
+        RubricError: There are faults already, or the criteria do not form a valid rubric.
     """
     name: Any = cast("Any", document).get("name") if isinstance(document, Mapping) else None
     if not faults:
@@ -190,10 +190,10 @@ class EvalCase(NamedTuple):
     """One case of an eval file, with its rubric.
 
     Attributes:
-        id: The case's id; its number, from 1, if the file has none.
-        input: The input of the program under evaluation; several messages as `role: content` lines.
-        expected_outcome: The author's description of a good response; empty if the file has none.
-        rubric: The file's criteria and the case's own; without either, the expected outcome as the only criterion.
+        id: The id of the case, or its number from 1 if the file has no id.
+        input: The input of the program under evaluation. Several messages become lines of `role: content`.
+        expected_outcome: The author's description of a good response. Empty if the file has none.
+        rubric: The criteria of the file and of the case. If there are none, the expected outcome is the only criterion.
     """
 
     id: str
@@ -204,7 +204,7 @@ class EvalCase(NamedTuple):
     def as_langsmith(self) -> dict[str, Any]:
         """Return this case as a LangSmith example, for `client.create_examples(dataset_id=..., examples=[...])`.
 
-        The metadata holds the rubric, from which `Rubric.from_dict` reads it.
+        The metadata contains the rubric as a dictionary for `Rubric.from_dict`.
         """
         return {
             "inputs": {"input": self.input},
@@ -216,12 +216,13 @@ class EvalCase(NamedTuple):
 def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalCase]:
     """Yield the cases of a file of AgentV, promptfoo, BiGGen-Bench, InfoBench or tau2, each with its rubric.
 
-    Some assertions need code of the file. They are listed in a warning and in `Rubric.left_out`: a grade of the case is
-    `partial`, and never `passed`. A case of which nothing can be read is left out, with a warning.
+    Some assertions cannot be read, for example because they need code of the file. A warning and `Rubric.left_out` list
+    them, and a grade of the case is then `partial` and never `passed`. A case without any readable assertion is skipped
+    with a warning.
 
     Args:
         path: The file, YAML, JSON or JSON Lines.
-        strict: Whether to refuse a file of which something cannot be read.
+        strict: Whether to refuse a file if a part of it cannot be read.
 
     Raises:
         RubricError: The file cannot be read or has no cases, or one of its rubrics has faults.

@@ -1,8 +1,8 @@
-r"""Makes a `Check` of an assertion that promptfoo or AgentV decides in code, if the check decides every text alike.
+r"""Converts an assertion that promptfoo or AgentV decides in code to a `Check` that decides every text in the same way.
 
-Both run in JavaScript. Its white space, lower case and regular expressions differ from Python's. Therefore most types
-become a pattern that matches as JavaScript does. An assertion without such a pattern is refused, and the caller lists
-it.
+Both programs run in JavaScript, whose white space, lower case and regular expressions differ from Python's. Therefore,
+most types become a pattern that matches like JavaScript. An assertion without such a pattern is refused, and the caller
+lists it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CODED_TYPES = frozenset(
         "ends-with", "equals", "regex", "is-json",
     }
 )  # fmt: skip
-"""The types of assertions that may become a check, with hyphens and without `not-`."""
+"""The types of assertions that can become a check, written with hyphens and without `not-`."""
 
 # White space in JavaScript: the body of a class in a pattern, and the same characters.
 _SPACE = r"\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -35,17 +35,18 @@ _ANY = r"[\s\S]*"
 
 
 def check_of(kind: str, value: Any, *, is_negated: bool, trims: bool, reads_numbers: bool) -> Check:
-    r"""Return the check that decides as an assertion does.
+    r"""Return a check that decides every text like an assertion.
 
     Args:
         kind: One of `CODED_TYPES`.
-        value: Its value, in which no variable is left to fill in.
-        is_negated: Whether the assertion passes if the condition does not hold.
-        trims: Whether `equals`, `starts-with` and `ends-with` ignore the white space around both texts, as in AgentV.
-        reads_numbers: Whether `contains` takes a number as text, and `is-json` a schema, as in promptfoo.
+        value: The value of the assertion, after its variables are filled in.
+        is_negated: Whether the assertion passes if the condition is false.
+        trims: Whether `equals`, `starts-with` and `ends-with` ignore outer white space of both texts, as in AgentV.
+        reads_numbers: Whether `contains` accepts a number as text, and `is-json` accepts a schema, as in promptfoo.
 
     Raises:
-        ValueError: No check decides every text alike. The message says why, as a predicate of the assertion.
+        ValueError: No check decides every text in the same way. The message states the reason, as a predicate of the
+            assertion.
 
     Example:
         >>> check_of("starts-with", "a.b", is_negated=False, trims=False, reads_numbers=True).regex
@@ -66,7 +67,7 @@ def check_of(kind: str, value: Any, *, is_negated: bool, trims: bool, reads_numb
     if kind in ("contains", "contains-all") and not is_negated:
         return _check({"contains": texts[0] if len(texts) == 1 else tuple(texts)})
     pattern = _pattern(kind, texts, trims=trims)
-    # Alone first: a bracket too many would close the group around the pattern.
+    # The pattern is checked alone first, because an extra bracket would close the group around it.
     check = _check({"regex": pattern})
     return _check({"regex": rf"\A(?!{_ANY}(?:{pattern}))"}) if is_negated else check
 
@@ -79,7 +80,7 @@ def _check(fields: dict[str, Any]) -> Check:
 
 
 def _texts(value: Any, *, may_be_text: bool) -> list[str]:
-    """Return the texts of a list; a text is a list of one unless promptfoo would split it."""
+    """Return the texts of a list. A single text counts as a list of one, unless promptfoo would split it."""
     if isinstance(value, str) and may_be_text and value and not set(value) & {",", '"', "'"} and value.strip() == value:
         return [value]
     texts = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
@@ -89,7 +90,7 @@ def _texts(value: Any, *, may_be_text: bool) -> list[str]:
 
 
 def _pattern(kind: str, texts: list[str], *, trims: bool) -> str:
-    """Return the pattern that matches somewhere in the texts for which the condition holds."""
+    """Return a pattern that matches somewhere in a text if, and only if, the condition is true for the text."""
     if kind == "regex":
         return python_pattern(texts[0])
     if trims and kind in ("equals", "starts-with", "ends-with"):
@@ -107,15 +108,16 @@ def _pattern(kind: str, texts: list[str], *, trims: bool) -> str:
 
 
 def _any_case(text: str) -> str:
-    """Return the pattern of the texts that equal this one in lower case.
+    """Return a pattern for all texts that have the same lower case as this text.
 
     Raises:
-        ValueError: It has other characters than ASCII, whose lower case depends on the characters around them.
+        ValueError: The text has characters beyond ASCII, whose lower case may depend on the characters around them.
     """
     if not text.isascii():
         raise ValueError("ignores the case of characters beyond ASCII")
     parts = [f"[{char.lower()}{char.upper()}]" if char.isalpha() else re.escape(char) for char in text]
-    # The Kelvin sign is a k in lower case. A dotted capital I is an i and a dot above, which follows the i then.
+    # The lower case of the Kelvin sign is k. The lower case of a dotted capital I is an i followed by a combining dot
+    # above.
     parts = [r"[kK\u212a]" if part == "[kK]" else part for part in parts]
     if parts[-1] == "[iI]":
         parts[-1] = r"[iI\u0130]"
@@ -135,11 +137,11 @@ _ANYTHING = frozenset({rf"[\{one}\{other}]" for one, other in ("sS", "Ss", "dD",
 
 
 def python_pattern(pattern: str) -> str:
-    r"""Translate a JavaScript pattern without flags.
+    r"""Translate a JavaScript pattern without flags to Python.
 
     Raises:
-        ValueError: It uses syntax whose meaning differs, or could match a part of a character that is two in JavaScript
-            (`.` without `*` or `+`).
+        ValueError: The pattern uses syntax whose meaning differs, or it could match half of a character that JavaScript
+            counts as two (`.` without `*` or `+`).
 
     Example:
         >>> python_pattern(r"^v\d+")
@@ -167,7 +169,7 @@ def python_pattern(pattern: str) -> str:
             groups.append(text)
             part = text
         elif kind == "close":
-            # A bracket too many does not compile.
+            # A pattern with an extra bracket does not compile.
             is_atom = bool(groups) and groups.pop() not in ("(?=", "(?!")
             part = text
         elif kind == "set":
@@ -204,7 +206,7 @@ def _escape(char: str) -> str:
 
 
 def _set(text: str) -> str:
-    r"""Translate a class such as `[a-z\d.]`."""
+    r"""Translate a character class such as `[a-z\d.]`."""
     is_excluding = text.startswith("[^")
     members = re.findall(r"\\.|.", text[2 if is_excluding else 1 : -1], re.DOTALL)
     parts: list[str] = []
@@ -241,10 +243,10 @@ _SCHEMA, _SCHEMA_LIST, _SCHEMA_MAP = (
 
 
 def _schema(value: Any) -> dict[str, Any]:
-    """Return a schema in which every keyword means the same to promptfoo's validator and to ours.
+    """Return a schema whose keywords all have the same meaning in promptfoo's validator and in ours.
 
     Raises:
-        ValueError: It is not an object, or has another keyword.
+        ValueError: The schema is not an object, or has another keyword.
     """
     if value is None:
         return {}

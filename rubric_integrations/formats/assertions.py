@@ -1,10 +1,10 @@
-"""The assertions of promptfoo and of current AgentV: those for a judge become criteria.
+"""Reads the assertions of promptfoo and of current AgentV. Assertions for a judge become criteria.
 
-In promptfoo, every assertion must pass. Therefore each criterion is required, unless the test has a `threshold`, which
+In promptfoo, every assertion must pass. Therefore, each criterion is required, unless the test has a `threshold`, which
 becomes the pass mark. A `metric` becomes a tag. A list of items is one assertion, and its items share its weight.
 
-Assertions that code decides in those projects become checks if the check decides every text alike. The others are
-listed, and as `left_out` in the rubric: without them, no submission may pass.
+Assertions that those projects decide in code become checks, if a check can decide every text in the same way. The
+others are listed, also as `left_out` of the rubric, because without them no submission may pass.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rubric_integrations.rubric.rubric import Fault
 JUDGED_TYPES = frozenset(
     {"llm-rubric", "agent-rubric", "rubric", "rubrics", "llm-grader", "llm-judge", "g-eval", "model-graded-closedqa"}
 )
-"""The types of assertions that a judge decides, with hyphens."""
+"""The types of assertions that a judge decides, written with hyphens."""
 
 _CONDITIONS = {
     "trajectory:tool-used": "tool_used",
@@ -46,7 +46,7 @@ _CONDITIONS = {
     "levenshtein": "similarity",
     "contains-json": "json_schema",
 }
-"""The condition of a `Check` that is most like an assertion that code decides."""
+"""The most similar condition of a `Check` for each type of assertion that code decides."""
 
 _CONTENTS = ("value", "criteria", "rubrics")
 _KEYS = {"type", "weight", "metric", "name", "id", "required", "min_score", *_CONTENTS}
@@ -57,15 +57,15 @@ _VARIABLE = re.compile(r"\{\{\s*(\w{1,100})\s*\}\}")
 
 
 class Context(NamedTuple):
-    """What the assertions of one list have in common.
+    """The common settings of the assertions of one list.
 
     Attributes:
         variables: The values of `{{name}}` in the texts.
-        text_is_gate: Whether a text of a typed assertion must hold for the response to pass, as in promptfoo.
-        item_is_gate: Whether a plain text and an item of a list must hold unless it says otherwise.
-        is_promptfoo: Whether the file is promptfoo's, in which several assertions may have the same `metric`. In
-            AgentV, it is a name.
-        changes_output: Whether code of the file changes the response before the assertions see it.
+        text_is_gate: Whether an assertion with a type and a text is required for a pass, as in promptfoo.
+        item_is_gate: Whether a plain text or an item of a list is required for a pass by default.
+        is_promptfoo: Whether the file is promptfoo's. In promptfoo, several assertions may have the same `metric`. In
+            AgentV, `metric` is a unique name.
+        changes_output: Whether code of the file changes the response before the assertions are evaluated.
     """
 
     variables: Mapping[str, Any]
@@ -77,12 +77,12 @@ class Context(NamedTuple):
 
 @dataclass
 class Notes:
-    """The faults of a file and the parts that its rubric does not hold.
+    """The faults of a file and the parts of the file that its rubric does not contain.
 
     Attributes:
-        faults: Everything for which the file is refused.
-        losses: One message for everything that the rubric does not hold as the file has it.
-        left_out: Those of the losses on which a pass depends.
+        faults: The reasons to refuse the file.
+        losses: One message for each part of the file that the rubric does not contain or that it changes.
+        left_out: The losses that a pass depends on.
     """
 
     faults: list[Fault] = field(default_factory=list[Fault])
@@ -90,7 +90,7 @@ class Notes:
     left_out: list[str] = field(default_factory=list[str])
 
     def leave_out(self, message: str) -> None:
-        """Add a loss on which a pass depends."""
+        """Add a loss that a pass depends on."""
         self.losses.append(message)
         self.left_out.append(message)
 
@@ -100,7 +100,7 @@ class Group(NamedTuple):
 
     Attributes:
         criteria: The criteria.
-        weight: The weight that a list of items shares; None for one text, which has its own.
+        weight: The weight that the items of a list share. None for a single text, whose criterion has its own weight.
     """
 
     criteria: list[Criterion]
@@ -108,14 +108,14 @@ class Group(NamedTuple):
 
 
 def assertions_of(holder: Any) -> tuple[str, Any]:
-    """Return the key and the value of the assertions of a test or a file; an empty list without any."""
+    """Return the key and the value of the assertions of a test or a file. The value is empty if there are none."""
     data = cast("Mapping[str, Any]", holder) if isinstance(holder, Mapping) else {}
     key = next((key for key in ASSERTION_LISTS if data.get(key)), ASSERTION_LISTS[0])
     return key, data.get(key) or []
 
 
 def is_judged(entry: Any) -> bool:
-    """Whether an entry of a list is an assertion of a type that a judge decides."""
+    """Return whether an entry of a list is an assertion that a judge decides."""
     return (
         isinstance(entry, Mapping) and _type_of(cast("Mapping[str, Any]", entry)).removeprefix("not-") in JUDGED_TYPES
     )
@@ -127,7 +127,7 @@ def read_assertions(entries: Any, where: str, context: Context, notes: Notes) ->
     Args:
         entries: The list, as parsed.
         where: Its place in the document.
-        context: What the assertions have in common.
+        context: The common settings of the assertions.
         notes: The record to which faults and losses are added.
     """
     if not isinstance(entries, Sequence) or isinstance(entries, str | bytes):
@@ -179,7 +179,7 @@ def _read_coded(
     context: Context,
     notes: Notes,
 ) -> Group:
-    """Read an assertion that code decides: a criterion with a check, or nothing."""
+    """Read an assertion that code decides. The group has one criterion with a check, or no criterion."""
     kind = _type_of(entry)
     try:
         check = _check_of(entry, context)
@@ -205,12 +205,12 @@ def _check_of(entry: Mapping[str, Any], context: Context) -> Check:
     """Return the check of an assertion.
 
     Raises:
-        ValueError: None decides every text alike.
+        ValueError: No check decides every text in the same way.
     """
     kind = _type_of(entry)
     is_negated = kind.startswith("not-")
     kind = kind.removeprefix("not-")
-    # `not-` is promptfoo's, which in turn has no `ends-with`.
+    # Only promptfoo has `not-`, and only AgentV has `ends-with`.
     if kind not in CODED_TYPES or (kind == "ends-with" if context.is_promptfoo else is_negated):
         raise ValueError("is not read")
     if context.changes_output:
@@ -232,7 +232,7 @@ def _filled_value(value: Any, context: Context) -> Any:
     """Return the value of an assertion with the variables of its test filled in.
 
     Raises:
-        ValueError: It names a file, or has a template that code of the file must fill in.
+        ValueError: The value names a file, or has a template that only code of the file can fill in.
     """
     if isinstance(value, Mapping | list | tuple):
         if any(mark in repr(cast("object", value)) for mark in _TEMPLATE):
@@ -265,13 +265,13 @@ def _read_set(
     context: Context,
     notes: Notes,
 ) -> Group:
-    """Read a set of assertions, which share its weight. With a threshold, none of them must hold."""
+    """Read a set of assertions, which share its weight. With a threshold, none of them is required."""
     if entry.get("threshold") is not None:
         notes.leave_out(f"`{where}`: `threshold` of a set has no place in a rubric")
         context = context._replace(text_is_gate=False, item_is_gate=False)
     key, inner = assertions_of(entry)
     groups = read_assertions(inner, f"{where}.{key}", context, notes)
-    # An empty group beside them, so that the items of a list share the weight of their assertion within the set, too.
+    # With an additional empty group, the items of a list share the weight of their assertion within the set, too.
     return Group(join([*groups, Group([])]), _weight_of(entry, where, notes))
 
 
@@ -333,7 +333,7 @@ def _read_judged(
 
 
 def _gate(entry: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """Return the gate of a text: `required` may be a number, the smallest score that passes."""
+    """Return the gate of a text. `required` may also be a number, which is the smallest score that passes."""
     required: Any = entry.get("required")
     least: Any = entry.get("min_score")
     if isinstance(required, int | float) and not isinstance(required, bool):
@@ -347,7 +347,7 @@ def _gate(entry: Mapping[str, Any], context: Context) -> dict[str, Any]:
 
 
 def _criterion(fields: dict[str, Any], where: str, notes: Notes) -> list[Criterion]:
-    """Return a list of one criterion, or an empty one if it has faults."""
+    """Return a list with the criterion, or an empty list if it has faults."""
     try:
         return [Criterion.model_validate(fields)]
     except ValidationError as error:
@@ -356,7 +356,7 @@ def _criterion(fields: dict[str, Any], where: str, notes: Notes) -> list[Criteri
 
 
 def _filled(text: str, where: str, context: Context, notes: Notes) -> str:
-    """Replace `{{name}}` by the test's variables."""
+    """Replace each `{{name}}` in a text by the variable of the test."""
     values = {name: str(value) for name, value in context.variables.items() if isinstance(value, str | int | float)}
     missing = sorted({name for name in _VARIABLE.findall(text) if not values.get(name, "").strip()})
     notes.losses += [f"`{where}`: `{{{{{name}}}}}` has no value, and stays as it is" for name in missing]
@@ -368,7 +368,7 @@ def _type_of(entry: Mapping[str, Any]) -> str:
 
 
 def has_objects(entry: Any) -> bool:
-    """Whether an assertion has a list of rubric items that are objects."""
+    """Return whether an assertion has a list of rubric items that are objects."""
     contents = cast("Mapping[str, Any]", entry).values() if isinstance(entry, Mapping) else ()
     return any(
         isinstance(item, Mapping) for content in contents if isinstance(content, list | tuple) for item in content

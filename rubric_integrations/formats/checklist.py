@@ -1,10 +1,10 @@
-"""Plain checklists: `{checklist: [texts]}`, those of tau2, InfoBench and WildBench, and WritingBench's score bands.
+"""Plain checklists `{checklist: [texts]}`, checklists of tau2, InfoBench and WildBench, and WritingBench's criteria.
 
-A text is a binary criterion of weight 1. In tau2, `nl_assertions` must all be met if they are in the task's
-`reward_basis`. The other parts of that basis, such as the state of a database, are `left_out` of the rubric. InfoBench
-has `decomposed_questions`. WildBench has a `checklist` beside a conversation, as hints for one score. A file of several
-tasks or rows has a rubric for each of them. A criterion of WritingBench has `criteria_description` and one text for
-each band of scores, such as `1-2`, and becomes a scale.
+Each text is a binary criterion of weight 1. In tau2, all `nl_assertions` must be met if they are in the task's
+`reward_basis`. The other parts of that basis, such as the state of a database, are in `left_out` of the rubric.
+InfoBench has `decomposed_questions`. WildBench has a `checklist` next to a conversation, as hints for one score. In a
+file with several tasks or rows, each has its own rubric. A criterion of WritingBench has `criteria_description` and one
+text for each band of scores, such as `1-2`. It becomes a criterion with a scale.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from rubric_integrations.rubric.rubric import Fault, Rubric
 
 _KEYS = ("checklist", "nl_assertions", "decomposed_questions")
 _TASK_KEY, _ASSERTIONS = "evaluation_criteria", "nl_assertions"
-# Of a tau2 task: what a part of the reward is about. Without it, the part is 1.
+# For parts of the reward of a tau2 task: the field that the part depends on. Without this field, the part is 1.
 _PARTS = {"ACTION": "actions", "COMMUNICATE": "communicate_info", "ENV_ASSERTION": "env_assertions"}
-# tau2's default for a task that says nothing.
+# tau2's default for a task without `reward_basis`.
 _DEFAULT_BASIS = ("DB", "COMMUNICATE")
-# Of a row of WildBench.
+# The key of the conversation in a row of WildBench.
 _CONVERSATION = "conversation_input"
 _BAND = re.compile(r"\s*(\d{1,3})\s*-\s*(\d{1,3})\s*")
 _TEXT_KEY = "criteria_description"
@@ -50,7 +50,7 @@ def matches(document: Any) -> bool:
 
 
 def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the tasks or rows of tau2, InfoBench or WildBench in a list, with their ids; no row for other data."""
+    """Return the tasks or rows of tau2, InfoBench or WildBench with their ids. An empty list for other data."""
     entries = cast("Sequence[Any]", document) if isinstance(document, list | tuple) else ()
     rows = (_TASK_KEY, "decomposed_questions", _CONVERSATION)
     if not all(isinstance(entry, Mapping) and any(key in entry for key in rows) for entry in entries):
@@ -62,7 +62,7 @@ def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def has_texts(row: Any) -> bool:
-    """Return whether a task or row has something to judge: many tasks of tau2 have no `nl_assertions`."""
+    """Return whether a task or row has any text to judge. Many tasks of tau2 have no `nl_assertions`."""
     items = _find(row)
     return items is not None and bool(items.entries)
 
@@ -70,7 +70,8 @@ def has_texts(row: Any) -> bool:
 def input_of(row: Mapping[str, Any]) -> str:
     """Return the task of a row.
 
-    It is InfoBench's instruction with its input, WildBench's conversation, or why the simulated user of a task calls.
+    This is InfoBench's instruction with its input, WildBench's conversation, or the ticket of a tau2 task or the reason
+    why its simulated user calls.
     """
     turns: Any = row.get(_CONVERSATION)
     if isinstance(turns, list | tuple):
@@ -89,21 +90,21 @@ def input_of(row: Mapping[str, Any]) -> str:
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make a rubric of a checklist.
+    """Make a rubric from a checklist.
 
     Raises:
-        RubricError: With every fault.
+        RubricError: The document has faults. The error lists every fault.
     """
     return _read(document, source).rubric
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for everything that the rubric of a document does not hold."""
+    """Return one message for each part of a document that its rubric does not contain."""
     return _read(document, "rubric").losses
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as a checklist, with one message for everything that it cannot express."""
+    """Return a rubric as a checklist, with one message for each part that a checklist cannot express."""
     messages = rubric_losses(rubric, kept=())
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
         if criterion.weight != 1:
@@ -113,7 +114,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
 
 
 def _find(document: Any) -> ItemList | None:
-    """Return the checklist of an object; its `entries` are anything that stands there."""
+    """Return the checklist of an object. Its `entries` are not validated yet."""
     if not isinstance(document, Mapping):
         return None
     data = cast("Mapping[str, Any]", document)
@@ -136,7 +137,7 @@ def _basis(task: Mapping[str, Any]) -> list[str]:
 
 
 def _other_parts(task: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the parts of a task's reward that no assertion in words decides."""
+    """Return the parts of a task's reward that do not depend on assertions in words."""
     parts = [part for part in _basis(task) if part != "NL_ASSERTION" and (part not in _PARTS or task.get(_PARTS[part]))]
     return tuple(f"`{_TASK_KEY}.reward_basis`: {part}" for part in parts)
 

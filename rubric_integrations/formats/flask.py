@@ -27,21 +27,21 @@ def matches(document: Any) -> bool:
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make a rubric of all skills.
+    """Make a rubric from all skills.
 
     Raises:
-        RubricError: With every fault.
+        RubricError: The document has faults. The error lists every fault.
     """
     return _read(document, source).rubric
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for everything that the rubric of a document does not hold."""
+    """Return one message for each part of a document that its rubric does not contain."""
     return _read(document, "rubric").losses
 
 
 def write(_rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Raise `RubricError`: the format is only read."""
+    """Raise `RubricError`, because this format can only be read."""
     raise RubricError("flask", [Fault("", "", "is a format that is only read: write another one")])
 
 

@@ -1,7 +1,7 @@
 """HealthBench's rubrics: a list of criteria with `criterion`, `points` and `tags`.
 
-A criterion with negative points describes something undesirable, and its grader answers whether it is met. A native
-penalty means the same. Therefore every text is kept unchanged.
+A criterion with negative points describes an error, and HealthBench's grader answers whether it is met. A native
+penalty has the same meaning. Therefore, every text is kept unchanged.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ _LABEL = "criteria_met"
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data is a list of objects of which one has `points` and no native `requirement`."""
+    """Return whether parsed data is a list with an object that has `points` and no native `requirement`."""
     return any("points" in entry and "description" not in entry for entry in objects_in(document))
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make a rubric of HealthBench's criteria.
+    """Make a rubric from HealthBench's criteria.
 
     Raises:
-        RubricError: With every fault.
+        RubricError: The document has faults. The error lists every fault.
     """
     return _read(document, source).rubric
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for everything that the rubric of a document does not hold."""
+    """Return one message for each part of a document that its rubric does not contain."""
     return _read(document, "rubric").losses
 
 
 def labels_of(document: Any) -> dict[str, bool] | None:
-    """Return the labels in a list of graded criteria, `criteria_met`, by the criterion's key in the rubric.
+    """Return the labels `criteria_met` in a list of graded criteria, by the criterion's key in the rubric.
 
     Args:
         document: A list of criteria, or an object with such a list under `rubrics`.
 
     Returns:
-        The labels of those criteria that have one; None if the document is of another format or has no label.
+        The labels of the criteria that have one. None if the document has another format or no label.
 
     Raises:
         RubricError: A label is neither true nor false.
@@ -75,7 +75,7 @@ def labels_of(document: Any) -> dict[str, bool] | None:
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as HealthBench writes it, with one message for everything that it cannot express."""
+    """Return a rubric in HealthBench's format, with one message for each part that the format cannot express."""
     messages = rubric_losses(rubric, kept=())
     entries: list[dict[str, Any]] = []
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):

@@ -1,4 +1,4 @@
-"""Reads lists of criteria in the field names of other projects, and describes what a format cannot express."""
+"""Reads lists of criteria with the field names of other projects and lists the parts that a format cannot express."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ItemList(NamedTuple):
     Attributes:
         where: The place of the list in the document.
         entries: The entries of the list.
-        fields: The rubric's own fields that stand beside the list, such as `guidelines`.
-        others: The other keys beside the list.
+        fields: The fields of the rubric next to the list, such as `guidelines`.
+        others: The other keys next to the list.
     """
 
     where: str
@@ -34,11 +34,11 @@ class ItemList(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A document as it was read.
+    """The result of reading a document.
 
     Attributes:
         rubric: The rubric.
-        losses: One message for everything that the rubric does not hold as the document has it.
+        losses: One message for each part of the document that the rubric does not contain or that it changes.
     """
 
     rubric: Rubric
@@ -46,14 +46,14 @@ class Reading(NamedTuple):
 
 
 Convert = Callable[[str, Mapping[str, Any], list[Fault], list[str]], dict[str, Any]]
-"""Returns the fields of a native criterion for an entry, and appends to the faults and to the losses.
+"""Converts an entry to the fields of a native criterion, and appends to the faults and losses.
 
 The arguments are the place of the entry, the entry, the faults and the losses.
 """
 
 
 def find_list(document: Any) -> ItemList | None:
-    """Return the list of criteria in a document: the document itself, or its only one of the usual keys.
+    """Return the list of criteria in a document: the document itself, or the list under one of the usual keys.
 
     Example:
         >>> find_list({"rubrics": [{"points": 1}], "name": "x"}).where
@@ -72,7 +72,7 @@ def find_list(document: Any) -> ItemList | None:
 
 
 def objects_in(document: Any) -> list[Mapping[str, Any]]:
-    """Return those entries of the list in a document that are objects without a native `requirement`."""
+    """Return the entries of the list in a document that are objects without a native `requirement`."""
     items = find_list(document)
     entries = [cast("Mapping[str, Any]", e) for e in (items.entries if items else ()) if isinstance(e, Mapping)]
     return [entry for entry in entries if "requirement" not in entry]
@@ -86,18 +86,18 @@ def read_list(
     convert: Convert,
     notes: Mapping[str, str],
 ) -> Reading:
-    """Make a rubric of a list of criteria.
+    """Make a rubric from a list of criteria.
 
     Args:
         items: The list.
         source: The name of the document, for errors.
-        dialect: The name of its format, for errors.
-        words: The format's word for each native field that it has.
-        convert: Reads one entry.
-        notes: Keys of entries that are left out, with the reason.
+        dialect: The name of the document's format, for errors.
+        words: The format's key for each native field that it has.
+        convert: Converts one entry.
+        notes: The keys of entries that are left out, with the reasons.
 
     Raises:
-        RubricError: With every fault.
+        RubricError: The list has faults. The error lists every fault.
     """
     if items is None:
         raise error_of(source, dialect, [Fault("", "", "has no list of criteria")])
@@ -135,10 +135,10 @@ def read_list(
 def make_rubric(
     criteria: Sequence[Criterion], fields: Mapping[str, Any], source: str, dialect: str, faults: list[Fault]
 ) -> Rubric:
-    """Make a rubric of criteria and the rubric's own fields.
+    """Make a rubric from criteria and the other fields of the rubric.
 
     Raises:
-        RubricError: There are faults already, or the criteria make no rubric.
+        RubricError: There are faults already, or the criteria do not form a valid rubric.
     """
     if not faults:
         try:
@@ -149,7 +149,7 @@ def make_rubric(
 
 
 def error_of(source: str, dialect: str, faults: Sequence[Fault]) -> RubricError:
-    """Make the error for a document of another project, which says as what it was read."""
+    """Make the error for a document of another project, with a hint that names the format it was read in."""
     hint = (
         f"is read as `{dialect}`: if it is another format, name it, as in "
         "`rubric-integrations convert FILE --from native --to native`"
@@ -158,7 +158,7 @@ def error_of(source: str, dialect: str, faults: Sequence[Fault]) -> RubricError:
 
 
 def _may_be_meant(key: str, known: Any) -> bool:
-    """Whether a key may be a misspelt or native word for something that changes the score."""
+    """Return whether a key may be a misspelled key, or a native key that changes the score."""
     return key in Criterion.model_fields or bool(difflib.get_close_matches(key, list(known), n=1, cutoff=0.7))
 
 

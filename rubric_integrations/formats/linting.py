@@ -1,7 +1,7 @@
 """Lint rules for valid rubrics: warnings about requirements that judges answer unreliably. No model is called.
 
-The patterns prefer a missed mistake to a false warning. `benchmarks/lint_precision.py` measures how many warnings about
-published rubrics are right.
+The patterns are designed to miss a mistake rather than give a false warning. `benchmarks/lint_precision.py` measures
+how many warnings about published rubrics are right.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _ONE_IDEA = re.compile(
 )
 _HEADING = re.compile(r"^[^:.?!]{1,150}:(?=(?:\W*\w+){8})")
 
-# Verbs of requirements. The second group is also read as nouns ("notes", "lists"), so an article has to follow.
+# Verbs of requirements. The words of the second group can also be nouns ("notes", "lists"). Therefore, an article must
+# follow them.
 _VERBS = re.findall(
     r"\w+",
     "acknowledge add advise analyze apologize assess attribute avoid calculate cite clarify compare compute conclude "
@@ -56,7 +57,7 @@ _SECOND_THIRD = (
     rf"{_any_of([_third_person(verb) for verb in _NOUN_LIKE])}\s+{_ARTICLE})"
 )
 
-# What follows one of these words is part of a statement, a condition or a purpose inside one requirement.
+# The words after one of these words belong to a statement, a condition or a purpose within one requirement.
 _CLAUSE = r"that|which|who|whose|whom|where|when|while|if|whether|because|since|as"
 _PLAIN = rf"(?:(?!\b(?:{_CLAUSE}|how|by|to|for)\b)[^.;?])"
 _NO_CLAUSE = rf"^(?:(?!\b(?:{_CLAUSE})\b)[^.;?]){{0,300}}?"
@@ -83,7 +84,8 @@ _COMPOUND = [
     )
 ]
 
-# Words of one line say nearly the same. Two lines are two qualities, and a response can have either without the other.
+# The words of one line have nearly the same meaning. Two lines are two qualities. A response can have one without the
+# other.
 _QUALITIES = [
     "accurate|accurately|correct|correctly|factual|factually|truthful|truthfully|honest|honestly",
     "clear|clearly|understandable|readable|easy to (?:understand|read|follow)",
@@ -188,7 +190,7 @@ _WEIGHT_IN_TEXT = [
 
 
 def weight_in_text(requirement: str) -> str:
-    """Return the number at the beginning or the end of a requirement that is written like a weight, such as `(10)`.
+    """Return a number at the beginning or the end of a requirement that is written like a weight, such as `(10)`.
 
     Example:
         >>> weight_in_text("(-5) Blames the customer"), weight_in_text("States the margin as 17.2%")
@@ -199,12 +201,12 @@ def weight_in_text(requirement: str) -> str:
 
 
 def _without_quotations(requirement: str) -> str:
-    """Return a requirement without quotations and brackets, in which no word states a requirement."""
+    """Return a requirement without quotations and brackets, because words in them do not state requirements."""
     return _QUOTED.sub(" X ", requirement)
 
 
 def second_requirement(requirement: str) -> str:
-    """Return the words that join a second requirement to the first, such as `and gives a`."""
+    """Return the words that join a second requirement to the first, such as `and gives a`. Empty if there are none."""
     text = _without_quotations(_HEADING.sub("", requirement)).replace("such that", "so")
     for sentence in re.split(r"(?<=[.;?!])\s+", _ONE_IDEA.sub(" X ", _EXAMPLES.sub("", text))):
         for pattern in _COMPOUND:
@@ -220,7 +222,7 @@ def _are_different(qualities: str) -> bool:
 
 
 def vague_standard(requirement: str) -> str:
-    """Return a word that sets the standard of the requirement, and that readers understand differently."""
+    """Return a vague word that sets the standard of a requirement, such as `appropriate`. Empty if there is none."""
     text = _HEADING.sub("", requirement)
     if _REPORTED.search(text):
         return ""
@@ -233,12 +235,12 @@ def vague_standard(requirement: str) -> str:
 
 
 def absent_error(requirement: str) -> str:
-    """Return the words with which a requirement denies an error, such as `Avoids` or `Does not invent`."""
+    """Return the words with which a requirement denies an error, such as `Avoids`. Empty if there are none."""
     return next((match[0].strip() for pattern in _ABSENCE if (match := pattern.search(requirement))), "")
 
 
 def deciding_check(requirement: str) -> str:
-    """Return the condition of a check that decides the requirement in the same way as a reader does."""
+    """Return the condition of a check that can decide a requirement like a reader. Empty if there is none."""
     return next((check for check, pattern in _BY_CHECK.items() if pattern.search(requirement)), "")
 
 
@@ -246,9 +248,9 @@ class LintWarning(NamedTuple):
     """A likely mistake in a valid rubric.
 
     Attributes:
-        rule: The id of the rule, a key of `RULES`.
-        where: The place in the rubric, such as `criteria[2]`; empty for the rubric itself.
-        message: What may go wrong, and what to do.
+        rule: The id of the lint rule, such as `compound`. A key of `RULES`.
+        where: The place in the rubric, such as `criteria[2]`. Empty for the rubric itself.
+        message: What may go wrong and how to fix it.
     """
 
     rule: str
@@ -268,11 +270,11 @@ RULES: dict[str, str] = {
     "use-a-check": "code would decide the criterion in the same way",
     "weight-in-text": "a number that is written like a weight, but is part of the requirement",
 }
-"""The lint rules: their ids, and what each warns of."""
+"""The description of each lint rule, by its id."""
 
 
 def lint(rubric: Rubric) -> list[LintWarning]:
-    """Return the warnings for a rubric: first for each criterion, in order, then for the whole rubric.
+    """Return the lint warnings for a rubric: first for each criterion in order and then for the rubric itself.
 
     Example:
         >>> rubric = Rubric.from_dict([{"requirement": "Is polite and gives good advice"}])
@@ -302,7 +304,7 @@ def _vague(criterion: Criterion) -> str:
 
 
 def _has_described_levels(criterion: Criterion) -> bool:
-    """Return whether the author describes each option, or some numbers of the scale."""
+    """Return whether a criterion has descriptions of all its options, or of some numbers of its scale."""
     if criterion.scale:
         return bool(criterion.scale.levels)
     return bool(criterion.choices) and all(option.description for option in criterion.choices)
@@ -355,7 +357,7 @@ def _near_duplicates(rubric: Rubric) -> Iterator[LintWarning]:
 
 
 def _groups(nodes: Sequence[Node], place: str = "") -> Iterator[tuple[int, str]]:
-    """Yield each leaf with the place of its group: an author may repeat a requirement in another group on purpose."""
+    """Yield each leaf with its group, because an author may repeat a requirement in another group on purpose."""
     for number, node in enumerate(nodes):
         if node.leaf is not None:
             yield node.leaf, place
@@ -363,7 +365,7 @@ def _groups(nodes: Sequence[Node], place: str = "") -> Iterator[tuple[int, str]]
 
 
 def _comparable(requirement: str) -> str:
-    """Return a requirement without case, articles and the punctuation of sentences."""
+    """Return a requirement in lower case, without articles and punctuation, for comparison."""
     words = (word.rstrip(".,;:!?") for word in requirement.casefold().split())
     return " ".join(word for word in words if word not in {"", "a", "an", "the"})
 
@@ -376,7 +378,7 @@ def _warnings_for_whole(rubric: Rubric) -> Iterator[LintWarning]:
 
 
 def _best_score(rubric: Rubric) -> float:
-    """Return the highest score that any combination of answers reaches, without abstentions."""
+    """Return the highest score that any combination of answers can reach, without abstentions."""
 
     def value(criterion: Criterion) -> float:
         """Return the best value: the highest one, or the lowest one for a penalty."""

@@ -1,8 +1,9 @@
 """Model-graded evals of openai/evals: a `prompt` that ends in a choice, with a score for each choice.
 
-The file has one eval under its name. It becomes a criterion whose options are the `choice_strings`. In the prompt,
-`{completion}` is the response, `{input}` the query and `{ideal}` the reference. Prompts with other variables, and those
-that compare several completions, are refused. There, a reply without a choice has the lowest score; here, it fails.
+The file has one eval under its name, which becomes a criterion with the `choice_strings` as options. In the prompt,
+`{completion}` is the response, `{input}` the query and `{ideal}` the reference. Prompts with other variables, and
+prompts that compare several completions, are refused. In openai/evals, a reply without a choice gets the lowest score.
+Here, it is a failure.
 """
 
 from __future__ import annotations
@@ -22,31 +23,31 @@ _VARIABLE = re.compile(r"\{\{|\}\}|\{(\w*)\}")
 _TEXTS = {"completion": "[the response]", "input": "[the query]", "ideal": "[the reference]", "{{": "{", "}}": "}"}
 _EVIDENCE = {"input": "query", "ideal": "reference"}
 _READ = frozenset({"prompt", "choice_strings", "choice_scores", "input_outputs"})
-# Keys that change what the judge is shown or asked, and that a criterion cannot express.
+# Keys that change the prompt of the judge, and that a criterion cannot express.
 _REFUSED = frozenset({"args", "output_template", "completion_sample_templates", "format_type"})
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data has evals by their names."""
+    """Return whether parsed data is an object with evals by name."""
     return bool(_evals(document))
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make a rubric of the only eval of a file.
+    """Make a rubric from the only eval of a file.
 
     Raises:
-        RubricError: With every fault; one of them may be that there are several evals.
+        RubricError: The file has faults or several evals. The error lists every fault.
     """
     return _read(document, source).rubric
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for everything that the rubric of a document does not hold, or words differently."""
+    """Return one message for each part of a document that its rubric does not contain or that it changes."""
     return _read(document, "rubric").losses
 
 
 def write(_rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Raise `RubricError`: the format is only read."""
+    """Raise `RubricError`, because this format can only be read."""
     raise RubricError("modelgraded", [Fault("", "", "is a format that is only read: write another one")])
 
 
@@ -123,7 +124,7 @@ def _values(data: Mapping[str, Any], name: str, faults: list[Fault]) -> dict[str
 
 
 def _prompt(data: Mapping[str, Any], name: str, faults: list[Fault]) -> tuple[str, tuple[str, ...]]:
-    """Return the prompt with words for its variables, and the evidence that it shows."""
+    """Return the prompt with its variables replaced by words, and the evidence that it needs."""
     prompt: Any = data.get("prompt")
     outputs: Any = data.get("input_outputs")
     if outputs is not None and outputs != {"input": "completion"}:

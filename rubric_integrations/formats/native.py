@@ -1,6 +1,6 @@
-"""The native format, which `rubric` and `autorubric` also use, and its JSON Schema for editors.
+"""The native format, which the packages `rubric` and `autorubric` also use, and its JSON Schema for editors.
 
-A document is a list of criteria, alone or in an object. Groups and sections may nest them.
+A document is a list of criteria, or an object with such a list. Criteria can be nested in groups and sections.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _is_weighted_section(entry: Mapping[Any, Any]) -> bool:
 
 
 def _as_group(section: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return a section with a weight as a group, which is called as the section is."""
+    """Return a section with a weight as a group with the same name."""
     titles = [section[key] for key in ("title", "name", "description") if section.get(key)]
     kept = {key: value for key, value in section.items() if key in _NODE_KEYS}
     return {**kept, "requirement": titles[0] if titles else place}
@@ -97,11 +97,11 @@ def _as_group(section: Mapping[str, Any], place: str) -> dict[str, Any]:
 def read_node(
     item: Item, share: Share, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
 ) -> Node:
-    """Read an entry and the entries below it.
+    """Read an entry of a list of criteria and the entries below it.
 
     Args:
         item: The entry.
-        share: The effective weight of the group of the entry, and the sum of the weights in it.
+        share: A pair: the effective weight of the group of the entry and the sum of the weights in this group.
         weights: The document's `importance_weights`.
         criteria: The list to which the leaves are appended, with their effective weights.
         faults: The list to which faults are appended.
@@ -129,7 +129,7 @@ def read_node(
 def _read_reference(
     item: Item, share: Share, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
 ) -> Node:
-    """Read an entry `{ref: name}`, which scores an earlier criterion here too."""
+    """Read an entry `{ref: name}`, which scores an earlier criterion again in this group."""
     entry = cast("Mapping[Any, Any]", item.data)
     name, weight = entry["ref"], _weight(entry, weights)
     leaf = next((index for index, criterion in enumerate(criteria) if criterion.name == name), None)
@@ -161,7 +161,7 @@ def _read_group(
     criteria: list[Criterion],
     faults: list[Fault],
 ) -> Node:
-    """Divide the weight of an entry, whose own fields are `own`, among its `criteria`, and read them."""
+    """Read a group: divide its weight among its `criteria` and read them. `own` has its other fields."""
     faults += [unknown_key(item.where, key, _NODE_KEYS) for key in sorted(map(str, set(item.data) - _NODE_KEYS))]
     children = item.data["criteria"]
     entries = list(list_items([] if children is None else children, f"{item.where}.criteria", faults))
@@ -192,13 +192,13 @@ def _read_group(
 
 def _effective_weight(weight: float, share: Share) -> float:
     whole, total = share
-    # Weights near the smallest float have a factor that no float can hold.
+    # For weights near the smallest float, the factor is too large for a float.
     factor = whole / total
     return weight * factor if math.isfinite(factor) else weight / total * whole
 
 
 def _cap(entry: Mapping[str, Any]) -> float | None:
-    """Return a group's cap; None if it has none, or an invalid one."""
+    """Return the `penalty_cap` of a group. None if it is missing or invalid."""
     try:
         return _CAP.validate_python(entry.get("penalty_cap"))
     except ValidationError:
@@ -206,7 +206,7 @@ def _cap(entry: Mapping[str, Any]) -> float | None:
 
 
 def _weight_of_penalties(entry: Mapping[Any, Any], weights: ImportanceWeights | None) -> dict[str, float]:
-    """Return the weight of a group of penalties alone that states none, which is minus its cap; else nothing."""
+    """Return the weight (minus the cap) of a group of penalties that has no weight. An empty dict for other groups."""
     cap, children = _cap(entry), entry["criteria"]
     if "weight" in entry or cap is None or not isinstance(children, Sequence) or isinstance(children, str | bytes):
         return {}
@@ -215,7 +215,7 @@ def _weight_of_penalties(entry: Mapping[Any, Any], weights: ImportanceWeights | 
 
 
 def _weight(data: Any, weights: ImportanceWeights | None) -> float | None:
-    """Return an entry's weight relative to its siblings; None if it is invalid, which `Criterion` reports."""
+    """Return an entry's weight relative to its siblings. None if it is invalid, which `Criterion` reports."""
     if isinstance(data, Criterion):
         return weigh(data, weights).weight
     try:
@@ -237,20 +237,20 @@ def _bad_examples(criterion: Criterion) -> Iterator[tuple[int, str]]:
 
 _WRAPPERS = ("criteria", "sections", "rubric")
 _WEIGHTS: TypeAdapter[ImportanceWeights | None] = TypeAdapter(ImportanceWeights | None)
-# The reader makes these fields from the nesting of the criteria; as keys of a file they are unknown.
+# The reader makes these fields from the nesting of the criteria. In a file, they are unknown keys.
 _DERIVED = {"tree"}
 
 
 def matches(_document: Any) -> bool:
-    """Return True: data of no other format is read as native, so that its faults are reported in native terms."""
+    """Return True. Data of no other format is read as native, and its faults are reported in native terms."""
     return True
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make a rubric from parsed data, in any native shape.
+    """Make a rubric from parsed data in any native form.
 
     Raises:
-        RubricError: With every fault: its place, its field, and what to write instead.
+        RubricError: The data has faults. The error lists each fault with its place, its field and how to fix it.
     """
     faults: list[Fault] = []
     fields, items = _unwrap(document, faults)
@@ -269,12 +269,12 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(_document: Any) -> list[str]:
-    """Return an empty list: a rubric holds everything that its native document has."""
+    """Return an empty list, because a rubric contains everything of its native document."""
     return []
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as plain data: the fields that are set, and the weights. Nothing is lost."""
+    """Return a rubric as lists and dictionaries: the fields that are set and the weights. Nothing is lost."""
     document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria", "tree"})
     leaves = [_write_criterion(criterion) for criterion in rubric.criteria]
     written: set[int] = set()
@@ -292,13 +292,14 @@ def _write_criterion(criterion: Criterion) -> dict[str, Any]:
 
 
 def _write_node(node: Node, leaves: Sequence[dict[str, Any]], written: set[int]) -> dict[str, Any]:
-    """Write a node; a leaf whose criterion is already `written` becomes a reference to it."""
+    """Write a node. A leaf whose criterion is already `written` becomes a reference to it."""
     if node.leaf in written:
         return {"ref": leaves[node.leaf]["name"], "weight": node.weight}
     if node.leaf is not None:
         written.add(node.leaf)
         leaf = leaves[node.leaf]
-        # The weight of such a leaf, which stands in no group, is not that of the node.
+        # The written weight of such a leaf is kept, because it is not in a group and its weight may differ from the
+        # weight of the node.
         is_own = "weight" not in leaf or "per" in leaf
         return leaf if is_own else {**leaf, "weight": node.weight}
     name = {"name": node.name} if node.name is not None else {}
@@ -308,7 +309,7 @@ def _write_node(node: Node, leaves: Sequence[dict[str, Any]], written: set[int])
 
 
 def _importance_weights(fields: Mapping[str, Any]) -> ImportanceWeights | None:
-    """Return a document's `importance_weights`; None if they are invalid, which `Rubric` reports."""
+    """Return the `importance_weights` of a document. None if they are invalid, which `Rubric` reports."""
     try:
         return _WEIGHTS.validate_python(fields.get("importance_weights"))
     except ValidationError:
@@ -316,7 +317,7 @@ def _importance_weights(fields: Mapping[str, Any]) -> ImportanceWeights | None:
 
 
 def _unwrap(document: Any, faults: list[Fault]) -> tuple[dict[str, Any], list[Item]]:
-    """Return the rubric's own fields, and each criterion with its place in the document."""
+    """Return the fields of the rubric and each entry of its criteria with its place in the document."""
     if not isinstance(document, Mapping):
         return {}, list(list_items(document, "criteria", faults))
     fields = {str(key): value for key, value in cast("Mapping[object, Any]", document).items()}
@@ -353,7 +354,7 @@ def json_schema() -> dict[str, Any]:
     rubric = Rubric.model_json_schema(mode="validation")
     definitions: dict[str, Any] = rubric.pop("$defs")
     definitions |= Criterion.model_json_schema().get("$defs", {})
-    # The reader makes the tree from the nesting of the criteria; a file must not contain it.
+    # The reader makes the tree from the nesting of the criteria. A file must not contain it.
     rubric["properties"].pop("tree")
     definitions.pop("Node", None)
     criterion = definitions["Criterion"]
@@ -389,7 +390,7 @@ def json_schema() -> dict[str, Any]:
     fields: dict[str, Any] = definitions["Check"]["properties"]["fields"]
     entries_of_fields = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/FieldCheck"}}
     fields["anyOf"] = [*fields["anyOf"], entries_of_fields]
-    # Both may be written as the name of the tool alone.
+    # Both can be written as just the name of the tool.
     for name in ("ExpectedCall", "ToolUse"):
         definitions[name] = {"anyOf": [definitions[name], {"type": "string", "minLength": 1}]}
     return {

@@ -1,6 +1,6 @@
-"""OpenRubricRL's format: criteria on one scale whose weights sum to 1, with examples, sub-criteria and metrics.
+"""OpenRubricRL's format: criteria on one scale, with weights that sum to 1, examples, sub-criteria and metrics.
 
-Also has OpenRubricRL's methods that convert a number on a scale to a reward, and the migration of older files.
+The module also has OpenRubricRL's methods to convert a number on a scale to a reward, and migrates older files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ScaleFields(Record):
 
 
 class ExampleFields(Record):
-    """A response with its score and the reason for it."""
+    """A sample response with its score and the reason for the score."""
 
     input: str
     output: str
@@ -47,7 +47,7 @@ class ExampleFields(Record):
 
 
 class CriterionFields(Record):
-    """A criterion; its examples are grouped by the author's names for their quality."""
+    """A criterion. Its examples are grouped by the author's names for their quality, such as `excellent`."""
 
     name: str = Field(min_length=1)
     description: str = Field(min_length=1)
@@ -57,7 +57,7 @@ class CriterionFields(Record):
 
 
 class DocumentFields(Record):
-    """A whole file."""
+    """The fields of a complete file."""
 
     name: str = Field(min_length=1)
     version: Version
@@ -76,7 +76,7 @@ class DocumentFields(Record):
         return self
 
 
-# Fields that change neither the prompt nor, beside the weight, the score.
+# Fields that the format cannot express, but that do not change how a criterion is rated.
 _NOTES = ("tags", "importance", "metadata", "per", "context", "needs", "operator", "judge")
 
 
@@ -97,7 +97,7 @@ def read(document: Any, source: str) -> Rubric:
     """Make a rubric from parsed data in OpenRubricRL's schema. No field is lost.
 
     Raises:
-        RubricError: With every fault.
+        RubricError: The data has faults. The error lists every fault.
     """
     try:
         data = DocumentFields.model_validate(document)
@@ -119,12 +119,12 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(_document: Any) -> list[str]:
-    """Return an empty list: a rubric holds everything that a document of this format has."""
+    """Return an empty list, because a rubric contains everything of a document in this format."""
     return []
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric in OpenRubricRL's schema, with one message for everything that the schema cannot express.
+    """Return a rubric in OpenRubricRL's schema, with one message for each part that the schema cannot express.
 
     Raises:
         RubricError: All criteria are penalties, which the schema cannot express.
@@ -145,7 +145,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     if abs(total - 1.0) > WEIGHT_TOLERANCE:
         losses.append(f"weights are divided by their sum, {total:g}")
     else:
-        total = 1.0  # weights whose sum differs from 1 by rounding alone are written unchanged
+        total = 1.0  # weights whose sum differs from 1 only by rounding are written unchanged
     document: dict[str, Any] = {
         "name": rubric.name or "rubric",
         "version": rubric.version or "1.0.0",
@@ -222,14 +222,14 @@ def _range(scale: Scale) -> tuple[float, float, bool]:
 
 
 def migrate(document: Any, to_version: str = "1.0.0") -> tuple[Any, list[str]]:
-    """Convert a file of an older schema to the current one: add a `version`, and an `explanation` to each example.
+    """Convert a file of an older schema to the current schema: add a `version` and an `explanation` to each example.
 
     Args:
-        document: The file, as parsed; it is not changed.
-        to_version: The version for a file that has none.
+        document: The parsed file. It is not changed.
+        to_version: The version for a file without a version.
 
     Returns:
-        The new document, and one message for each change.
+        The new document and one message for each change.
     """
     if not isinstance(document, Mapping):
         return document, []
@@ -254,8 +254,8 @@ def normalize_score(score: float, scale: Scale, method: Literal["min_max", "sigm
     Args:
         score: The number.
         scale: The scale.
-        method: `min_max` is `(x - min) / (max - min)`. `sigmoid` is `1 / (1 + exp(-4 (x - mid) / (max - min)))`;
-            `z_score` is the same function.
+        method: `min_max` is `(x - min) / (max - min)`. `sigmoid` is `1 / (1 + exp(-4 (x - mid) / (max - min)))`, where
+            `mid` is the middle of the scale. `z_score` is the same function as `sigmoid`.
 
     Raises:
         ValueError: The method is `min_max` and the score is not on the scale.

@@ -1,6 +1,7 @@
-"""PaperBench's `rubric.json`: a tree of `requirements` with `weight` and `sub_tasks`, of which the leaves are judged.
+"""PaperBench's `rubric.json`: a tree of `requirements` with `weight` and `sub_tasks`. Only the leaves are judged.
 
-A parent has the weighted mean of its children, as a native group has. The `task_category` of a leaf becomes a tag.
+The value of a parent is the weighted mean of its children, as in a native group. The `task_category` of a leaf becomes
+a tag.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ def matches(document: Any) -> bool:
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make a rubric of a tree.
+    """Make a rubric from a tree.
 
     Raises:
-        RubricError: With every fault.
+        RubricError: The document has faults. The error lists every fault.
     """
     return _read(document, source).rubric
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for everything that the rubric of a document does not hold."""
+    """Return one message for each part of a document that its rubric does not contain."""
     return _read(document, "rubric").losses
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as a tree, with one message for everything that it cannot express.
+    """Return a rubric as a tree, with one message for each part that the format cannot express.
 
     Raises:
         RubricError: The rubric has penalties.

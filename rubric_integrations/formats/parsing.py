@@ -1,7 +1,7 @@
 """Parses JSON and YAML from untrusted sources, and describes faults: the place, the field and the fix.
 
 Parsing runs no code, and limits size, depth and YAML aliases. A repeated key is an error, because one of its values
-would be lost. Line numbers are kept for tools that show faults in an editor or a review.
+would be lost. Line numbers are available for tools that show faults in an editor or a review.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from rubric_integrations._util.json import refuse_endless
 from rubric_integrations.rubric.rubric import Fault, RubricError
 
-# The words of other projects that come up in native files, with the native word.
+# The keys of other projects that often occur in native files, with the project and the native key.
 _WORDS_OF_OTHERS = {
     "points": ("HealthBench", "weight"),
     "criterion": ("HealthBench", "requirement"),
@@ -38,15 +38,15 @@ def faults_from_error(where: str, model: type[BaseModel], error: ValidationError
     """Convert a pydantic error to faults.
 
     Args:
-        where: The place in the document of the data that was validated, such as `criteria[2]`.
-        model: The class that validated it.
+        where: The place of the validated data in the document, such as `criteria[2]`.
+        model: The model that validated the data.
         error: The error.
     """
     return [_fault(where, model, details) for details in error.errors()]
 
 
 def unknown_key(where: str, key: str, known: Collection[str]) -> Fault:
-    """Make the fault for a key that the format does not have, with the most similar known key as a hint."""
+    """Make the fault for an unknown key, with the most similar known key as a hint."""
     if key in _WORDS_OF_OTHERS and _WORDS_OF_OTHERS[key][1] in known:
         project, word = _WORDS_OF_OTHERS[key]
         remedy = f"it is the word of {project} for `{word}`: rename it."
@@ -57,7 +57,7 @@ def unknown_key(where: str, key: str, known: Collection[str]) -> Fault:
 
 
 def short(value: object) -> str:
-    """Return the `repr` of a value, cut to 60 characters."""
+    """Return the `repr` of a value, shortened to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -115,23 +115,25 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 Syntax = Literal["json", "yaml"]
 
 MAX_DEPTH = 50
-# The limit after the expansion of all aliases. A rubric has about ten values for each criterion.
+# The limit on values after all aliases are expanded. A rubric has about ten values for each criterion.
 MAX_NODES = 100_000
-# A thousand criteria of 3,000 characters fit; a larger file is no rubric.
+# A thousand criteria of 3,000 characters fit. A larger file is not a rubric.
 MAX_BYTES = 10_000_000
 
-# YAML takes an unquoted word such as `0x1f`, `1_000` or `1:30` as a number. The time of reading it is quadratic.
+# YAML reads an unquoted word such as `0x1f`, `1_000` or `1:30` as a number. The time for this is quadratic in its
+# length.
 _MAX_NUMBER = 1000
 _NUMBER = re.compile(r"[-+]?\d[\w.:+-]*")
 _YAML_LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
-# Python refuses to print longer integers than 4,300 digits; a float has at most 308 before its point.
+# Python refuses to print integers of more than 4,300 digits. A float has at most 308 digits before its point.
 _MAX_BITS = 1024
 
 _SYNTAX: dict[str, Syntax] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 
 _AS_YAML = "write it as YAML or JSON, such as `- {weight: 10, requirement: Names a source}`"
-# Almost any text is YAML. A list in Markdown would be read as criteria of weight 1, and `(-5)` as a part of one.
+# Almost any text is valid YAML. A list in Markdown would be read as criteria of weight 1, with `(-5)` as part of a
+# text.
 _OTHER_FORMATS = {
     **dict.fromkeys((".md", ".markdown", ".mdx", ".rst"), "Markdown"),
     **dict.fromkeys((".txt", ".text"), "plain text"),
@@ -168,7 +170,7 @@ def parse(text: str, syntax: Syntax, source: str) -> Any:
 
 
 def _yaml_remedy(text: str, line_index: int, column: int) -> str:
-    """Return how to fix the usual syntax errors of people who write YAML by hand; empty for any other error."""
+    """Return how to fix a common error in handwritten YAML. Empty for any other error."""
     line = "".join(_YAML_LINE_BREAK.split(text)[line_index : line_index + 1])
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return ": indent with spaces, because YAML allows no tabs there"
@@ -182,16 +184,16 @@ def _yaml_remedy(text: str, line_index: int, column: int) -> str:
 
 
 def dump(data: Any, syntax: Syntax) -> str:
-    """Return a document as text, from which `parse` reads an equal document."""
+    """Return a document as text. `parse` reads an equal document from it."""
     if syntax == "json":
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
     text = yaml.safe_dump(data, allow_unicode=True, sort_keys=False, width=100)
-    # PyYAML writes some line separators unescaped but reads them as plain newlines; in ASCII it escapes them.
+    # PyYAML writes some line separators unescaped but reads them as newlines. In ASCII, it escapes them.
     return text if yaml.safe_load(text) == data else yaml.safe_dump(data, sort_keys=False, width=100)
 
 
 def check_depth(data: Any, depth: int = 0) -> None:
-    """Check the depth of data.
+    """Check the nesting depth of data.
 
     Raises:
         ValueError: The data nests deeper than 50 levels.
@@ -222,7 +224,7 @@ class _UniqueKeyLoader(_Loader):
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
-            # YAML allows several merge keys (`<<`), and a mapping may override the values that it merges.
+            # YAML allows several merge keys (`<<`), and a mapping may override the merged values.
             if key.tag != "tag:yaml.org,2002:merge" and isinstance(key.value, str):
                 if key.value in seen:
                     _refuse_repeated(key.value)
@@ -233,11 +235,12 @@ class _UniqueKeyLoader(_Loader):
 def bound_yaml(text: str) -> None:
     """Check the depth and the number of values of YAML text without building them.
 
-    An alias counts as many values as the node that it repeats, because a few nested aliases can stand for billions.
+    An alias counts as many values as the node that it repeats, because a few nested aliases can expand to billions of
+    values.
 
     Raises:
         ValueError: There are too many levels or values, a number is too long, or an alias refers to its own node or a
-            later one.
+            later node.
     """
     total, depth = 0, 0
     sizes: dict[str, int] = {}
@@ -275,7 +278,7 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
         source: A path or an open file.
 
     Returns:
-        The data, and the name of the file.
+        The data and the name of the file.
 
     Raises:
         RubricError: The file cannot be read, is too large, is not text, or is neither JSON nor YAML.
@@ -321,10 +324,10 @@ def _name_of(source: str | PathLike[str] | IO[str] | IO[bytes]) -> str:
 
 
 def load_text(text: str, syntax: Syntax | None, source: str) -> Any:
-    """Parse JSON or YAML text. Without a syntax, text that starts with a bracket or brace is JSON.
+    """Parse JSON or YAML text. If `syntax` is None, text that starts with `[` or `{` is JSON.
 
     Raises:
-        RubricError: The text is too large, nests too deep, or has a syntax error.
+        RubricError: The text is too large, nests too deeply, or has a syntax error.
     """
     if len(text) > MAX_BYTES:
         raise RubricError(source, [Fault("", "", f"has {len(text):,} characters, more than {MAX_BYTES:,}")])
@@ -336,11 +339,11 @@ def load_text(text: str, syntax: Syntax | None, source: str) -> Any:
 
 
 def check_document(document: Any, source: str) -> None:
-    """Check that parsed data can be walked recursively, and each of its values printed in a message.
+    """Check that parsed data can be traversed recursively and that its values can be printed in messages.
 
     Raises:
-        RubricError: It nests deeper than 50 levels, has more than 100,000 values, or an integer of more than 308
-            digits.
+        RubricError: The data nests deeper than 50 levels, has more than 100,000 values, or has an integer of more than
+            308 digits.
     """
     try:
         check_depth(document)
@@ -367,14 +370,14 @@ def _check_values(document: Any) -> None:
 
 
 _STEP = re.compile(r"[^.\[\]]+")
-# PyYAML's message of a syntax error has the place of the error, before the remedy.
+# The message of a syntax error contains its line and column, followed by how to fix it.
 _PLACE = re.compile(r"at line (\d+), column \d+(?:: |$)")
 
 
 class Positions:
-    r"""The lines of the fields of a JSON or YAML document, counted from 1.
+    r"""The line numbers of the fields of a JSON or YAML document, counted from 1.
 
-    A document that cannot be parsed has no positions: every line is 1.
+    In a document that cannot be parsed, every line number is 1.
 
     Args:
         text: The document.
@@ -389,25 +392,26 @@ class Positions:
         if len(text) > MAX_BYTES:
             return
         try:
-            # Almost all JSON is YAML, but YAML allows no tabs as indentation: a space in their place keeps the lines.
+            # Almost all JSON is valid YAML, but YAML does not allow tabs as indentation. Replacing them by spaces keeps
+            # the line numbers.
             plain = text.removeprefix("\ufeff").replace("\t", " ")
-            # PyYAML's parser in C overflows its stack on thousands of nested lists, which ends the process.
+            # On thousands of nested lists, PyYAML's parser in C overflows its stack and ends the process.
             bound_yaml(plain)
             self._root = yaml.compose(plain, Loader=_Loader)
         except (yaml.YAMLError, ValueError, RecursionError):
             return
 
     def line(self, where: str, field: str) -> int:
-        """Return the line of a field, or of the closest thing around it that is in the document.
+        """Return the line of a field or, if it is missing, of the innermost object around it.
 
         Args:
-            where: The place of the object, such as `criteria[2].criteria[0]`; empty for the document itself.
-            field: The name of the field, or a path such as `check.number`; empty for the object itself.
+            where: The place of the object, such as `criteria[2].criteria[0]`. Empty for the document itself.
+            field: The name of the field, or a path such as `check.number`. Empty for the object itself.
         """
         if self._root is None:
             return 1
         if isinstance(self._root, MappingNode) and _child(self._root, "requirement"):
-            # One criterion alone is called `criteria[0]`.
+            # A document with a single criterion has the place `criteria[0]`.
             where = where.removeprefix("criteria[0]")
         node, line = self._root, 1
         for step in [*_STEP.findall(where), *_STEP.findall(field)]:
@@ -417,7 +421,7 @@ class Positions:
                 wrapped = _child(node, "rubric")
                 child = _child(wrapped[0], step) if wrapped else None
             if child is None and node is self._root and isinstance(node, SequenceNode) and step == "criteria":
-                # A list of criteria alone is called `criteria`.
+                # A document that is a list of criteria has the place `criteria`.
                 continue
             if child is None:
                 break
@@ -425,7 +429,7 @@ class Positions:
         return line
 
     def line_of_text(self, text: str) -> int:
-        """Return the line where the first value with this text begins; 1 if there is none."""
+        """Return the line where the first value with this text begins, or 1 if there is none."""
         seen: set[int] = set()
         nodes = [self._root] if self._root else []
         while nodes:
@@ -443,13 +447,13 @@ class Positions:
 
 
 def syntax_error_line(message: str) -> int | None:
-    """Return the line that the message of a syntax error names; None if it names none."""
+    """Return the line number in the message of a syntax error. None if there is none."""
     place = _PLACE.search(message)
     return int(place[1]) if place else None
 
 
 def _child(node: Node, step: str) -> tuple[Node, int] | None:
-    """Return the value under a key or an index, and the line where the key, or the entry, begins."""
+    """Return the value under a key or an index, and the line where the key or the entry begins."""
     if isinstance(node, SequenceNode) and step.isdecimal() and int(step) < len(node.value):
         value = node.value[int(step)]
         return value, value.start_mark.line + 1

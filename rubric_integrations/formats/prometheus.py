@@ -1,6 +1,6 @@
-"""The rubrics of Prometheus and BiGGen-Bench: one question, and a description of each score from 1 to 5.
+"""The rubrics of Prometheus and BiGGen-Bench: one question, with a description of each score from 1 to 5.
 
-A row has its rubric under `score_rubric`. A file of rows, by their ids or as a list, has a rubric for each of them.
+A row has its rubric under `score_rubric`. In a file of rows (a list, or an object by id), each row has its own rubric.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ROW_KEY = "score_rubric"
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data is such a rubric, a row with one, or rows by their ids or as a list."""
+    """Return whether parsed data is such a rubric, a row with such a rubric, or rows as a list or by id."""
     return _is_rubric(document) or bool(rows_of(document))
 
 
 def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the rows of a file with their ids, and a row as the only one; an empty list for other data."""
+    """Return the rows of a file with their ids. A single row is also accepted. An empty list for other data."""
     if _is_row(document):
         return [(str(document.get("id") or "1"), document)]
     if isinstance(document, Mapping):
@@ -40,24 +40,24 @@ def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make a rubric of the one rubric of a document.
+    """Make a rubric from a document with a single rubric.
 
     Raises:
-        RubricError: With every fault; one of them may be that there are several rows.
+        RubricError: The document has faults or several rows. The error lists every fault.
     """
     return _read(document, source).rubric
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for everything that the rubric of a document does not hold."""
+    """Return one message for each part of a document that its rubric does not contain."""
     return _read(document, "rubric").losses
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric in this format, with one message for everything that it cannot express.
+    """Return a rubric in this format, with one message for each part that the format cannot express.
 
     Raises:
-        RubricError: The rubric is not one criterion with a text for each whole number from 1 to 5.
+        RubricError: The rubric does not consist of one criterion with a text for each whole number from 1 to 5.
     """
     scale = rubric.criteria[0].scale
     levels = {} if scale is None else {float(score): scale.text_at(score) for score in range(1, 6)}

@@ -1,6 +1,6 @@
-"""Files of tests with assertions, as promptfoo and current AgentV write them: one rubric for each test.
+"""Reads files of tests with assertions, in the format of promptfoo and current AgentV. Each test has one rubric.
 
-The assertions of the file, of its default test and of the test make the rubric. `assertions.py` reads them.
+The rubric consists of the assertions of the file, of its default test and of the test. `assertions.py` reads them.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Suite(NamedTuple):
     """A file of tests.
 
     Attributes:
-        dialect: The project that reads the file.
-        document: The file, as parsed.
-        tests: Its tests, as parsed.
+        dialect: The project whose format the file has.
+        document: The parsed file.
+        tests: The parsed tests of the file.
         not_read: One message for each source of tests that is not read, such as code.
     """
 
@@ -47,12 +47,12 @@ class Suite(NamedTuple):
     not_read: list[str]
 
     def has_own(self, index: int) -> bool:
-        """Whether a test has assertions of its own."""
+        """Return whether a test has its own assertions."""
         return bool(assertions_of(self.tests[index])[1])
 
 
 def suite_of(document: Any) -> Suite | None:
-    """Return the file of tests that parsed data is, or a list of assertions as one; None for other data."""
+    """Return parsed data as a file of tests. A list of assertions is accepted, too. None for other data."""
     if isinstance(document, list | tuple) and any(is_judged(entry) for entry in cast("Sequence[Any]", document)):
         document = {"assert": document}
     if not isinstance(document, Mapping) or not _SUITE_KEYS & set(cast("Mapping[str, Any]", document)):
@@ -79,22 +79,22 @@ def suite_of(document: Any) -> Suite | None:
 
 
 NOTHING_READ = "has no assertion that is read"
-"""The beginning of the fault of a test without a criterion."""
+"""The beginning of the fault message for a test without criteria."""
 
 
 def has_shared(suite: Suite) -> bool:
-    """Whether a file has assertions that all its tests share."""
+    """Return whether a file has assertions that all its tests share."""
     return any(assertions_of(holder)[1] for _, holder in _holders(suite, None, Notes()))
 
 
 def read_test(suite: Suite, index: int | None, source: str, not_read: Sequence[str] = ()) -> Reading:
-    """Make the rubric of one test: the assertions that all tests share, and its own.
+    """Make the rubric of one test, from the assertions that all tests share and its own.
 
     Args:
         suite: The file.
-        index: The position of the test; None for the shared assertions alone.
+        index: The index of the test. None for only the shared assertions.
         source: The name of the file, for errors.
-        not_read: Sources of assertions that are not read, on which a pass depends.
+        not_read: Messages about sources of assertions that are not read. A pass depends on them.
 
     Raises:
         RubricError: With every fault.
@@ -129,10 +129,10 @@ def read_test(suite: Suite, index: int | None, source: str, not_read: Sequence[s
 
 
 def read_only_test(suite: Suite, source: str) -> Reading:
-    """Make the one rubric of a file.
+    """Make the rubric of a file with a single rubric.
 
     Raises:
-        RubricError: With every fault; one of them may be that several tests have assertions of their own.
+        RubricError: The file has faults, or several tests have their own assertions. The error lists every fault.
     """
     own = [index for index in range(len(suite.tests)) if suite.has_own(index)]
     if len(suite.tests) > 1 and own:
@@ -146,12 +146,12 @@ def warn_of_losses(messages: list[str], source: str) -> None:
     if messages:
         parts = "1 part of the file is" if len(messages) == 1 else f"{len(messages)} parts of the file are"
         message = f"{source}: {parts} not graded, or not as there: {'; '.join(messages[:3])}"
-        # Whoever prints or sends it must be able to, also where a file has half an emoji.
+        # The text must be printable, even if a file contains half of an emoji.
         warnings.warn(encodable(f"{message}. `rubric-integrations convert` lists each"), stacklevel=4)
 
 
 def _holders(suite: Suite, index: int | None, notes: Notes) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the file, its default test and the test, each with its place; in AgentV, a test may skip the others."""
+    """Return the file, its default test and the test with their places. In AgentV, a test may skip the first two."""
     holders: list[tuple[str, Mapping[str, Any]]] = [("", suite.document)]
     for key in DEFAULTS:
         default: Any = suite.document.get(key)
@@ -178,7 +178,7 @@ def _mapping(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _changes_output(suite: Suite, holders: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a test, the default test or a provider has code that changes the response."""
+    """Return whether a test, the default test or a provider has code that changes the response."""
     providers: Any = suite.document.get("providers")
     entries = cast("Sequence[Any]", providers) if isinstance(providers, list | tuple) else [providers]
     places = [
@@ -189,16 +189,16 @@ def _changes_output(suite: Suite, holders: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data is a file of tests or a list of assertions, and not one of AgentV."""
+    """Return whether parsed data is a file of tests or a list of assertions in promptfoo's format."""
     suite = suite_of(document)
     return suite is not None and suite.dialect == "promptfoo"
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make one rubric of the assertions that a judge decides, and warn of those that are left out.
+    """Make one rubric from the assertions of a file and warn about assertions that are left out.
 
     Raises:
-        RubricError: With every fault; one of them may be that several tests have assertions of their own.
+        RubricError: The file has faults, or several tests have their own assertions. The error lists every fault.
     """
     reading = _read(document, source)
     warn_of_losses(reading.losses, source)
@@ -206,12 +206,12 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for everything that the rubric of a document does not hold."""
+    """Return one message for each part of a document that its rubric does not contain."""
     return _read(document, "rubric").losses
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as one test, with one message for everything that it cannot express."""
+    """Return a rubric as one test, with one message for each part that the format cannot express."""
     messages = rubric_losses(rubric, kept=("name", "pass_mark"))
     all_required = all(criterion.required and criterion.min_score is None for criterion in rubric.criteria)
     kept = ("weight", "required") if all_required else ("weight",)

@@ -2,11 +2,11 @@
 
 A weight is a number or an importance: Essential, Important, Optional or Pitfall.
 
-The words of a pitfall do not show its sign. RaR's texts describe the mistake ("Does not mention ultrasound") or how to
-avoid it ("Does not advise to wait"), both with a negative weight. Its paper gives pitfalls a positive weight, which a
-response earns by avoiding the mistake. Therefore the requirement asks for the mistake in words that fit both, and the
-sign of the weight says whether it is made or avoided. ResearchRubrics describes what a bad response does. Its texts are
-kept unchanged.
+The text of a pitfall does not show its sign. RaR's texts describe the mistake ("Does not mention ultrasound") or how to
+avoid it ("Does not advise to wait"), both with a negative weight. RaR's paper gives pitfalls a positive weight, which a
+response earns by avoiding the mistake. Therefore, the requirement is reworded to fit both kinds of texts. It asks
+whether the mistake is made if the weight is negative, and whether it is avoided if the weight is positive.
+ResearchRubrics describes the behaviour of a bad response. Its texts are kept unchanged.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ _PITFALL = "Pitfall Criteria: "
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data is a list of objects of which one is a criterion of RaR or ResearchRubrics."""
+    """Return whether parsed data is a list with a criterion of RaR or ResearchRubrics."""
     return any(_is_rar(entry) or _is_literal(entry) for entry in objects_in(document))
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make a rubric of the criteria of RaR or ResearchRubrics.
+    """Make a rubric from the criteria of RaR or ResearchRubrics.
 
     Raises:
-        RubricError: With every fault.
+        RubricError: The document has faults. The error lists every fault.
     """
     return _read(document, source).rubric
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for everything that the rubric of a document does not hold, or words differently."""
+    """Return one message for each part of a document that its rubric does not contain or that it changes."""
     return _read(document, "rubric").losses
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as RaR writes it, with one message for everything that it cannot express."""
+    """Return a rubric in RaR's format, with one message for each part that the format cannot express."""
     messages = rubric_losses(rubric, kept=())
     entries: list[dict[str, Any]] = []
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
@@ -113,7 +113,7 @@ def _read(document: Any, source: str) -> Reading:
 
 
 def _weight(where: str, weight: Any, prefix: re.Match[str] | None, faults: list[Fault]) -> tuple[Any, bool]:
-    """Return the weight as a number, and whether it is called a pitfall; invalid numbers are left to `Criterion`."""
+    """Return the weight as a number and whether it is called a pitfall. `Criterion` reports invalid numbers."""
     category = prefix[1].casefold() if prefix else ""
     word = weight.casefold().strip().removesuffix("criteria").strip() if isinstance(weight, str) else ""
     if word in _IMPORTANCE_WEIGHTS:
@@ -143,7 +143,7 @@ def _is_negative(weight: Any) -> bool:
 
 
 def _unique(title: Any, titles: dict[str, int], changes: list[str]) -> Any:
-    """Return a title, with a number if another criterion has it."""
+    """Return a title, with a number added if another criterion has the same title."""
     if not isinstance(title, str):
         return title
     titles[title] = titles.get(title, 0) + 1

@@ -1,6 +1,6 @@
 """The registry of file formats: detects the format of a document, reads it into a `Rubric`, and writes a rubric.
 
-`as_rubric` accepts everything that a user may pass as a rubric.
+`as_rubric` accepts every type that a user may pass as a rubric.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from rubric_integrations.rubric.rubric import Rubric
 
 
 class RubricFormat(Protocol):
-    """A format of rubric files. A module with these four functions is one."""
+    """The protocol of a format of rubric files. It is implemented by a module with these four functions."""
 
     def matches(self, document: Any, /) -> bool:
-        """Return whether parsed data looks like this format, however many faults it has. It must not raise."""
+        """Return whether parsed data looks like this format, even if it has faults. It must not raise an exception."""
         ...
 
     def read(self, document: Any, source: str, /) -> Rubric:
@@ -42,12 +42,13 @@ class RubricFormat(Protocol):
             source: The name of the file, for errors.
 
         Raises:
-            RubricError: With every fault of the data. No other exception may be raised, whatever the data is.
+            RubricError: The data has faults. The error lists every fault. No other exception may be raised for any
+                data.
         """
         ...
 
     def losses(self, document: Any, /) -> list[str]:
-        """Return one message for everything that the rubric of a valid document does not hold.
+        """Return one message for each part of a valid document that its rubric does not contain.
 
         Raises:
             RubricError: The document has faults.
@@ -55,7 +56,7 @@ class RubricFormat(Protocol):
         ...
 
     def write(self, rubric: Rubric, /) -> tuple[dict[str, Any], list[str]]:
-        """Return a rubric as plain data, with one message for everything that the format cannot express.
+        """Return a rubric as lists and dictionaries, with one message for each part that the format cannot express.
 
         Raises:
             RubricError: The format cannot express the rubric at all.
@@ -79,7 +80,7 @@ FORMATS: dict[Format, RubricFormat] = {
     "promptfoo": promptfoo,
     "native": native,
 }
-"""The formats by name, in the order of their detection: `native` comes last because it matches everything."""
+"""The formats by name, in the order of their detection. `native` comes last because it matches everything."""
 
 
 def detect(document: Any) -> Format:
@@ -93,10 +94,10 @@ def detect(document: Any) -> Format:
 
 
 def format_named(name: Format) -> RubricFormat:
-    """Return the format with a name.
+    """Return the format with a given name.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no format with this name.
     """
     if name not in FORMATS:
         raise ValueError(f"there is no rubric format {name!r}: use one of {', '.join(sorted(FORMATS))}")
@@ -109,11 +110,11 @@ def read_document(document: Any, source: str, rubric_format: Format | None = Non
     Args:
         document: Dictionaries, lists and scalars, as parsed from JSON or YAML.
         source: The name of the data in errors, such as the path of its file.
-        rubric_format: The name of the format; None detects it.
+        rubric_format: The name of the format. None to detect it.
 
     Raises:
-        RubricError: With every fault of the data.
-        ValueError: There is no such format.
+        RubricError: The data has faults. The error lists every fault.
+        ValueError: There is no format with this name.
 
     Example:
         >>> read_document({"rubrics": ["Is polite"]}, "example").criteria[0].requirement
@@ -124,15 +125,15 @@ def read_document(document: Any, source: str, rubric_format: Format | None = Non
 
 
 def reading_losses(document: Any, rubric_format: Format | None = None) -> list[str]:
-    """Return one message for everything that the rubric of parsed data does not hold, or words differently.
+    """Return one message for each part of parsed data that its rubric does not contain or that it changes.
 
     Args:
         document: Data from which `read_document` makes a rubric.
-        rubric_format: The name of the format; None detects it.
+        rubric_format: The name of the format. None to detect it.
 
     Raises:
         RubricError: The data has faults.
-        ValueError: There is no such format.
+        ValueError: There is no format with this name.
 
     Example:
         >>> reading_losses([{"criterion": "Is polite", "points": 5, "explanation": "It is."}])
@@ -146,18 +147,18 @@ def _format_of(document: Any, rubric_format: Format | None) -> RubricFormat:
 
 
 def write_document(rubric: Rubric, to: Format = "native") -> tuple[dict[str, Any], list[str]]:
-    """Convert a rubric to plain data.
+    """Convert a rubric to lists and dictionaries in a format.
 
     Args:
         rubric: The rubric.
         to: The name of the format.
 
     Returns:
-        The data, and one message for everything that the format cannot express.
+        The data and one message for each part of the rubric that the format cannot express.
 
     Raises:
         RubricError: The format cannot express the rubric at all.
-        ValueError: There is no such format.
+        ValueError: There is no format with this name.
 
     Example:
         >>> write_document(Rubric([{"requirement": "Is polite", "name": "tone"}]), "agentv")[0]
@@ -167,10 +168,10 @@ def write_document(rubric: Rubric, to: Format = "native") -> tuple[dict[str, Any
 
 
 def read_text(text: str, syntax: Syntax | None, source: str) -> Rubric:
-    """Make a rubric from JSON or YAML text. Without a syntax, text that starts with a bracket or brace is JSON.
+    """Make a rubric from JSON or YAML text. If `syntax` is None, text that starts with `[` or `{` is JSON.
 
     Raises:
-        RubricError: With every fault of the text.
+        RubricError: The text has faults. The error lists every fault.
     """
     return read_document(load_text(text, syntax, source), source)
 
@@ -184,16 +185,16 @@ def read_file(source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
     """Make a rubric from a path or an open file.
 
     Raises:
-        RubricError: With every fault of the file.
+        RubricError: The file has faults. The error lists every fault.
     """
     return read_document(*load_with_tests(source))
 
 
 def read_file_and_format(path: str | PathLike[str]) -> tuple[Rubric, Format]:
-    """Make a rubric from a file, and return it with the name of its format.
+    """Make a rubric from a file and return it with the name of its format.
 
     Raises:
-        RubricError: With every fault of the file.
+        RubricError: The file has faults. The error lists every fault.
     """
     document, source = load_with_tests(path)
     return read_document(document, source), detect(document)
@@ -204,11 +205,11 @@ RubricLike = Rubric | str | PathLike[str] | Sequence[Any] | Mapping[str, Any]
 
 
 def as_rubric(rubric: RubricLike) -> Rubric:
-    """Return a rubric, read from its file or made from lists and dictionaries where it is not one already.
+    """Return a `Rubric` from a rubric, the path of its file, or lists and dictionaries.
 
     Raises:
         RubricError: The file or the data is not a rubric.
-        TypeError: `rubric` is none of the accepted types.
+        TypeError: `rubric` has another type.
 
     Example:
         >>> as_rubric([{"weight": 10, "requirement": "Is polite"}]).keys

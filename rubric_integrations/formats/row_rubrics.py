@@ -16,29 +16,31 @@ from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 RubricFunction = Callable[[Any], RubricLike]
 """A function that returns the rubric of a row, an example, an input or a state."""
 
-# Rubrics that are kept, because the next rows may have the same ones.
+# The most rubrics in the cache, because the next rows may have the same rubrics.
 _MAX_CACHED = 1_000
-# Characters of a rubric as Python writes it, which takes long to read.
+# The most characters of a rubric in Python syntax, because parsing it takes long.
 _MAX_LITERAL = 100_000
 
 
 class RowRubrics:
     """Finds the rubric of each row.
 
-    A row that brings its own rubric is graded by the shared criteria and by its own. A function decides alone.
+    A row with its own rubric is graded with the shared criteria and its own criteria. If a function returns the rubric,
+    there are no shared criteria.
 
     Args:
-        rubric: The rubric that all rows share; None if each row brings its own; or a function of the row.
-        library: Rubrics by name, which a row may bring as its name; or the file that has them as a mapping.
+        rubric: The rubric that all rows share, a function that returns the rubric of a row, or None if each row has its
+            own rubric.
+        library: Rubrics by name, or a file with a mapping of them. A row can then have a name as its rubric.
 
     Attributes:
-        shared: The rubric that all rows share; None if there is none.
+        shared: The rubric that all rows share. None if there is none.
         has_function: Whether a function returns the rubric of each row.
         library: Rubrics by name.
 
     Raises:
         RubricError: A file or the data is not a rubric.
-        TypeError: `rubric` is none of the accepted types.
+        TypeError: `rubric` has another type.
 
     Example:
         >>> rubrics = RowRubrics([{"name": "tone", "requirement": "Is polite"}])
@@ -58,21 +60,21 @@ class RowRubrics:
         self._cache: dict[str, Rubric] = {}
 
     def of(self, row: Any, own: Any) -> Rubric:
-        """Return the rubric of a row: what `own_of` returns, joined with the shared one. Raises as both do."""
+        """Return the rubric of a row: the result of `own_of`, joined with the shared rubric. Raises what both raise."""
         return self.join(self.own_of(row, own))
 
     def own_of(self, row: Any, own: Any) -> Rubric | None:
-        """Return the rubric that a row brings, or that the function returns for it; None if there is neither.
+        """Return the row's own rubric, or the result of the function. None if there is neither.
 
         Args:
-            row: The row, for a function.
-            own: The rubric that the row brings: a `Rubric`, lists and dictionaries, a text with these as JSON or YAML,
-                the path of a file as a `Path`, or a name of the library; None if it brings none.
+            row: The row, as argument of the function.
+            own: The row's own rubric: a `Rubric`, lists and dictionaries, JSON or YAML text, the `Path` of a file, or a
+                name in the library. None if the row has no rubric.
 
         Raises:
-            RubricError: What the row brings is not a rubric.
-            TypeError: It is of none of these types.
-            ValueError: Its name is not in the library, or the function failed.
+            RubricError: `own` is not a valid rubric.
+            TypeError: `own` has another type.
+            ValueError: The name is not in the library, or the function failed.
         """
         if self._function is not None:
             try:
@@ -87,18 +89,18 @@ class RowRubrics:
             return cached
         rubric = self._read(own)
         if key is not None:
-            # Other threads may read it: it is replaced as a whole.
+            # Other threads may read the cache. Therefore, it is replaced instead of cleared.
             if len(self._cache) >= _MAX_CACHED:
                 self._cache = {}
             self._cache[key] = rubric
         return rubric
 
     def join(self, own: Rubric | None) -> Rubric:
-        """Return the rubric by which a row is graded.
+        """Return the rubric for grading a row: the shared rubric, its own rubric, or both joined.
 
         Raises:
-            RubricError: Both have a criterion of the same name.
-            ValueError: There is neither a shared rubric nor one of the row's own, or they cannot be joined.
+            RubricError: Both rubrics have a criterion with the same name.
+            ValueError: There is neither a shared rubric nor an own rubric, or the two cannot be joined.
         """
         if own is None and self.shared is None:
             raise ValueError("has no `rubric`: give each row its own, or pass one that all rows share")
@@ -127,7 +129,7 @@ class RowRubrics:
 
 
 def problem_of(error: Exception) -> str:
-    """Say in one line why a row has no rubric."""
+    """Return in one line why a row has no valid rubric."""
     if isinstance(error, RubricError):
         return "has no valid `rubric`: " + "; ".join(line.strip() for line in str(error).splitlines())
     return str(error)
@@ -151,7 +153,7 @@ def _is_json(text: str) -> bool:
 
 
 def _python_data(text: str) -> Any:
-    """Return the data of a cell that has it as Python writes it, as pandas does to CSV; None for any other text."""
+    """Return the data of a text in Python syntax, which pandas writes into CSV cells. None for any other text."""
     try:
         return ast.literal_eval(text.strip()) if len(text) <= _MAX_LITERAL else None
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -159,7 +161,7 @@ def _python_data(text: str) -> Any:
 
 
 def _cache_key(own: object) -> str | None:
-    """Return what two equal rubrics have in common; None if there is nothing."""
+    """Return a key that is the same for equal rubrics. None if there is no such key."""
     if isinstance(own, str | Path):
         return repr(own)
     try:
@@ -169,7 +171,7 @@ def _cache_key(own: object) -> str | None:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return data from a table, where each dictionary has the keys of all, without the keys that have no value."""
+    """Return data from a table without the keys that have no value. Tables give each dictionary the same keys."""
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {key: _without_nulls(item) for key, item in items if item is not None}

@@ -1,9 +1,9 @@
-"""The rubric items of AgentV, which also stand in the assertions of promptfoo.
+"""Reads the rubric items of AgentV, which also occur in the assertions of promptfoo.
 
 A string is a binary criterion. In an object, `expected_outcome` (or `outcome`, or `criteria`) is the requirement and
-`id` the name. `weight` is 1 by default. `required` is false by default, but true in current files. `score_ranges` make
-a scale of whole numbers from 0 to 10, on which x has the value x / 10. An `operator` is `correctness`, or
-`contradiction` for a text that the response need not state and must not contradict.
+`id` is the name. `weight` is 1 by default. `required` is false by default, but true in current files. `score_ranges`
+make a scale of whole numbers from 0 to 10, on which x has the value x / 10. An `operator` is `correctness` or
+`contradiction`. With `contradiction`, the response must not contradict the text, but need not state it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def read_items(items: Any, where: str, faults: list[Fault], required: bool | Non
         items: The list, as parsed.
         where: Its place in the document.
         faults: The list to which faults are appended.
-        required: For a list in a file of the current version, whether its items are required by default; those with
-            `score_ranges` are not. Items without an `id` have no name there. None for a list in an older file.
+        required: For a file of the current version: whether items are required by default. Items with `score_ranges`
+            are not, and items without an `id` have no name. None for a file of an older version.
 
     Returns:
         The criteria of the items without faults.
@@ -58,14 +58,15 @@ def read_items(items: Any, where: str, faults: list[Fault], required: bool | Non
 
 
 def as_text(value: Any) -> str:
-    """Return a text as it is, the empty string for None, and other scalars as text."""
+    """Return a text unchanged, an empty string for None, and other scalars as text."""
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
 def _native_fields(item: Any, index: int, where: str, faults: list[Fault]) -> dict[str, Any] | None:
-    """Return the fields of a native criterion for an item; None if it has faults that only AgentV's names can express.
+    """Return the fields of a native criterion for an item. None if the item has faults.
 
-    The remaining faults, such as a wrong type of `weight`, come from `Criterion` itself.
+    This checks only the keys that AgentV names differently. `Criterion` itself reports the other faults, such as a
+    wrong type of `weight`.
     """
     if isinstance(item, str):
         return {"name": f"rubric-{index + 1}", "requirement": item, "weight": 1.0}
@@ -114,7 +115,7 @@ def _with_operator(outcome: Any, operator: str) -> Any:
 def _with_current_defaults(fields: dict[str, Any], item: Any, required: bool) -> dict[str, Any]:
     """Return the fields of a criterion with the defaults of AgentV's current version.
 
-    Items with score ranges are gated by `min_score` alone; `required` has no effect on them.
+    For items with score ranges, only `min_score` is a gate. `required` has no effect on them.
     """
     own: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {}
     fields = {key: value for key, value in fields.items() if key != "name" or own.get("id") is not None}
@@ -126,7 +127,7 @@ def _with_current_defaults(fields: dict[str, Any], item: Any, required: bool) ->
 def _levels(score_ranges: Any, where: str, faults: list[Fault]) -> dict[int, str]:
     """Return the lower bound of each score range with its text.
 
-    The ranges are a map of lower bounds, or a list of objects with a `score_range`. They must cover the whole numbers
+    The ranges are a map by lower bounds, or a list of objects with a `score_range`. They must cover the whole numbers
     from 0 to 10 without gaps or overlaps.
     """
     if isinstance(score_ranges, Mapping):
@@ -146,7 +147,7 @@ def _levels(score_ranges: Any, where: str, faults: list[Fault]) -> dict[int, str
 
 
 def _ranges_of_map(texts: Mapping[Any, Any]) -> list[tuple[int, int, str]]:
-    """Return the low and high score and the text of each range; an empty list if a key is not a whole number."""
+    """Return the low score, the high score and the text of each range. An empty list if a key is not a whole number."""
     try:
         starts = sorted((int(str(key)), as_text(text)) for key, text in texts.items())
     except ValueError:
@@ -156,7 +157,7 @@ def _ranges_of_map(texts: Mapping[Any, Any]) -> list[tuple[int, int, str]]:
 
 
 def _ranges_of_list(entries: Sequence[Any]) -> list[tuple[int, int, str]]:
-    """Return the low and high score and the text of each range; an empty list if an entry has no valid range."""
+    """Return the low score, the high score and the text of each range. An empty list if a range is invalid."""
     ranges: list[tuple[int, int, str]] = []
     for entry in entries:
         data: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}

@@ -1,7 +1,8 @@
-"""The files that a configuration of promptfoo or AgentV names: its tests, its default test and its scenarios.
+"""Reads the files that a configuration of promptfoo or AgentV names: its tests, its default test and its scenarios.
 
-They are read inside the folder of the configuration only: CSV, JSON, JSONL and YAML, also by a glob. Code is not run,
-and nothing is fetched. The name of such a source stays in the list of tests, and the reader of the tests reports it.
+Only CSV, JSON, JSONL and YAML files in the directory of the configuration are read, also by a glob. Code is not run,
+and nothing is fetched from the network. The name of such a source stays in the list of tests, and the reader of the
+tests reports it.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from rubric_integrations.formats.parsing import (
 from rubric_integrations.rubric.rubric import Fault, RubricError
 
 DEFAULTS = ("default_test", "defaultTest")
-"""The keys of the test from which all tests of a file inherit."""
+"""The keys of the default test, from which all tests of a file inherit."""
 
 ASSERTION_LISTS = ("assert", "assertions")
-"""The keys of the assertions of a test or a file."""
+"""The keys of the list of assertions in a test or a file."""
 
 MAX_FILES = 1_000
 _CODE = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".py", ".rb")
@@ -44,18 +45,18 @@ _CASE_FILES = ("case.yaml", "case.yml")
 
 
 def load_with_tests(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
-    """Parse a file, and put the tests into it that a configuration of promptfoo or AgentV has in other files.
+    """Parse a file. For a configuration of promptfoo or AgentV, insert the tests that are in other files.
 
     A `.jsonl` file is a list of its lines.
 
     Args:
-        source: A path or an open file. Only the files beside a path are followed.
+        source: A path or an open file. Other files are read only for a path.
 
     Returns:
-        The data, and the name of the file.
+        The data and the name of the file.
 
     Raises:
-        RubricError: A file cannot be read or lies outside the folder, or there are more than 1,000 files, 10 MB or
+        RubricError: A file cannot be read or is outside the directory, or there are more than 1,000 files, 10 MB or
             100,000 values.
     """
     if isinstance(source, str | PathLike) and Path(source).suffix.lower() == ".jsonl":
@@ -77,7 +78,7 @@ def _parse_lines(text: str, name: str) -> list[Any]:
 
 
 def reason_not_read(name: str) -> str:
-    """Say in a predicate why the tests of a source are not read."""
+    """Return why the tests of a source are not read, as a predicate of the source."""
     if remote := _REMOTE.match(name):
         return f"is at {remote[1]}://, from which nothing is fetched: save it as CSV or JSON beside the configuration"
     suffix = _suffix(name)
@@ -95,10 +96,10 @@ def _suffix(name: str) -> str:
 
 
 class Files:
-    """Reads files inside one folder.
+    """Reads files inside one directory.
 
     Args:
-        folder: The folder of the configuration.
+        folder: The directory of the configuration.
         source: The name of the configuration, for errors.
     """
 
@@ -109,12 +110,12 @@ class Files:
         self._bytes = 0
 
     def tests(self, name: str, where: str, *, are_rows: bool) -> list[Any]:
-        """Return the tests of the files that a name or a glob stands for; the name alone if they are not read.
+        """Return the tests in the files of a name or a glob, or a list with only the name if they are not read.
 
         Args:
             name: The name, with or without `file://`.
-            where: Its place in the configuration.
-            are_rows: Whether YAML has rows as a CSV file has them, as promptfoo reads `{path: ...}`.
+            where: The place of the name in the configuration.
+            are_rows: Whether YAML files have rows like a CSV file, as promptfoo reads `{path: ...}`.
 
         Raises:
             RubricError: There is no such file, or it cannot be read.
@@ -124,7 +125,7 @@ class Files:
         return [test for path in self._paths(name, where) for test in self._tests_of(path, where, are_rows)]
 
     def mapping(self, name: str, where: str) -> Any:
-        """Return the test in a file; the name if it is code. Raises as `tests` does."""
+        """Return the test in a file, or the name of the file if it is code. Raises the same errors as `tests`."""
         tests = self.tests(name, where, are_rows=False)
         if len(tests) != 1:
             raise self._error(where, f"{name!r} has {len(tests)} tests, and not one")
@@ -146,7 +147,7 @@ class Files:
                 raise self._error(where, f"{name!r} stands for more than {MAX_FILES:,} files")
             if any(not path.resolve().is_relative_to(self._root) for path in paths):
                 raise self._error(where, outside)
-            # As in promptfoo, a glob does not stand for hidden files.
+            # As in promptfoo, a glob does not match hidden files.
             paths = [
                 path
                 for path in paths
@@ -196,17 +197,17 @@ class Files:
 
 
 def _case_files(folder: Path) -> list[Path]:
-    """Return the `case.yaml` of each folder in a folder, as AgentV finds its cases."""
+    """Return the `case.yaml` of each subdirectory, as AgentV finds its cases."""
     matches = (sorted(folder.glob(f"*/{name}")) for name in _CASE_FILES)
     return sorted(itertools.islice(itertools.chain.from_iterable(matches), MAX_FILES + 1))
 
 
 def with_tests(document: Mapping[str, Any], files: Files | None) -> Mapping[str, Any]:
-    """Return a configuration in which the tests of its files, of its scenarios and of its templates stand.
+    """Return a configuration with the tests of its files, scenarios and templates inserted.
 
     Args:
-        document: The configuration, as parsed.
-        files: Reads the files; None leaves their names in the list of tests.
+        document: The parsed configuration.
+        files: Reads the files. None to leave their names in the list of tests.
 
     Raises:
         RubricError: A file cannot be read, or there are more than 100,000 tests.
@@ -218,7 +219,7 @@ def with_tests(document: Mapping[str, Any], files: Files | None) -> Mapping[str,
         elif isinstance(document.get(key), Mapping):
             changes[key] = _with_templates(document[key], document)
     tests: Any = document.get("tests")
-    # promptfoo takes no single test.
+    # promptfoo does not accept a single test.
     if tests is not None and not (isinstance(tests, Mapping) and "path" not in tests):
         changes["tests"] = _expanded(tests, "tests", document, files)
     scenarios: Any = document.get("scenarios")
@@ -236,7 +237,7 @@ def with_tests(document: Mapping[str, Any], files: Files | None) -> Mapping[str,
 
 
 def _expanded(tests: Any, where: str, root: Any, files: Files | None) -> list[Any]:
-    """Return the list of tests in which the names of files are replaced by the tests in them."""
+    """Return the list of tests, in which names of files are replaced by the tests in these files."""
     is_list = isinstance(tests, list | tuple)
     entries = cast("Sequence[Any]", tests) if is_list else [tests]
     result: list[Any] = []
@@ -252,7 +253,7 @@ def _expanded(tests: Any, where: str, root: Any, files: Files | None) -> list[An
 
 
 def _crossed(scenarios: Any, root: Any, files: Files | None) -> Iterator[Any]:
-    """Return each test of each scenario with each of its configurations, as promptfoo merges them."""
+    """Yield each test of each scenario combined with each of its configurations, merged like in promptfoo."""
     for index, scenario in enumerate(_expanded(scenarios, "scenarios", root, files)):
         where = f"scenarios[{index}]"
         if not isinstance(scenario, Mapping):
@@ -287,9 +288,9 @@ def _merged(config: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, Any
 
 
 def _with_templates(holder: Any, root: Any) -> Any:
-    """Return a test, a set or a file in which the assertions of `$ref: '#/...'` stand.
+    """Return a test, a set or a file in which each `$ref: '#/...'` is replaced by its assertions.
 
-    A template inside a template stays as it is: it is refused later, and a cycle of templates has an end.
+    A template inside a template is not replaced. It is refused later. Therefore, a cycle of templates ends.
     """
     target = _target(holder, root)
     if target is not holder or not isinstance(holder, Mapping):
@@ -308,7 +309,7 @@ def _with_templates(holder: Any, root: Any) -> Any:
 
 
 def _target(value: Any, root: Any) -> Any:
-    """Return what a `$ref` inside the file stands for, with the other keys beside it; any other value as it is."""
+    """Return the target of a `$ref` inside the file, with the other keys next to it. Any other value is unchanged."""
     data = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
     reference: Any = data.get("$ref")
     if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -328,7 +329,7 @@ def _target(value: Any, root: Any) -> Any:
 
 
 def _rows(text: str, name: str) -> Iterator[dict[str, str]]:
-    """Yield the rows of a CSV file by the names of their columns; rows without any text are skipped."""
+    """Yield the rows of a CSV file as dictionaries by column name. Rows without any text are skipped."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [column.strip() for column in next(reader, [])]
@@ -355,10 +356,10 @@ _IGNORED = ("__prefix", "__suffix", "__metric", "__threshold", "__description", 
 
 
 def _test_of_row(row: Mapping[str, str], name: str, number: int) -> dict[str, Any]:
-    """Return the test that a row of a table stands for: assertions in `__expected`, and variables in other columns.
+    """Return the test in a row of a table: assertions in `__expected` columns and variables in other columns.
 
     Raises:
-        RubricError: A number is none, or promptfoo has no such column.
+        RubricError: A cell is not a number, or promptfoo has no such column.
     """
     where = f"row {number}"
     variables: dict[str, str] = {}
@@ -407,7 +408,7 @@ _TYPES = (
     r"trajectory:step-count|trajectory:tool-args-match|trajectory:tool-sequence|trajectory:tool-used|webhook|"
     r"word-count"
 )
-# The pattern of promptfoo. Any other text must be equal to the response, also one with a type that has a typing error.
+# The pattern of promptfoo. Any other text must be equal to the response, even if it is a misspelled type.
 _ASSERTION = re.compile(rf"(not-)?({_TYPES})(?:\(\d+(?:\.\d+)?\))?(?::([\s\S]*))?")
 _PREFIXES = {
     "javascript:": "javascript", "fn:": "javascript", "eval:": "javascript", "grade:": "llm-rubric",
@@ -416,7 +417,7 @@ _PREFIXES = {
 
 
 def assertion_of_cell(text: str) -> dict[str, Any]:
-    """Return the assertion that a cell of `__expected` stands for: `type: value`, or a text that must be equal.
+    """Return the assertion in a cell of `__expected`: `type: value`, or a text that must be equal.
 
     Example:
         >>> assertion_of_cell("icontains-any: yes, sure"), assertion_of_cell("Paris")

@@ -1,7 +1,7 @@
-"""The state of the model behind a judge: holds calls during an outage, and ends a run if the judge cannot be used.
+"""The state of the model behind a judge. It delays calls during an outage and ends a run if the judge cannot be used.
 
-Also lowers the concurrency after a rate limit (it is halved, and recovers call by call), and lets one call about each
-submission fill the provider's prompt cache first if that takes no extra time.
+The module also lowers the concurrency after a rate limit: the limit is halved and recovers call by call. And it lets
+one call about each submission fill the provider's prompt cache first, if this takes no extra time.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from rubric_integrations.submission.submission import Submission
 
 
 class AdaptiveConcurrency:
-    """The concurrency limit of one event loop; use it as an async context manager around each call.
+    """The concurrency limit of one event loop. Use it as an async context manager around each call.
 
-    It follows the additive increase and multiplicative decrease of TCP (Chiu & Jain, 1989): a rate limit halves the
-    slots, and each successful call returns such a share of a slot that one whole slot is back after as many calls as
-    there are slots.
+    It follows the additive increase and multiplicative decrease of TCP (Chiu & Jain, 1989). A rate limit halves the
+    number of slots. Each successful call gives back `1 / slots` of a slot: one more slot after as many calls as there
+    are slots.
 
     Args:
         limit: The most calls at the same time, at least 1.
 
     Attributes:
-        must_wait: Whether a server has requested a wait that may not be over.
+        must_wait: Whether the server requested a wait that may not be over.
 
     Example:
         >>> concurrency = AdaptiveConcurrency(8)
@@ -52,12 +52,12 @@ class AdaptiveConcurrency:
 
     @property
     def slots(self) -> int:
-        """How many calls may run at the same time now; at least 1."""
+        """The number of calls that may run at the same time now, at least 1."""
         return self.limit - self._withheld - self._to_withhold
 
     @property
     def free(self) -> int:
-        """How many more calls may start now."""
+        """The number of further calls that may start now."""
         return max(0, self.slots - self._in_use)
 
     async def __aenter__(self) -> None:
@@ -78,28 +78,28 @@ class AdaptiveConcurrency:
             self._free.release()
 
     async def wait_for_server(self) -> None:
-        """Wait until the server accepts calls again; await it when everything else allows the call."""
+        """Wait until the time that the server requested is over. Await it last, directly before the call."""
         # Another call may be refused during the wait, which then becomes longer.
         while (wait := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110 -- what it waits for is a time
             await asyncio.sleep(wait)
         self.must_wait = False
 
     def on_failure(self, failure: JudgeFailure, sent_at: float) -> None:
-        """Make fewer calls if a call failed because of a rate limit.
+        """Lower the concurrency if a call failed because of a rate limit.
 
         Args:
             failure: The failure.
-            sent_at: When the call was sent, by `time.monotonic`.
+            sent_at: The time at which the call was sent, by `time.monotonic`.
         """
         if failure.rate_limited:
             self.on_rate_limit(sent_at, min(LONGEST_WAIT, failure.retry_after or 0.0))
 
     def on_rate_limit(self, sent_at: float, wait: float = 0.0) -> None:
-        """Halve the slots, once for all calls that were sent before the provider first refused one.
+        """Halve the number of slots. Refusals of calls that were sent before the last halving do not halve it again.
 
         Args:
-            sent_at: When the refused call was sent, by `time.monotonic`.
-            wait: Seconds during which the server wants no call at all.
+            sent_at: The time at which the refused call was sent, by `time.monotonic`.
+            wait: The seconds for which the server refuses all calls.
         """
         self._not_before = max(self._not_before, time.monotonic() + wait)
         self.must_wait = True
@@ -109,7 +109,7 @@ class AdaptiveConcurrency:
             self._recovered = 0.0
 
     def on_success(self) -> None:
-        """Return a share of a slot after a successful call."""
+        """Give back a share of a slot after a successful call, if slots are withheld."""
         if not (self._withheld or self._to_withhold):
             return
         self._recovered += 1 / self.slots
@@ -122,45 +122,47 @@ class AdaptiveConcurrency:
                 self._free.release()
 
 
-# Lost calls in a row, with no reply in between, that are an outage. At 30 % of lost calls, one series in 15,000 is.
+# The number of lost calls in a row, without a reply in between, that counts as an outage. If 30 % of the calls are lost
+# at random, 1 of 15,000 series of 8 calls looks like an outage.
 LOST_CALLS = 8
-# Submissions that fail in a row, with none graded in between, that end a run. Not replies: one text that a model does
-# not want to judge fails for each criterion, in each attempt.
+# A run ends after this number of failed submissions in a row. Submissions are counted instead of replies, because a
+# text that a model refuses to judge fails for each criterion and in each attempt.
 MAX_FAILED_SUBMISSIONS = 20
-# A wrong key fails every call: before the first readable reply, the refusals of two submissions end a run, because that
-# of one may be about its text.
+# With a wrong key, every call fails. Before the first readable reply, refusals of two submissions end a run. The
+# refusal of a single submission may be about its text.
 MAX_FIRST_REFUSALS = 2
-# Seconds between two probes during an outage: the first, and the longest.
+# The first and the longest interval between two probes during an outage, in seconds.
 FIRST_PROBE, LONGEST_PROBE = 0.5, 5.0
-# Seconds. No wait is longer, whatever a server requests: a run should fail while its user is watching.
+# The longest wait in seconds, whatever a server requests. A run should fail while its user still watches it.
 LONGEST_WAIT = 60.0
-# Seconds between two looks of a waiting call at the state: the first, and the longest.
+# The first and the longest interval, in seconds, at which a waiting call checks the state.
 _FIRST_LOOK, _LONGEST_LOOK = 0.01, 0.25
-# Seconds until the first warning about an outage, and between two.
+# The seconds before the first warning about an outage, and between two warnings.
 _FIRST_WARNING, _WARNING_INTERVAL = 5.0, 30.0
 
 _logger = logging.getLogger(__name__)
 
 
 class JudgeUnusable(RunStopped):
-    """A run ended because its judge does not reply, or never usefully."""
+    """Raised to end a run whose judge does not reply, or gives no usable replies."""
 
 
 class WrongSetting(JudgeUnusable):
-    """A run ended because a setting of its judge keeps every request from being sent, such as a missing package."""
+    """Raised to end a run whose requests cannot be sent because of a setting, such as a missing package."""
 
 
 class FailureStreak:
-    """The submissions of a run that have failed in a row, in the order in which they end; over all threads.
+    """Counts the submissions of a run that failed in a row, in the order in which they end, over all threads.
 
-    A judge that is dead, or answers nothing but prose, fails all of them. Outages are not counted, because they are
-    measured in time, and neither are failures that are about one text, as after a content filter.
+    If a judge does not work at all, or never replies in the requested format, all submissions fail. Outages are not
+    counted, because they are measured in seconds. Failures that are about one text, such as those of a content filter,
+    are not counted either.
 
-    A copy, and one from a pickle, has counted nothing.
+    A copy or an unpickled object starts at zero.
 
     Attributes:
-        count: The submissions that have failed in a row.
-        ended: All submissions whose grades have ended.
+        count: The number of submissions that have failed in a row.
+        ended: The number of submissions whose grades have ended.
 
     Example:
         >>> streak = FailureStreak()
@@ -177,7 +179,7 @@ class FailureStreak:
         return FailureStreak, ()
 
     def reset(self) -> None:
-        """Forget all submissions, because the judge was fixed."""
+        """Set all counts to zero, because the judge was fixed."""
         self.count = self.ended = 0
         self._message = ""
 
@@ -201,18 +203,19 @@ class FailureStreak:
         """Raise if too many submissions have failed in a row.
 
         Raises:
-            JudgeUnusable: They have; so the run ends.
+            JudgeUnusable: At least `MAX_FAILED_SUBMISSIONS` have failed in a row. This ends the run.
         """
         if self.count >= MAX_FAILED_SUBMISSIONS:
             raise JudgeUnusable(f"the last {MAX_FAILED_SUBMISSIONS} submissions failed: {self._message}")
 
 
 class _LostText:
-    """A submission about which a call was lost, and none was answered since.
+    """A submission about which a call was lost and, since then, no call was answered.
 
     Attributes:
         submission: The submission.
-        others_replied: Whether the model has replied about another one since: then this text may be the cause.
+        others_replied: Whether the model has replied about another submission since then. In this case, the text may be
+            the cause.
     """
 
     def __init__(self, submission: Submission):
@@ -220,29 +223,31 @@ class _LostText:
 
 
 class Endpoint:
-    """What the last calls tell of the model behind one judge, shared by all tasks, threads and event loops.
+    """The state of the model behind one judge, learnt from its last calls. All tasks, threads and event loops share it.
 
-    - After `LOST_CALLS` lost calls in a row there is an outage: new calls are held, and one at a time probes whether
-      the model replies again. After `max_outage` seconds, calls are no longer held, but fail at once.
-    - Lost calls about one text, while the model replies about others, are no outage; each is sent `LOST_CALLS` times.
-    - In a run, the first call is made alone, unless the model has replied to this grader before. The run ends if the
-      model refuses the first two submissions because of a wrong key, model or setting, when 20 submissions in a row
-      have failed, and when an outage has lasted `max_outage`.
-    - A server that has never replied and cannot be reached is waited for `max_connect` seconds. A request that a
-      setting keeps from being sent ends the run immediately.
+    - After `LOST_CALLS` lost calls in a row there is an outage. During an outage, new calls wait, and one call at a
+      time probes whether the model replies again. After `max_outage` seconds, calls fail immediately instead of
+      waiting.
+    - Lost calls about one text are not an outage if the model replies about other texts. Each is sent `LOST_CALLS`
+      times.
+    - In a run, the first call is sent alone, unless the model has replied to this grader before. The run ends if the
+      model refuses the first two submissions because of a wrong key, model or setting, if 20 submissions in a row have
+      failed, or if an outage has lasted for `max_outage`.
+    - If a server has never replied and cannot be reached, the wait ends after `max_connect` seconds. In a run, a
+      request that cannot be sent because of a setting ends the run immediately.
 
-    A copy, and one from a pickle, knows of no calls.
+    A copy or an unpickled object has seen no calls.
 
     Args:
-        max_outage: The seconds for which calls are held during an outage, at least 0.
-        max_connect: The same for a server that has never replied and cannot be reached.
-        streak: The failed submissions of the run that the calls belong to, which may be ended; None outside of a run.
-        clock: The current time in seconds.
-        earlier: The state of the same model for the grader that the run was made of; None if there is none.
+        max_outage: The seconds for which calls wait during an outage, at least 0.
+        max_connect: The seconds for which calls wait for a server that has never replied and cannot be reached.
+        streak: The failed submissions of the run that the calls belong to. None outside of a run.
+        clock: Returns the current time in seconds.
+        earlier: The state of the same model for the grader from which the run was made. None if there is none.
 
     Attributes:
-        down_since: When the outage began, by `clock`; None if there is none.
-        has_replied: Whether the model has given a readable reply, so that a submission needs no `await_turn`.
+        down_since: The time at which the outage began, by `clock`. None if there is no outage.
+        has_replied: Whether the model has given a readable reply. If so, submissions need not wait in `await_turn`.
     """
 
     def __init__(
@@ -260,11 +265,11 @@ class Endpoint:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all calls, because the endpoint was fixed."""
+        """Reset the state to that of a new endpoint, because the endpoint was fixed."""
         with self._lock:
             self.down_since: float | None = None
             self.has_replied = self._has_unreadable_reply = False
-            # Whether a server was reached, whatever it replied.
+            # Whether a server was reached, even if its reply was an error.
             self._was_reached = False
             # The submissions that were refused before the first readable reply, and all that were sent until then.
             self._refused: list[Submission] = []
@@ -278,9 +283,9 @@ class Endpoint:
         return Endpoint, (self._max_outage, self._max_connect, self._streak, self._clock)
 
     async def await_turn(self, submission: Submission) -> None:
-        """Wait while there are enough other submissions to find out whether the model gives readable replies.
+        """Wait while enough other submissions are in progress to learn whether the model gives readable replies.
 
-        Await it before a concurrency slot: a call that waits here must not keep another from being sent.
+        Await it before you take a concurrency slot. Otherwise a waiting call would block another call.
 
         Raises:
             JudgeUnusable: The run has to end.
@@ -291,13 +296,14 @@ class Endpoint:
             look = min(_LONGEST_LOOK, 1.5 * look)
 
     async def admit(self) -> bool:
-        """Wait until the endpoint's state allows a call; `record` its outcome.
+        """Wait until the state of the endpoint allows a call. The caller must `record` the outcome of the call.
 
         Returns:
-            Whether it is one of few calls that may be made now: it has to `leave` when it has ended.
+            True if the number of concurrent calls is limited now, during an outage or before the model's first reply.
+            The caller must then call `leave` when this call has ended.
 
         Raises:
-            JudgeFailure: There is an outage that has lasted `max_outage`.
+            JudgeFailure: An outage has lasted longer than `max_outage`.
             JudgeUnusable: The run has to end.
         """
         look = _FIRST_LOOK
@@ -308,15 +314,16 @@ class Endpoint:
         return is_single
 
     def leave(self) -> None:
-        """Note that one of few calls has ended."""
+        """Record that a call has ended for which `admit` returned True."""
         with self._lock:
             self._single_calls -= 1
 
     def record(self, outcome: object, submission: Submission) -> None:
-        """Learn from the outcome of a call about a submission.
+        """Update the state with the outcome of a call about a submission.
 
         Raises:
-            JudgeFailure: The failure with the number of times that the call may be repeated.
+            JudgeFailure: The call was lost, but the cause may be the text. The failure limits the number of its
+                repetitions.
             JudgeUnusable: The run has to end.
         """
         if not isinstance(outcome, JudgeFailure):
@@ -325,7 +332,11 @@ class Endpoint:
             self._record_failure(outcome, submission)
 
     def try_admit(self) -> bool | None:
-        """Admit a call, and return whether it is one of few that may be made now; None if it has to wait."""
+        """Admit a call if the state allows it now.
+
+        Returns:
+            The same as `admit`, or None if the call has to wait.
+        """
         with self._lock:
             self._end_run_if_hopeless()
             if self.down_since is not None:
@@ -339,7 +350,7 @@ class Endpoint:
             return True
 
     def _allowed_calls(self) -> int | None:
-        """How many calls may be under way now; None for any number."""
+        """Return the number of calls that may be in progress now. None for no limit."""
         if self.down_since is not None:
             return 1 if self._clock() >= self._probe_at else 0
         if self._streak is None or self.has_replied or self._replied_before:
@@ -363,7 +374,7 @@ class Endpoint:
         return self._earlier is not None and self._earlier.has_replied
 
     def note_reply(self) -> None:
-        """Note that the model has given a readable reply to a run of this grader."""
+        """Record that the model has given a readable reply to a run of this grader."""
         self.has_replied = True
 
     def _end_run_if_hopeless(self) -> None:
@@ -405,7 +416,7 @@ class Endpoint:
             self.has_replied = self._was_reached = True
             self._refused, self._sent = [], []
         if self._earlier and not self._earlier.has_replied:
-            # A training step is a run of its own, which should not begin with a call that is made alone each time.
+            # Each training step is a separate run, and should not begin with a single call each time.
             self._earlier.note_reply()
 
     def _record_failure(self, failure: JudgeFailure, submission: Submission) -> None:
@@ -435,7 +446,7 @@ class Endpoint:
             raise JudgeFailure("transport", text, unreachable=True, spend=failure.spend) from failure.__cause__
 
     def _record_lost_call(self, failure: JudgeFailure, submission: Submission) -> None:
-        # In an outage, whatever was lost before says nothing about the text.
+        # During an outage, earlier lost calls give no information about the text.
         if self.down_since is None and not failure.rate_limited and self._may_be_about(submission):
             failure = copy.copy(failure)  # a judge may raise one object for every question
             failure.repeats = LOST_CALLS - 1
@@ -452,7 +463,7 @@ class Endpoint:
         self._probe_interval = min(LONGEST_PROBE, 2 * self._probe_interval)
 
     def _may_be_about(self, submission: Submission) -> bool:
-        """Whether the model has replied about other texts since a call about this one was lost."""
+        """Return whether the model has replied about other texts since a call about this text was lost."""
         for text in self._lost_texts:
             if text.submission() is submission:
                 return text.others_replied
@@ -462,7 +473,7 @@ class Endpoint:
     def _end_outage(self, submission: Submission) -> None:
         self._lost, self.down_since, self._probe_interval = 0, None, FIRST_PROBE
         if self._lost_texts:
-            # By identity, since to compare submissions takes long.
+            # By identity, because comparing submissions takes long.
             alive = ((text, text.submission()) for text in self._lost_texts)
             self._lost_texts = [text for text, other in alive if other is not None and other is not submission]
             for text in self._lost_texts:
@@ -470,26 +481,27 @@ class Endpoint:
 
 
 class JudgeOutage(BaseException):
-    """The judge is down or cannot be used, or grades keep failing; it ends an optimization or a training run.
+    """Raised when the judge is down or cannot be used. It ends an optimization or a training run.
 
-    It is not an `Exception`, as `KeyboardInterrupt` is not: DSPy catches every `Exception` that a metric raises and
-    scores the program 0, so that `Evaluate`, MIPROv2 and GEPA would finish and report the outage as bad programs.
+    It is not an `Exception`, like `KeyboardInterrupt`. DSPy catches every `Exception` that a metric raises and scores
+    the program 0. `Evaluate`, MIPROv2 and GEPA would then finish and report the outage as bad programs.
     """
 
 
 class WarmUp:
-    """Holds the other calls about a submission until the first one is answered, in one run.
+    """Delays the other calls about a submission until its first call is answered, within one run.
 
-    A provider shares the beginning of a prompt only once it has answered it. While a run has more calls to make than
-    may be under way, those about other submissions use the time. Once the run has read its last submission, and the
-    calls that are held fit into the slots that are free, to hold them would only take time: all are released. A
-    training step of 8 completions with 2 criteria makes its 16 calls at once, under a limit of 64.
+    A provider can reuse the beginning of a prompt only after it has answered a call with this beginning. While a run
+    has more calls to make than its concurrency limit allows, calls about other submissions use the waiting time. Once
+    the run has read its last submission and all waiting calls fit into the free slots, waiting would only cost time,
+    and all of them are released. For example, a training step of 8 completions with 2 criteria sends its 16 calls
+    immediately under a limit of 64.
 
-    One from a pickle holds nothing.
+    An unpickled object delays no calls.
     """
 
     def __init__(self) -> None:
-        # How many calls each submission holds, by what they wait for beside the first call.
+        # The number of waiting calls of each submission, by the future that releases them.
         self._held: dict[asyncio.Future[None], int] = {}
         self._reads_rows = True
 
@@ -497,11 +509,11 @@ class WarmUp:
         return WarmUp, ()
 
     def begin_rows(self) -> None:
-        """Note that the run is going to read submissions."""
+        """Record that the run is going to read submissions."""
         self._reads_rows = True
 
     def end_rows(self, concurrency: AdaptiveConcurrency) -> None:
-        """Note that the run reads no further submission."""
+        """Record that the run has read its last submission, and release the waiting calls if all fit."""
         self._reads_rows = False
         self._release(concurrency)
 
@@ -510,11 +522,11 @@ class WarmUp:
 
         Args:
             first: The first call.
-            count: The number of the others.
+            count: The number of the other calls.
             concurrency: The limit on the calls of the run.
 
         Returns:
-            Whether the first call is answered, so that the provider has the beginning of the prompt.
+            Whether the first call has ended. The provider then has the beginning of the prompt in its cache.
         """
         released = asyncio.get_running_loop().create_future()
         self._held[released] = count

@@ -1,8 +1,8 @@
 """The base classes of all graders: from a submission and a rubric to a report.
 
-A grader answers checks, metrics and criteria without evidence itself, sends the other questions to its panel of judges,
-and repeats lost questions in further rounds. Graders whose scores may come from a fallback are refused as rewards. One
-observer for each process, such as OpenTelemetry's, sees every grade.
+A grader computes checks and metrics itself, and abstains from criteria whose evidence is missing. It sends the other
+questions to its panel of judges and repeats lost questions in further rounds. Graders whose scores may come from a
+fallback are refused as rewards. One observer for each process, such as OpenTelemetry's, sees every grade.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ if TYPE_CHECKING:
 
 
 def is_computed(question: Criterion, submission: Submission) -> bool:
-    """Whether no judge is asked about a criterion, or about a condition as a criterion."""
+    """Return whether a question is answered without a judge, by a check or because its evidence is missing."""
     if question.check is not None:
         return True
     return bool(question.needs) and missing_evidence(question, submission) is not None
 
 
 def computed_answers(rubric: Rubric, submission: Submission) -> JudgeAnswers:
-    """Compute the answers to those questions of a rubric that no judge is asked about.
+    """Compute the answers to the questions of a rubric that need no judge.
 
-    Without the evidence that a criterion `needs`, its check is not computed either: the criterion is an abstention.
+    A criterion that lacks the evidence that it `needs` is an abstention. Its check is not computed either.
     """
     answers = {index: _answer(question, submission) for index, question in enumerate(questions(rubric.criteria))}
     outcomes = {index: answer for index, answer in answers.items() if answer is not None}
@@ -104,7 +104,10 @@ def _answer(question: Criterion, submission: Submission) -> Outcome | None:
 
 
 def computed_metrics(rubric: Rubric, submission: Submission, policies: ScoringPolicies) -> MetricResults:
-    """Compute the hybrid metrics; one that fails is left out where failures abstain, and is 0 in other policies."""
+    """Compute the hybrid metrics.
+
+    A metric that fails has the value None if `on_failure` is `raise` or `abstain`, and 0 otherwise.
+    """
     values: dict[str, float | None] = {}
     errors: dict[str, str] = {}
     for metric in rubric.hybrid_metrics:
@@ -118,22 +121,23 @@ def computed_metrics(rubric: Rubric, submission: Submission, policies: ScoringPo
 
 Grade: TypeAlias = Coroutine[Any, Any, EvaluationReport]
 GradeObserver: TypeAlias = "Callable[[Grader, Rubric, object, Grade], Grade]"
-"""Receives the grader, the rubric, what is graded, and the grade as a coroutine, which it must await once.
+"""Observes grades. It receives the grader, the rubric, the input and the grade as a coroutine, which it must await
+once.
 
-It returns the report, and raises whatever the grade raises. A grade in several rounds is observed once, as a whole.
+It returns the report and raises the exceptions of the grade. A grade in several rounds is observed once.
 """
 
 _observer: GradeObserver | None = None
 
 
 def set_observer(observer: GradeObserver | None) -> None:
-    """Observe every grade that begins from now on; None to observe none."""
+    """Set the observer of every grade that begins from now on, or remove it with None."""
     global _observer  # noqa: PLW0603 -- one observer per process, for graders that were made before and after
     _observer = observer
 
 
 def observed(grader: Grader, rubric: Rubric, to_grade: object, grade: Grade) -> Grade:
-    """Return a grade as the observer runs it; without an observer, the grade itself."""
+    """Return a grade wrapped by the observer, or the grade itself if there is no observer."""
     return grade if _observer is None else _observer(grader, rubric, to_grade, grade)
 
 
@@ -142,38 +146,39 @@ DEFAULT_LIMITS, DEFAULT_TEXT_LIMITS = CallLimits(), TextLimits()
 
 
 class Grader(ABC):
-    """A way to grade: which questions to ask a judge, and in how many calls. Its subclasses are the strategies.
+    """The base class of grading strategies: a strategy chooses the questions for a judge and the number of calls.
 
-    To change how a grader works, override `generate` (how a prompt reaches your function), `judge` (how answers are
-    obtained), `aggregate` (how answers become a report), or `grade` (everything). The failure policy, hybrid metrics
-    and the length penalty are applied around `judge` and `aggregate`.
+    To change how a grader works, override `generate` (sends a prompt to your function), `judge` (obtains the answers),
+    `aggregate` (turns answers into a report), or `grade` (all of these steps). The failure policy, hybrid metrics and
+    the length penalty are applied around `judge` and `aggregate`.
 
     Args:
         judge: A model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`. There is
-            no default: inside DSPy, a judge that is not named would use the student's own model.
-        generate_fn: An async function `(system_prompt, user_prompt) -> reply` in place of `judge`, under the name that
-            it has in the `rubric` package.
-        judges: A panel of judges in place of `judge`.
+            no default, because inside DSPy a default judge would use the model of the program that is graded.
+        generate_fn: An async function `(system_prompt, user_prompt) -> reply`, instead of `judge`. It has this name in
+            the `rubric` package.
+        judges: A panel of judges, instead of `judge`.
         voting: How a panel votes.
-        system_prompt: Instructions in place of the built-in ones; goes with a model, not with a `Judge`.
-        normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
-        length_penalty: What long responses lose; in points where `normalize` is False. By default nothing.
-        cannot_assess: How an abstention is scored: `skip`, `zero`, `partial`, `fail`, or a number in [0, 1], the share
-            of a positive weight that it earns.
-        on_failure: How a judge's failure is handled: `raise` a `JudgeError`, count it as an abstention (`abstain`), as
-            the `worst_case`, or as fallback verdicts by the weight's sign, `{"positive": "UNMET", "negative": "MET"}`.
-        default_fallback_verdicts: Fallback verdicts under the name that they have in the `rubric` package.
+        system_prompt: Instructions that replace the built-in ones. Only for a model, not for a `Judge`.
+        normalize: Whether `score` is in [0, 1]. If False, `score` is the raw weighted sum.
+        length_penalty: The penalty for long responses, in the unit of `score`. By default, there is none.
+        cannot_assess: How an abstention is scored: `skip`, `zero`, `partial`, `fail`, or a number in [0, 1] as the
+            share of a positive weight that it earns. See `CannotAssess`.
+        on_failure: How a judge's failure is handled: `raise` a `JudgeError`, count it as an abstention (`abstain`),
+            count the answer with the lowest score (`worst_case`), or count fallback verdicts by the sign of the weight,
+            such as `{"positive": "UNMET", "negative": "MET"}`.
+        default_fallback_verdicts: Another name for fallback verdicts as `on_failure`, from the `rubric` package.
         options: How judges see the options of multi-choice criteria.
-        max_retries: `CallLimits.max_retries` under the name that it has in the `rubric` package.
-        limits: The limits on calls: how many at the same time, the time of each, and how often one is repeated.
+        max_retries: Another name for `CallLimits.max_retries`, from the `rubric` package.
+        limits: The limits on calls: concurrency, timeout, retries and outages.
         text_limits: The limits on the texts that judges read.
 
     Raises:
-        ValueError: A setting is missing, unknown, or out of range; raised before any request.
-        TypeError: `judge` is nothing that can judge.
+        ValueError: A setting is missing, unknown, or out of range. Raised before any request.
+        TypeError: `judge` has a type that cannot be used as a judge.
     """
 
-    # Whether it judges a response in the parts of `TextLimits.chunk_size`.
+    # Whether the strategy can judge a response in parts (`TextLimits.chunk_size`).
     judges_chunks = False
 
     def __init__(
@@ -210,7 +215,7 @@ class Grader(ABC):
         # The answers of the earlier rounds, and the judges whose answers in this round include them.
         self._earlier: list[Any] | None = None
         self._continued: set[int] = set()
-        # What requests cost that were lost in the earlier rounds, by judge and criterion.
+        # The spend of the requests that were lost in earlier rounds, by judge and criterion.
         self._lost: dict[tuple[int, int], Spend] = {}
         self._generate_fn = generate_fn
         sources = [source for source in (judge, generate_fn, judges) if source is not None]
@@ -227,10 +232,10 @@ class Grader(ABC):
         self.check_settings()
 
     def check_settings(self) -> None:
-        """Check that this strategy can use its judges and settings; the constructor of `Grader` calls it at its end.
+        """Check that this strategy can use its judges and settings. The constructor of `Grader` calls it last.
 
         Raises:
-            ValueError: A setting has no effect on this strategy, or a wrong one.
+            ValueError: A setting has no effect, or a wrong effect, with this strategy.
             TypeError: A judge cannot answer the requests of this strategy.
         """
         if self.text_limits.chunk_size is not None and not self.judges_chunks:
@@ -240,7 +245,7 @@ class Grader(ABC):
             )
 
     async def generate(self, system_prompt: str, user_prompt: str) -> str:
-        """Send one prompt to `generate_fn`; override it to change how."""
+        """Send one prompt to `generate_fn` and return the reply. Override it to change how prompts are sent."""
         if self._generate_fn is None:
             raise TypeError("`generate` is for a grader that was made with `generate_fn`")
         return await self._generate_fn(system_prompt, user_prompt)
@@ -260,10 +265,11 @@ class Grader(ABC):
             rubric: The rubric.
             to_grade: The text, or `{"thinking": ..., "output": ...}`, chat messages, or a `Submission`.
             query: The task that the text answers.
-            reference: An exemplary answer, to calibrate the judge.
+            reference: A reference answer, shown to the judge for comparison.
 
         Raises:
-            JudgeError: A criterion could not be judged and `on_failure` is `"raise"`; its `report` has the rest.
+            JudgeError: A criterion could not be judged and `on_failure` is `"raise"`. The error's `report` has the
+                other answers.
             ValueError: There is nothing to grade, or a criterion names a judge that the grader does not have.
         """
         return await observed(self, rubric, to_grade, self._grade_in_rounds(rubric, to_grade, query, reference))
@@ -271,59 +277,62 @@ class Grader(ABC):
     def grade_sync(
         self, rubric: Rubric, to_grade: ToGradeInput, *, query: str | None = None, reference: str | None = None
     ) -> EvaluationReport:
-        """`grade` for callers without an event loop, and for notebooks and threads that have one."""
+        """Grade one submission like `grade`, without `await`. It also works where an event loop is running."""
         return run_sync(self.grade(rubric, to_grade, query=query, reference=reference))
 
     def check_rubric(self, rubric: Rubric) -> None:
         """Check, before any request, that this grader has the judges that the rubric names.
 
         Raises:
-            ValueError: A criterion names another one.
+            ValueError: A criterion names a judge that the grader does not have.
         """
         require_judges(rubric, self.panel)
 
     def least_score(self, rubric: Rubric) -> float:
-        """Return the lowest score that this grader can give by a rubric, such as for an empty response."""
+        """Return the lowest score that this grader can give with a rubric, such as for an empty response."""
         return least_score(rubric, normalize=self.policies.normalize, length_penalty=self.length_penalty)
 
     @abstractmethod
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Any]:
-        """Obtain the answers of each judge, in the order of the panel."""
+        """Obtain the answers of each judge, in the order of the panel, for `aggregate`."""
 
     @abstractmethod
     def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[Any]) -> EvaluationReport:
-        """Turn what `judge` returned into the report."""
+        """Turn the answers that `judge` returned into a report."""
 
     @property
     def judges(self) -> list[Judge]:
-        """The judges of the panel, in order; each is validated and limited, and may be wrapped otherwise."""
+        """The judges of the panel, in order. Each is wrapped by limits and validation, and maybe by other wrappers."""
         return [member.judge for member in self.panel]
 
     def with_judges(self, judges: Sequence[Judge]) -> Self:
-        """Copy this grader, with its settings and its concurrency limit, and replace the judges of its panel.
+        """Copy this grader with other judges in its panel.
+
+        The copy keeps the settings and shares the concurrency limit.
 
         Args:
-            judges: As many as the panel has, usually wrappers of `self.judges`.
+            judges: One judge for each judge of the panel, usually wrappers of `self.judges`.
         """
         grader, pairs = copy.copy(self), zip(self.panel, judges, strict=True)
         grader.panel = tuple(member.with_judge(judge, self.call_limiter) for member, judge in pairs)
         return grader
 
     def without_cache(self) -> Self:
-        """Copy this grader with judges that use neither a cache of responses nor a store."""
+        """Copy this grader with judges that use neither a response cache nor a judgment store."""
         return self.with_judges([without_cache(judge) for judge in self.judges])
 
     def with_store(self, store: LedgerLike, sample: int = 0) -> Self:
         """Copy this grader with judges that look up every judgment in a store before they request it.
 
         Args:
-            store: Where judgments are stored: a `Ledger` or another store; or the path of a file or the URL of a
-                database, whose ledger stays open.
-            sample: The number of this sample, where the same texts are to get several independent grades.
+            store: The store of judgments: a `Ledger`, another store, the path of a file, or the URL of a database. For
+                a path or URL, a ledger is opened and stays open.
+            sample: The number of this sample, if you want several independent grades of the same texts. Judgments of
+                different samples are stored separately.
 
         Raises:
             LedgerError: The ledger cannot be used.
-            TypeError: A judge has no `fingerprint`, so that its answers cannot be distinguished from another judge's.
+            TypeError: A judge has no `fingerprint`. Its answers could not be distinguished from those by another judge.
         """
         from rubric_integrations.runs.ledger.addresses import as_store
 
@@ -338,17 +347,18 @@ class Grader(ABC):
         warm_up: WarmUp | None = None,
         may_end: bool = True,
     ) -> Self:
-        """Copy this grader for a run of many submissions, which a judge that is down or unusable ends.
+        """Copy this grader for a run of many submissions. The run ends if the judge is down or cannot be used.
 
-        See `graders/endpoint.py` for when that is; `grade` then raises `JudgeUnusable`.
+        In this case, `grade` raises `JudgeUnusable`. The class `Endpoint` has the rules.
 
         Args:
-            max_concurrency: The most calls at the same time, at least 1, if this grader's own limit is not smaller. All
-                runs of one grader with the same limit share it.
+            max_concurrency: The most calls at the same time, at least 1. If this grader's own limit is smaller, that
+                limit applies. All runs of one grader with the same limit share it.
             spend_limit: Counts and limits the calls of the run.
-            max_outage: The seconds, at least 0, for which the judge may not reply; by default as in `CallLimits`.
-            warm_up: Holds the other calls about a submission until the first one is answered; None to hold none.
-            may_end: Whether such a judge ends the run. In a server, whose run has no end, each grade fails alone.
+            max_outage: The seconds, at least 0, after which an outage of the judge ends the run. Default: as in
+                `CallLimits`.
+            warm_up: Delays the other calls about a submission until the first one is answered. None to delay no calls.
+            may_end: Whether an unusable judge ends the run. If False, as in a server, only single grades fail.
         """
         grader = copy.copy(self)
         grader.call_limiter = self.call_limiter.for_run(max_concurrency, spend_limit, max_outage, may_end=may_end)
@@ -356,16 +366,16 @@ class Grader(ABC):
         return grader.with_judges([limit_judge(judge, grader.call_limiter) for judge in self.judges])
 
     def fingerprints(self) -> list[str]:
-        """Return what each judge's answers depend on; an empty text for a judge that has no fingerprint."""
+        """Return the fingerprint of each judge. An empty text for a judge that has no fingerprint."""
         return [fingerprint_of(judge) or "" for judge in self.judges]
 
     def configuration(self) -> dict[str, Any]:
-        """Describe this grader as JSON, so that `rescore` can make it again from a ledger."""
+        """Describe this grader as JSON. `rescore` recreates the grader from this description in a ledger."""
         judges, names = list(map(describe_judge, self.judges)), [member.name for member in self.panel]
         return {"grader": type(self).__name__, "judges": judges, "names": names, "settings": self.settings()}
 
     def settings(self) -> dict[str, Any]:
-        """Return those constructor arguments, as JSON, that questions and scores depend on; a subclass adds its own."""
+        """Return, as JSON, the constructor arguments that affect questions and scores. A subclass adds its own."""
         text_limits = self.text_limits.model_dump(exclude_none=True)
         return {
             **({"text_limits": text_limits} if text_limits else {}),
@@ -376,9 +386,10 @@ class Grader(ABC):
         }
 
     def scoring_record(self) -> dict[str, Any]:
-        """Describe as JSON what the scores depend on, beside the rubric, for run files, by which runs are compared.
+        """Describe as JSON the settings that affect scores, without the rubric. Run files store it for comparing runs.
 
-        Limits on calls, retries and the failure policy are not in it: rows at which a judge failed are not compared.
+        Limits on calls, retries and the failure policy are left out, because rows with a failure of a judge are not
+        compared.
         """
         settings = self.settings()
         if len(self.panel) == 1:
@@ -392,7 +403,7 @@ class Grader(ABC):
     async def _grade_in_rounds(
         self, rubric: Rubric, to_grade: ToGradeInput, query: str | None, reference: str | None
     ) -> EvaluationReport:
-        """Grade one submission, and request lost judgments again in two further rounds, with one attempt in each.
+        """Grade one submission. Lost judgments are requested again in two further rounds, with one attempt in each.
 
         The report is the most complete one, with the spend of all rounds.
         """
@@ -419,13 +430,13 @@ class Grader(ABC):
         return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
 
     def may_repeat(self, failure: JudgeFailure) -> bool:
-        """Return whether a later round of this grade requests a judgment again that failed in this way."""
+        """Return whether a later round of this grade requests a judgment with this failure again."""
         return self.rounds_left > 0 and failure.kind in _LOST and failure.repeats is None
 
     def _for_later_round(self, answers: Sequence[Any], report: EvaluationReport) -> Self:
-        """Copy this grader for a round that makes one attempt at each judgment that `answers` lack."""
+        """Copy this grader for a round that makes one attempt at each judgment that is missing in `answers`."""
         grader = copy.copy(self)
-        # After an outage of `max_outage` seconds, there is no second one to wait for.
+        # After an outage of `max_outage` seconds, a later round does not wait once more.
         outage = 0.0 if "transport" in failure_kinds(report) else self.call_limiter.limits.outage_seconds
         grader.call_limiter = self.call_limiter.for_later_round(outage)
         grader.rounds_left = self.rounds_left - 1
@@ -434,13 +445,13 @@ class Grader(ABC):
         return grader
 
     def _continue(self, answers: Sequence[Any]) -> None:
-        """Keep what a later round needs of the answers of the earlier ones; by default it requests everything again."""
+        """Keep the answers that a later round needs. By default none, and a later round requests everything again."""
         self._earlier = None
 
     async def _report(self, rubric: Rubric, submission: Submission, answers: Sequence[Any]) -> EvaluationReport:
-        """Make the report; in a thread if it has checks or metrics, which may take a second for each.
+        """Make the report. Checks and metrics run in a thread, because each of them may take a second.
 
-        On the event loop they would hold all other submissions up, and replies would be lost to timeouts.
+        On the event loop, they would delay all other submissions, and replies would be lost to timeouts.
         """
         if not rubric.hybrid_metrics and not has_checks(rubric.criteria):
             return self._with_metrics(rubric, submission, answers)
@@ -467,9 +478,10 @@ class CriterionGrader(Grader):
     """A grader that obtains an answer to each criterion. A subclass implements `ask`, the calls to one judge.
 
     Attributes:
-        may_leave_open: Whether a criterion that no judge was asked about is left open; if not, it is a failure.
-        asks_conditions_first: Whether a criterion with a condition (`applies_when`) is asked about only after the
-            condition, and only if it holds; if not, both are asked at once, and the other answer is not used.
+        may_leave_open: Whether a criterion that no judge was asked about is left open. If False, it is a failure.
+        asks_conditions_first: Whether the condition of a criterion (`applies_when`) is requested first, and the
+            criterion only if the condition is true. If False, both are requested concurrently, and the answer to a
+            criterion that does not apply is ignored.
     """
 
     may_leave_open = False
@@ -479,13 +491,14 @@ class CriterionGrader(Grader):
     async def ask(
         self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
-        """Ask one judge about the questions with these indices: criteria, or conditions (see `rubric.conditions`).
+        """Ask one judge the questions with these indices.
 
-        Make each of them with `question`.
+        The indices count the criteria of the rubric and then its distinct conditions. Create each question with
+        `question`.
         """
 
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
-        """Obtain each judge's answers to the criteria that are not computed, in the order of the panel."""
+        """Obtain each judge's answers, in the order of the panel, to all criteria that need a judge."""
         all_questions = questions(rubric.criteria)
         indices = [index for index, question in enumerate(all_questions) if not is_computed(question, submission)]
         conditional = [criterion for criterion in rubric.criteria if criterion.applies_when is not None]
@@ -512,12 +525,12 @@ class CriterionGrader(Grader):
         return [answers.merged(others) for answers, others in zip(panel, more, strict=True)]
 
     async def ask_panel(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> list[JudgeAnswers]:
-        """Ask each judge about those of these criteria that it may answer (see `Criterion.judge`).
+        """Ask each judge of the panel about the criteria with these indices that it may answer (see `Criterion.judge`).
 
-        The judges are asked at the same time, or one after another (`voting.sequential`).
+        The judges are asked concurrently, or one after another with `voting.sequential`.
         """
         if len(self.panel) == 1 and self._earlier is None:
-            # Here, and not in a function or a task of its own, which each call would pass through.
+            # Not in a separate function or task, because each call would pass through it.
             member = self.panel[0]
             own = [index for index in indices if member.may_answer(rubric, index)]
             return [await self.ask(member, rubric, submission, own) if own else _no_answers(member)]
@@ -535,7 +548,7 @@ class CriterionGrader(Grader):
     async def _ask_own(
         self, position: int, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
-        """Ask one judge about those criteria that it may answer, and has not answered in an earlier round."""
+        """Ask one judge about the criteria that it may answer and has not answered in an earlier round."""
         member = self.panel[position]
         own = [index for index in indices if member.may_answer(rubric, index)]
         earlier = self._take_earlier(position)
@@ -551,7 +564,7 @@ class CriterionGrader(Grader):
         return answers._replace(outcomes=outcomes)
 
     def _take_earlier(self, position: int) -> JudgeAnswers:
-        """Return the answers of a judge in the earlier rounds, with their common spend the first time alone."""
+        """Return a judge's answers of the earlier rounds. Their common spend is included only the first time."""
         if self._earlier is None:
             return _no_answers(self.panel[position])
         answers: JudgeAnswers = self._earlier[position]
@@ -561,9 +574,9 @@ class CriterionGrader(Grader):
         return answers
 
     def earlier_answers(self) -> list[JudgeAnswers]:
-        """Return the answers of the earlier rounds of this grade, in the order of the panel; empty in the first."""
+        """Return the answers of the earlier rounds of this grade, in the order of the panel. Empty in round one."""
         panel = [self._take_earlier(position) for position in range(len(self.panel))]
-        # Of those that are lost, some may not be requested again.
+        # Add the spend of lost requests here, because some of them may not be repeated.
         spend = total_spend(self._lost.values())
         self._lost.clear()
         return [panel[0]._replace(spend=panel[0].spend + spend), *panel[1:]] if spend.calls else panel
@@ -577,12 +590,12 @@ class CriterionGrader(Grader):
             self._lost |= {(position, index): spend for index, spend in lost.items()}
 
     def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[JudgeAnswers]) -> EvaluationReport:
-        """Turn the judges' answers, and those of the checks, into the report."""
+        """Turn the answers of judges and checks into a report."""
         computed = computed_answers(rubric, submission)
         return aggregate_answers(rubric, answers, computed, self.policies, may_leave_open=self.may_leave_open)
 
     async def run_checks(self, rubric: Rubric, submission: Submission) -> JudgeAnswers:
-        """Compute the answers that no judge gives; in a thread if there are checks, because some take a second."""
+        """Compute the answers that need no judge. Checks run in a thread, because some take a second."""
         if not has_checks(rubric.criteria):
             return computed_answers(rubric, submission)
         return await asyncio.to_thread(computed_answers, rubric, submission)
@@ -595,12 +608,12 @@ class CriterionGrader(Grader):
         member: PanelMember,
         batch: Sequence[int] = (),
     ) -> Question:
-        """Make the question about one criterion, with its options in the order in which the judge sees them.
+        """Create the question about one criterion, with its options in the order in which the judge sees them.
 
         Args:
             rubric: The rubric.
             submission: The submission.
-            index: The criterion's index in the rubric, or the index of a condition among the rubric's questions.
+            index: The index of the criterion in the rubric. Indices from `len(rubric)` on are the distinct conditions.
             member: The judge that is asked.
             batch: The indices of all criteria of the same request, if it contains several.
         """
@@ -626,7 +639,7 @@ class CriterionGrader(Grader):
 
     @property
     def stops_at_first_failure(self) -> bool:
-        """Whether the first failure ends the grade, so that the calls under way are cancelled."""
+        """Whether the first failure ends the grade and cancels the calls in progress."""
         return self.policies.on_failure == "raise" and len(self.panel) == 1
 
     def _is_decided(self, rubric: Rubric, index: int, panel: Sequence[JudgeAnswers], waiting: Sequence[float]) -> bool:
@@ -636,9 +649,9 @@ class CriterionGrader(Grader):
 
 
 def shuffle_options(options: Sequence[T], seed: int, text: str, index: int, judge: str) -> tuple[T, ...]:
-    """Shuffle options in an order that depends on the seed, the text, the criterion's index and the judge's name.
+    """Shuffle options. The order depends on the seed, the text, the criterion's index and the judge's name.
 
-    It is the order of `autorubric` 1.6, so that its recorded runs can be repeated.
+    The order is the same as in `autorubric` 1.6. Therefore, recorded runs of that package can be repeated.
     """
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
     key = int(hashlib.sha256(f"{seed}:{digest}:{index}:{judge}".encode()).hexdigest()[:16], 16) % 2**31
@@ -648,10 +661,10 @@ def shuffle_options(options: Sequence[T], seed: int, text: str, index: int, judg
 
 
 def refuse_made_up_scores(grader: Grader) -> None:
-    """Refuse a grader that scores failures, or that leaves scores open.
+    """Refuse a grader that gives scores for failures, or that may leave scores open.
 
     Raises:
-        ValueError: It does.
+        ValueError: The grader has `stop_when_decided`, or an `on_failure` other than `"raise"`.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader
@@ -669,15 +682,17 @@ def refuse_made_up_scores(grader: Grader) -> None:
 
 
 _MAX_ROUNDS = 3
-"""With two retries, there are five attempts at each judgment: three in the first round, and one in each further round.
-Where 13 % of the replies are unreadable, one judgment of 27,000 is lost after five."""
+"""The number of rounds of a grade. With two retries, this makes five attempts at each judgment: three in the first
+round and one in each further round. If 13 % of the replies are unreadable, 1 of 27,000 judgments is lost after five
+attempts.
+"""
 
 _LOST: tuple[FailureKind, ...] = ("transport", "parse")
 """The kinds of failures after which a later round requests the judgment again."""
 
 
 def judge_failures(answers: Sequence[Any]) -> list[JudgeFailure]:
-    """Return the failures among the answers of a panel, without those that were cancelled because of another."""
+    """Return the failures among the answers of a panel, except cancelled requests."""
     outcomes: list[object] = []
     for judge_answer in answers:
         if isinstance(judge_answer, JudgeAnswers):
@@ -688,20 +703,20 @@ def judge_failures(answers: Sequence[Any]) -> list[JudgeFailure]:
 
 
 def _asks_judges(answers: Sequence[Any]) -> bool:
-    """Whether a judge was asked at all: checks alone say nothing about the judge."""
+    """Return whether a judge was asked. Answers from checks alone give no information about the judge."""
     return any(not isinstance(judge_answer, JudgeAnswers) or judge_answer.outcomes for judge_answer in answers)
 
 
 def _may_succeed_later(report: EvaluationReport, answers: Sequence[Any]) -> bool:
     failures = judge_failures(answers)
     if failures and all(failure.repeats is not None for failure in failures):
-        return False  # a filter or a refusal is about the text, which stays the same
+        return False  # a content filter or a refusal is about the text, which does not change
     kinds = failure_kinds(report)
     return bool(kinds) and kinds <= set(_LOST)
 
 
 def _best_of(earlier: EvaluationReport, later: EvaluationReport, later_includes_earlier: bool) -> EvaluationReport:
-    """Return the report of the round with fewer failures, with the spend of both rounds."""
+    """Return the report with fewer failures, with the spend of both rounds."""
     if later_includes_earlier:
         return later
     best = min(later, earlier, key=lambda report: report.failed_count)
@@ -713,7 +728,7 @@ def _no_answers(member: PanelMember) -> JudgeAnswers:
 
 
 def _is_lost(outcome: Outcome) -> bool:
-    """Whether a later round requests a judgment again."""
+    """Return whether a later round requests this judgment again."""
     if not isinstance(outcome, JudgeFailure) or outcome.repeats is not None:
         return False
     return outcome.kind in (*_LOST, "cancelled")

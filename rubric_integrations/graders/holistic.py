@@ -1,4 +1,4 @@
-"""`RubricAsJudgeGrader`: one call for one overall score. The fastest strategy, without a reason for each criterion."""
+"""`RubricAsJudgeGrader`: one call for one overall score. The fastest strategy, without reasons for single criteria."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ _JOIN: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 class RubricAsJudgeGrader(Grader):
-    """A grader that asks the judge for one score of 0 to 100.
+    """A grader that asks the judge for one overall score from 0 to 100.
 
-    `score` is that score over 100; `raw_score` converts it to the scale of the weighted sum, so that it compares with
-    other graders; `llm_raw_score` is the judge's own number; `report` is None. A rubric with required criteria never
-    passes here, because nothing shows that they hold. Checks and conditions (`applies_when`) are left to the judge.
+    In the report, `score` is this number divided by 100. `raw_score` is converted to the scale of the weighted sum, for
+    comparison with other graders. `llm_raw_score` is the judge's number, and `report` is None. With required criteria,
+    a submission never passes, because there are no verdicts on them. The judge also decides checks and conditions
+    (`applies_when`).
 
-    One score cannot leave a criterion out. So if the submission lacks the evidence that a criterion `needs`, the grade
-    is a failure without a call, and a rubric whose criteria name a `judge` is refused.
+    An overall score cannot leave out a criterion. Therefore, if the submission lacks the evidence that a criterion
+    `needs`, the grade fails without a call. A rubric with criteria that name a `judge` is refused.
 
-    The arguments are those of `Grader`, without `options`. Of `voting`, `ordinal` joins the scores of a panel, by
+    The arguments are the same as for `Grader`, except `options`. The scores of a panel are joined by `voting.ordinal`:
     `mean`, `median`, `min` or `max`.
 
     Raises:
-        ValueError: A setting is missing, unknown, out of range, or about single criteria; raised before any request.
-        TypeError: `judge` is nothing that can score a whole submission.
+        ValueError: A setting is missing, unknown, out of range, or about single criteria. Raised before any request.
+        TypeError: `judge` cannot give an overall score.
 
     Example:
         >>> async def generate(system_prompt: str, user_prompt: str) -> str:
@@ -54,11 +55,11 @@ class RubricAsJudgeGrader(Grader):
     """
 
     def check_settings(self) -> None:
-        """Check that each judge can score a whole submission, and that no setting is about single criteria.
+        """Check that each judge can give an overall score and that no setting is about single criteria.
 
         Raises:
             ValueError: A setting or an example of a judge is about single criteria.
-            TypeError: A judge cannot score a whole submission.
+            TypeError: A judge cannot give an overall score.
         """
         super().check_settings()
         if self.options != DEFAULT_OPTIONS:
@@ -85,14 +86,14 @@ class RubricAsJudgeGrader(Grader):
                 raise ValueError("`examples` are about single criteria: they have no effect on a score of the whole")
 
     def settings(self) -> dict[str, Any]:
-        """Return those constructor arguments, as JSON, that questions and scores depend on."""
+        """Return, as JSON, the constructor arguments that affect questions and scores."""
         return {name: value for name, value in super().settings().items() if name != "options"}
 
     def check_rubric(self, rubric: Rubric) -> None:
         """Check, before any request, that no criterion of the rubric names a judge.
 
         Raises:
-            ValueError: A criterion names one.
+            ValueError: A criterion names a judge.
         """
         for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
             if criterion.judge is not None:
@@ -102,7 +103,7 @@ class RubricAsJudgeGrader(Grader):
                 )
 
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[OverallAnswer]:
-        """Obtain each judge's score."""
+        """Obtain the overall score of each judge."""
         for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
             if missing := missing_evidence(criterion, submission):
                 advice = "a score of the whole cannot leave it out, PerCriterionGrader can"
@@ -132,5 +133,5 @@ class RubricAsJudgeGrader(Grader):
         self._earlier = list(answers)
 
     def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[OverallAnswer]) -> EvaluationReport:
-        """Join the judges' scores into the report."""
+        """Join the judges' overall scores into the report."""
         return aggregate_overall(rubric, answers, _JOIN[self.voting.ordinal], self.policies)

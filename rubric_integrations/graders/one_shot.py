@@ -1,4 +1,4 @@
-"""`PerCriterionOneShotGrader`: all criteria in one call. The cheapest strategy that still gives a reason for each."""
+"""`PerCriterionOneShotGrader`: all criteria in one call. The cheapest strategy with a reason for each criterion."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ _ChunkResult = tuple[dict[int, Outcome], Spend]
 class PerCriterionOneShotGrader(CriterionGrader):
     """A grader that asks the judge about all criteria in one call.
 
-    Conditions (`applies_when`) are part of the same call; the answer to a criterion that does not apply is not used.
+    Conditions (`applies_when`) are part of the same call. The answer to a criterion that does not apply is not used.
 
-    Every criterion must get exactly one valid answer. Those that do not (a missing, repeated or unreadable answer) are
-    requested again in one further call. What still has no answer then is a failure of that criterion, never UNMET.
+    Every criterion must get exactly one valid answer. Criteria with a missing, repeated or unreadable answer are
+    requested again in one further call. A criterion that still has no answer is a failure, never UNMET.
 
-    The other arguments are those of `Grader`.
+    The other arguments are the same as for `Grader`.
 
     Args:
-        max_criteria_per_call: The most criteria in one call, at least 1; a longer rubric is split into several calls.
+        max_criteria_per_call: The most criteria in one call, at least 1. A longer rubric is split into several calls.
+            By default, there is no limit.
 
     Raises:
-        ValueError: A setting is missing, unknown, or out of range; raised before any request.
-        TypeError: `judge` is nothing that can judge several criteria in one call.
+        ValueError: A setting is missing, unknown, or out of range. Raised before any request.
+        TypeError: `judge` cannot judge several criteria in one call.
 
     Example:
         >>> async def generate(system_prompt: str, user_prompt: str) -> str:
@@ -100,11 +101,11 @@ class PerCriterionOneShotGrader(CriterionGrader):
         self.max_criteria_per_call = max_criteria_per_call
 
     def check_settings(self) -> None:
-        """Check that each judge answers several criteria in one call, and shows no examples about single ones.
+        """Check that each judge can answer several criteria in one call and has no examples about single criteria.
 
         Raises:
-            ValueError: A judge has examples, or states no confidence on which a cascade depends; or a setting has no
-                effect.
+            ValueError: A judge has examples, a cascade needs a confidence that its judge does not state, or a setting
+                has no effect.
             TypeError: A judge answers one criterion at a time.
         """
         super().check_settings()
@@ -123,14 +124,14 @@ class PerCriterionOneShotGrader(CriterionGrader):
             )
 
     def settings(self) -> dict[str, Any]:
-        """Return those constructor arguments, as JSON, that questions and scores depend on."""
+        """Return, as JSON, the constructor arguments that affect questions and scores."""
         return {**super().settings(), "max_criteria_per_call": self.max_criteria_per_call}
 
     async def ask(
         self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
-        """Ask one judge about these criteria, in as few calls as the limit allows."""
-        # A later round makes the requests of the first one again, so that their answers have the same keys in a store.
+        """Ask one judge about these criteria, in as few calls as `max_criteria_per_call` allows."""
+        # A later round repeats the requests of the first round. Therefore, the answers have the same keys in a store.
         known = self._earlier_outcomes(member)
         requested = sorted({*indices, *known}, key=lambda index: (index < len(rubric), index)) if known else indices
         size = self.max_criteria_per_call or max(1, len(requested))
@@ -164,7 +165,7 @@ class PerCriterionOneShotGrader(CriterionGrader):
         spend = NO_SPEND
         known = self._earlier_outcomes(member)
         missing = [index for index in chunk if index not in known]
-        for _ in range(2 if self._earlier is None else 1):  # the call, and one for what it left without an answer
+        for _ in range(2 if self._earlier is None else 1):  # the call, and one more for criteria without an answer
             questions = {index: self.question(rubric, submission, index, member, chunk) for index in missing}
             if not uses_cache:
                 questions = {index: question._replace(warm_prompt_cache=False) for index, question in questions.items()}
@@ -176,13 +177,14 @@ class PerCriterionOneShotGrader(CriterionGrader):
         return outcomes, spend
 
     async def _request(self, member: PanelMember, questions: Mapping[int, Question]) -> _ChunkResult:
-        # Numbered by their position in the rubric, so that no answer to one call can be read as one to another.
+        # Numbered by the position in the rubric. Otherwise, an answer to one call could be read as an answer to
+        # another.
         numbered = {index + 1: question for index, question in questions.items()}
         limiter, submission = self.call_limiter, next(iter(questions.values())).submission
         request = Request(submission, questions=numbered, retries=limiter.retries)
         result, lost = await limiter.outcome(partial(answer, member.judge, request))
         if isinstance(result, JudgeFailure):
-            # Each criterion fails for the same reason; what the attempts cost is counted once.
+            # Each criterion fails for the same reason, but the spend of the attempts is counted once.
             failure = JudgeFailure(result.kind, result.message, about_text=result.about_text, repeats=result.repeats)
             return dict.fromkeys(questions, failure), result.spend
         faults = {number: JudgeFailure("parse", fault, retryable=True) for number, fault in result.faults.items()}

@@ -18,9 +18,9 @@ class PanelMember(NamedTuple):
 
     Attributes:
         judge: The judge.
-        name: Its name in reports, unique on the panel.
-        weight: The weight of its votes.
-        model: The name of its model, or its class; unique on the panel.
+        name: The name of the judge in reports, unique on the panel.
+        weight: The weight of the judge's votes.
+        model: The name of the judge's model, or of its class if it has no model. Unique on the panel.
     """
 
     judge: Judge
@@ -29,24 +29,25 @@ class PanelMember(NamedTuple):
     model: str
 
     def may_answer(self, rubric: Rubric, index: int) -> bool:
-        """Whether the judge may answer a question of a rubric: any condition, and criteria that name no other judge."""
+        """Return whether the judge may answer a question: any condition, or a criterion that names no other judge."""
         return index >= len(rubric.criteria) or rubric.criteria[index].judge in (None, self.name)
 
     def with_judge(self, judge: Judge, limiter: CallLimiter) -> PanelMember:
-        """Replace the judge, under the same name and weight; one without limits is limited by `limiter`."""
+        """Replace the judge, with the same name and weight. `limiter` limits a judge that has no limits yet."""
         return self._replace(judge=judge if is_limited(judge) else limit_judge(judge, limiter))
 
 
 def make_panel(
     judges: Sequence[Judge], weights: Sequence[float] | None, limiter: CallLimiter
 ) -> tuple[PanelMember, ...]:
-    """Make a panel of judges, each of which is validated and limited from now on.
+    """Make a panel of judges. The answers of each judge are validated, and its calls are limited.
 
-    A judge is called by its `name`, its model's name or its class, a cascade by the names of its judges, and an aligned
-    judge `openai/gpt-5-mini (aligned)`; a second one of the same name gets `#2`. A single judge is called `default`.
+    The name of a judge is its `name`, the name of its model or the name of its class. A cascade has the names of its
+    judges. An aligned judge has a name such as `openai/gpt-5-mini (aligned)`. A second judge with the same name gets
+    the suffix `#2`. A single judge has the name `default`.
 
     Raises:
-        ValueError: The weights are not as many as the judges.
+        ValueError: The number of weights differs from the number of judges.
     """
     all_weights = [1.0] * len(judges) if weights is None else list(weights)
     if len(all_weights) != len(judges):
@@ -62,7 +63,7 @@ def make_panel(
 
 
 def stored_judges(judges: Sequence[Judge], store: JudgmentStore, sample: int) -> list[Judge]:
-    """Make judges that look up every judgment in a store; of a cascade, each of its judges does.
+    """Wrap judges to look up every judgment in a store first. In a cascade, each member is wrapped.
 
     Raises:
         TypeError: A judge has no `fingerprint`.
@@ -81,17 +82,17 @@ def stored_judges(judges: Sequence[Judge], store: JudgmentStore, sample: int) ->
 
 
 def describe_judge(judge: Judge) -> str | dict[str, Any]:
-    """Return what a judge's answers depend on, as JSON; an empty text if it has no fingerprint."""
+    """Return the fingerprint of a judge, or the description of a cascade as JSON. An empty text if there is none."""
     if isinstance(judge, Cascade):
         return judge.describe() or ""
     return fingerprint_of(judge) or ""
 
 
 def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
-    """Check that every judge that a criterion of a rubric names is on a panel.
+    """Check that a panel has every judge that the criteria of a rubric name.
 
     Raises:
-        ValueError: One is not.
+        ValueError: A criterion names a judge that is not on the panel.
     """
     names = [member.name for member in panel]
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):

@@ -1,6 +1,7 @@
 """`PerCriterionGrader`: one call for each criterion. The most careful strategy, and the default.
 
-Also orders the questions and stops when no further answer can change the decision, and judges a long response in parts.
+The module also orders the questions, stops when no further answer can change the decision, and judges a long response
+in parts.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ if TYPE_CHECKING:
 
 
 def question_order(rubric: Rubric, submission: Submission) -> list[int]:
-    """Order the criteria that a judge answers: required ones first, then by effect on the score per prompt character.
+    """Order the criteria that a judge answers: required ones first, then by effect on the score per prompt length.
 
-    Criteria that are computed are not among them: they are answered before any question is asked. A condition comes
-    before the first of its criteria.
+    Computed criteria are left out, because they are answered before any question is asked. A condition comes before the
+    first of its criteria.
 
     Returns:
-        The indices of the criteria in the rubric, and of the conditions among its questions (`rubric.conditions`).
+        The indices of the criteria in the rubric. Indices from `len(rubric)` on are its distinct conditions.
     """
     texts = (submission.response, submission.query or "", submission.reference or "", *submission.context)
     shared = sum(map(len, texts))
@@ -77,18 +78,20 @@ def question_order(rubric: Rubric, submission: Submission) -> list[int]:
 
 
 def decision_is_final(report: EvaluationReport, rubric: Rubric, threshold: float | None = None) -> bool:
-    """Whether no missing answer can change `passed`, nor on which side of a threshold the score is.
+    """Return whether the missing answers can no longer change the decision.
+
+    The decision is `passed` and, with a threshold, whether the score reaches the threshold.
 
     Args:
         report: The report of the answers so far.
         rubric: The rubric.
-        threshold: A score in [0, 1]; None where the score itself does not matter.
+        threshold: A score in [0, 1]. None if only `passed` matters.
     """
     if report.score_range is None:
         return True
     low, high = report.score_range
     gate_failed = any(row.required and row.was_asked and not row.passed for row in report.criteria)
-    # `coverage` counts open criteria as not assessed: judges may still abstain from all of them.
+    # `coverage` counts open criteria as not assessed, because judges may still abstain from all of them.
     is_sure = report.passed and reaches_mark(report.coverage, rubric.min_coverage)
     passed_is_final = is_sure or gate_failed or not reaches_mark(high, rubric.pass_mark)
     return passed_is_final and (threshold is None or reaches_mark(low, threshold) == reaches_mark(high, threshold))
@@ -98,13 +101,14 @@ _DECISIVE_FIRST: tuple[Verdict, ...] = ("MET", "CANNOT_ASSESS", "UNMET")
 
 
 def split_question(question: Question, chunk_size: int) -> list[Question]:
-    """Split a question on a binary criterion into one for each part of the response.
+    """Split a question about a binary criterion into one question for each part of the response.
 
-    The guidelines of each say which part it is, so that equal parts of two responses are different questions.
+    The guidelines of each question state the number of the part. Therefore, equal parts of two responses are different
+    questions.
 
     Returns:
-        The questions; the question itself, unchanged, if the response is short enough or the criterion has options or
-        a scale, whose answers about parts cannot be joined.
+        The questions. Only the unchanged question if the response is short enough, or if the criterion has options or a
+        scale, because answers about parts could not be joined.
     """
     submission = question.submission
     parts = split_response(submission, chunk_size) if question.criterion.kind == "binary" else [submission.response]
@@ -121,17 +125,17 @@ def split_question(question: Question, chunk_size: int) -> list[Question]:
 
 
 def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
-    """Join the answers about all parts of a response: MET if any part is MET, UNMET if all are.
+    """Join the answers about all parts of a response: MET if any part is MET, UNMET if all parts are UNMET.
 
-    Without a part that is MET, a failure about any part is a failure of the whole, and else an abstention about any
-    part is an abstention: what is looked for may be there.
+    If no part is MET, a failure on any part is a failure of the criterion. Otherwise, an abstention on any part is an
+    abstention, because this part may contain the evidence.
 
     Returns:
-        The judgment, with the reasons and the evidence of the parts that decide it, and the spend of all. It has no
-        confidence, which a judge states for one part.
+        The judgment, with the reasons and the evidence of the parts that decide it, and the spend of all parts. It has
+        no confidence, because a judge states its confidence for one part only.
 
     Raises:
-        JudgeFailure: No part is MET, and a part has no answer.
+        JudgeFailure: No part is MET and there is a failure on a part.
     """
     spend = total_spend(outcome.spend for outcome in outcomes)
     judgments = {number: outcome for number, outcome in enumerate(outcomes, start=1) if isinstance(outcome, Judgment)}
@@ -159,23 +163,24 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
 
 
 class PerCriterionGrader(CriterionGrader):
-    """A grader that asks the judge about each criterion in a call of its own, concurrently up to the limit.
+    """A grader that asks the judge about each criterion in a separate call. The calls run concurrently up to the limit.
 
-    Criteria with a check are computed and cost no call. A condition (`applies_when`) in words is a call that all its
-    criteria share, before theirs; a criterion that does not apply costs no call of its own. Under `on_failure="raise"`,
-    the first criterion that a single judge finally fails at cancels the calls under way.
+    Criteria with a check are computed without a call. A condition (`applies_when`) in words needs one call, which is
+    made first and shared by all its criteria. A criterion that does not apply needs no other call. With
+    `on_failure="raise"` and a single judge, the first final failure cancels the calls in progress.
 
-    The other arguments are those of `Grader`.
+    The other arguments are the same as for `Grader`.
 
     Args:
-        stop_when_decided: Whether to ask about one criterion after another, and to stop once no further answer can
-            change `passed`: checks first, then required criteria, then the heaviest. A number in [0, 1] continues until
-            it is also certain on which side of it the score is. The report then lists `not_asked`, and has a
-            `score_range` in place of a score.
+        stop_when_decided: Whether to ask about one criterion after another and to stop when no further answer can
+            change `passed`. The order is: checks, required criteria, and the other criteria by their effect on the
+            score. With a number in [0, 1], the grader stops only when it is also certain whether the score reaches this
+            number. If it stops early, the report has a `score_range` instead of a score, and lists the other criteria
+            in `not_asked`.
 
     Raises:
-        ValueError: A setting is missing, unknown, or out of range; raised before any request.
-        TypeError: `judge` is nothing that can judge.
+        ValueError: A setting is missing, unknown, or out of range. Raised before any request.
+        TypeError: `judge` has a type that cannot be used as a judge.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -229,8 +234,8 @@ class PerCriterionGrader(CriterionGrader):
             raise ValueError("`stop_when_decided` goes by the normalized score: it does not go with `normalize=False`")
 
     def judge(self, rubric: Rubric, submission: Submission) -> CoroutineType[Any, Any, Sequence[JudgeAnswers]]:
-        """Obtain each judge's answers, to all criteria or until the decision is final."""
-        # Not a coroutine, which would be one more that each call passes through.
+        """Obtain each judge's answers to all criteria, or until the decision is final."""
+        # Not a coroutine, because each call would pass through one more.
         if self.may_leave_open:
             return self._judge_until_decided(rubric, submission)
         return super().judge(rubric, submission)
@@ -254,7 +259,7 @@ class PerCriterionGrader(CriterionGrader):
     async def ask(
         self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
-        """Ask one judge about these criteria, each in a call of its own."""
+        """Ask one judge about these criteria, each in a separate call."""
         if not indices:
             return JudgeAnswers({}, member.name, member.weight)
 
@@ -290,7 +295,7 @@ class PerCriterionGrader(CriterionGrader):
             if others or not tasks[0].done():
                 await all_ended
         finally:
-            # Also of tasks that have ended: asyncio would log each exception but the one that is raised below.
+            # Also tasks that have ended. Otherwise, asyncio would log all exceptions that are not raised below.
             _cancel(tasks)
         cancelled = JudgeFailure("cancelled", "another criterion had failed")
         outcomes: dict[int, Outcome] = dict.fromkeys(indices, cancelled)
@@ -301,7 +306,7 @@ class PerCriterionGrader(CriterionGrader):
         return JudgeAnswers(outcomes, member.name, member.weight)
 
     def _outcome(self, member: PanelMember, question: Question) -> Coroutine[Any, Any, AttemptResult[Judgment]]:
-        """Ask one question; if `TextLimits.chunk_size` splits the response, about each part in a call of its own."""
+        """Ask one question. If `TextLimits.chunk_size` splits the response, each part is a separate call."""
         chunk_size, limiter = self.text_limits.chunk_size, self.call_limiter
         parts = [question] if chunk_size is None else split_question(question, chunk_size)
         calls: list[Coroutine[Any, Any, AttemptResult[Judgment]]] = []
@@ -311,7 +316,7 @@ class PerCriterionGrader(CriterionGrader):
         return calls[0] if len(calls) == 1 else _join_calls(calls)
 
     def _is_final_failure(self, task: asyncio.Task[AttemptResult[Judgment]]) -> bool:
-        """Whether a call that has ended is a failure that no later round can help."""
+        """Return whether a call ended with a failure that a later round does not request again."""
         try:
             outcome = task.result()[0]
         except BaseException:  # noqa: BLE001 -- `ask` raises it

@@ -1,6 +1,6 @@
 """Schedules the calls of a grader: concurrency slots, endpoint state, timeout, spend and retries.
 
-Every answer and every error loses the secrets that a server may have quoted in it.
+Secrets that a server may have quoted are removed from every answer and every error.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ T = TypeVar("T")
 AnyOutcome = TypeVar("AnyOutcome", bound=Judgment | JudgeFailure)
 
 AttemptResult: TypeAlias = tuple[T | JudgeFailure, Spend]
-"""The result of a call, or its last failure, and what the failed attempts cost beside it."""
+"""A pair: the result of a call or its last failure, and the additional spend of failed attempts."""
 
 _Concurrency = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, AdaptiveConcurrency]]
 
@@ -58,21 +58,21 @@ _Concurrency = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, AdaptiveCo
 class CallLimiter:
     """Limits and retries the calls of one grader.
 
-    `call` retries: an attempt that failed is repeated up to `limits.max_retries` times. If no reply arrived (an outage,
-    a rate limit, a timeout), it is repeated beyond that for `limits.max_outage` seconds. The wait between attempts
-    doubles from half a second to 20, or is what the server requests.
+    `call` repeats a failed attempt up to `limits.max_retries` times. If no reply arrived (an outage, a rate limit, a
+    timeout), it continues to repeat the attempt for `limits.max_outage` seconds. The wait between two attempts doubles
+    from 0.5 to 20 seconds, unless the server requests another wait.
 
-    A single call waits in `LimitedJudge`, which uses the other attributes. A copy, and one from a pickle, has the same
-    limits and knows of no calls.
+    The waiting before a single call happens in `LimitedJudge`, which uses the other attributes. A copy or an unpickled
+    object has the same limits and has seen no calls.
 
     Args:
-        limits: Concurrency, retries, timeout and outage. With no retries, no call is repeated, whatever failed.
-        in_run: Whether the calls belong to one run, which a judge that cannot be used ends.
-        spend_limit: Counts and limits the calls of a run; None for no limit.
+        limits: Concurrency, retries, timeout and outage. If `max_retries` is 0, no failed call is repeated.
+        in_run: Whether the calls belong to a run that ends if its judge cannot be used.
+        spend_limit: Counts and limits the calls of a run. None for no limit.
 
     Attributes:
         endpoints: The state of the model behind each judge that uses this limiter.
-        streak: The submissions of a run that have failed in a row; None outside of a run.
+        streak: The submissions of a run that have failed in a row. None outside of a run.
     """
 
     def __init__(self, limits: CallLimits, *, in_run: bool = False, spend_limit: SpendLimit | None = None):
@@ -91,9 +91,9 @@ class CallLimiter:
         self._forget_loops()
 
     def _forget_loops(self) -> None:
-        # By event loop, because a semaphore belongs to one, and a grader may serve several; then by its limit.
+        # By event loop, because a semaphore belongs to one loop and a grader may serve several, and then by the limit.
         self._concurrency: _Concurrency = WeakKeyDictionary()
-        # The loop of the last call, and its limit: a look at it costs less than one at all loops.
+        # The loop of the last call with its limit. Looking here is faster than searching all loops.
         self._recent: tuple[ref[asyncio.AbstractEventLoop], AdaptiveConcurrency] | None = None
 
     def for_run(
@@ -104,12 +104,16 @@ class CallLimiter:
         *,
         may_end: bool = True,
     ) -> CallLimiter:
-        """Make a limiter for one run, with the same limits but for those that are passed.
+        """Make a limiter for one run, with the same limits except those that are passed.
 
-        Unless it `may_end`, the run goes on also if its judge cannot be used.
+        All runs of one grader with the same `max_concurrency` share their slots. Therefore, two concurrent runs make no
+        more calls than one.
 
-        Runs of one grader share their slots, if they have equally many: two runs at the same time make no more calls
-        than one.
+        Args:
+            max_concurrency: The most calls at the same time. None for the limit of this limiter.
+            spend_limit: Counts and limits the calls of the run. None for no limit.
+            max_outage: The seconds after which an outage ends the run. None for the limit of this limiter.
+            may_end: Whether the run ends if its judge cannot be used.
         """
         changes: dict[str, Any] = {}
         if max_concurrency is not None:
@@ -122,7 +126,7 @@ class CallLimiter:
         return limiter
 
     def record_submission(self, failures: Sequence[JudgeFailure], *, is_graded: bool) -> None:
-        """Count a submission that was graded or failed, towards the end of the run; outside of a run, do nothing.
+        """Count a graded or failed submission, which may end the run. Outside of a run, do nothing.
 
         Args:
             failures: The failures of its judges.
@@ -132,10 +136,10 @@ class CallLimiter:
             self.streak.record(failures, is_graded=is_graded)
 
     def new_endpoint(self, earlier: Endpoint | None = None) -> Endpoint:
-        """Return the state of another judge's model.
+        """Create the state of the model behind another judge of this grader.
 
         Args:
-            earlier: The state before this run; None if there is none.
+            earlier: The state of the same model before this run, or None.
         """
         endpoint = Endpoint(self.limits.outage_seconds, self.limits.connect_seconds, self.streak, earlier=earlier)
         self.endpoints.append(endpoint)
@@ -143,12 +147,12 @@ class CallLimiter:
 
     @property
     def down_since(self) -> float | None:
-        """When the present outage began, by `time.monotonic`; None if there is none."""
+        """The time at which the current outage began, by `time.monotonic`. None if there is no outage."""
         times = [endpoint.down_since for endpoint in self.endpoints]
         return min((time for time in times if time is not None), default=None)
 
     def reset(self) -> None:
-        """Forget what was learnt about the judges' models."""
+        """Reset the state of all endpoints and the count of failed submissions."""
         for endpoint in self.endpoints:
             endpoint.reset()
         if self.streak is not None:
@@ -170,10 +174,10 @@ class CallLimiter:
         return concurrency
 
     def for_later_round(self, outage: float) -> CallLimiter:
-        """Copy this limiter for a later round of a grade: one attempt, repeated only while no reply arrives.
+        """Copy this limiter for a later round of a grade: one attempt, which is repeated only while no reply arrives.
 
         Args:
-            outage: Seconds for which a request is repeated while no reply arrives.
+            outage: The seconds for which a request is repeated while no reply arrives.
         """
         limiter = copy.copy(self)
         limiter._concurrency, limiter.retries = self._concurrency, Retries(0, outage)
@@ -183,10 +187,10 @@ class CallLimiter:
         """Attempt a call until it succeeds or the retries are used up.
 
         Returns:
-            The result, and what failed attempts cost.
+            The result and the spend of failed attempts.
 
         Raises:
-            JudgeFailure: The last failure; its `spend` is that of all attempts.
+            JudgeFailure: The last failure. Its `spend` includes all attempts.
         """
         result, lost = await self.outcome(attempt)
         if isinstance(result, JudgeFailure):
@@ -194,11 +198,11 @@ class CallLimiter:
         return result, lost
 
     async def outcome(self, attempt: Callable[[], Awaitable[T]], retries: Retries | None = None) -> AttemptResult[T]:
-        """Attempt a call as `call` does, and return the last failure in place of raising it.
+        """Attempt a call like `call`, but return the last failure instead of raising it.
 
         Args:
             attempt: Makes the call.
-            retries: How often it is repeated; None for the retries of this limiter.
+            retries: The limits on repetitions. None for the retries of this limiter.
         """
         failures: list[JudgeFailure] = []
         started_at = 0.0
@@ -232,23 +236,23 @@ def _is_exhausted(failures: Sequence[JudgeFailure], started_at: float, retries: 
     most = failures[-1].repeats
     if most is not None and sum(failure.repeats is not None for failure in failures) > most:
         return True
-    # Replies that cannot be read are counted. Lost ones are repeated for a time, and at least as often.
+    # Unreadable replies are limited by their number. Lost calls are repeated for a time, and at least as often.
     if failures[-1].kind == "transport":
         return len(failures) > retries.unreadable and time.monotonic() - started_at >= retries.outage
     return sum(failure.kind != "transport" for failure in failures) > retries.unreadable
 
 
 def _backoff(failures: int) -> float:
-    """Return the seconds to wait after so many failures, unless the server requests others."""
+    """Return the seconds to wait after this number of failures, if the server does not request a time."""
     return min(20.0, 0.5 * 2.0 ** min(failures - 1, 10)) + random.uniform(0, 0.25)  # noqa: S311 -- no secret
 
 
 class Redactor:
-    """Replaces the secrets of one judge, and those of the environment, in whatever it returns or raises.
+    """Replaces secrets, of a judge and of the environment, in everything that the judge returns or raises.
 
     Args:
-        judge: The judge. Its secrets, and those of the judges that it wraps, are the settings of its model; of a judge
-            without a model, the attributes that are credentials by name. They are collected once.
+        judge: The judge. Secrets are searched in the settings of its model or, without a model, in the attributes whose
+            names are names of credentials, also in the judges that it wraps. They are collected once.
     """
 
     def __init__(self, judge: Judge):
@@ -272,7 +276,7 @@ class Redactor:
         return redacted
 
     def failure(self, failure: JudgeFailure) -> JudgeFailure:
-        """Return a failure as it is, or a copy without the secrets in its message, and without the cause with them."""
+        """Return a failure unchanged, or a copy without the secrets in its message and without its cause."""
         message = self._redact(failure.message)
         if message == failure.message:
             return failure
@@ -288,18 +292,18 @@ def _secrets_of(judge: object) -> dict[str, Any]:
     return settings_of(lm) if hasattr(lm, "kwargs") else named
 
 
-# The most tokens of an image that we know of are 48,169 (gpt-4o-mini, high detail), and each is counted as a byte.
+# The largest known number of tokens for an image is 48,169 (gpt-4o-mini, high detail). Each token counts as a byte.
 _IMAGE_BYTES = 50_000
 
-# Seconds that the provider recommends for calls of the tier `flex`.
+# The timeout in seconds that the provider recommends for calls of the tier `flex`.
 _FLEX_TIMEOUT = 900
 
-# The parts of a submission whose size in a prompt is not that of their JSON.
+# The parts of a submission whose size in a prompt differs from the size of their JSON.
 _COUNTED_APART: Any = {"trajectory": True, "attachments": {"__all__": {"data"}}}
 
 
 class _WithoutModel(RequestWrapper):
-    """A judge with code of a user's, which must not call the model of the program that it grades."""
+    """A judge that runs a user's code. This code must not call the model of the program that is graded."""
 
     async def answer(self, request: Request) -> Any:
         with judge_context(NO_MODEL):
@@ -307,34 +311,35 @@ class _WithoutModel(RequestWrapper):
 
 
 def _runs_user_code(judge: object) -> bool:
-    """Whether a judge may call a model of `dspy.settings`; one that sends its own requests to a server does not."""
+    """Return whether a judge may call the model of `dspy.settings`. A judge that sends its own requests cannot."""
     return type(judge) is not LMJudge or not (is_plain_lm(judge.lm) and is_priced(judge.lm))
 
 
 class LimitedJudge(RequestWrapper):
-    """A judge whose calls are limited, validated and redacted. It is inside of every store: a stored answer is no call.
+    """A judge whose calls are limited, and whose answers are validated and redacted.
 
-    Any exception of the judge becomes a failure of the one question.
+    It is the innermost wrapper, inside of every store, because an answer from a store is not a call. Any exception of
+    the judge becomes a failure of one question.
 
     Args:
         judge: The judge.
         limiter: The limits, shared by the judges of a grader.
-        earlier: The same judge under the limits that these replace; None if there is none.
+        earlier: The same judge with the limits that are replaced now. None if there is none.
     """
 
     def __init__(self, judge: Judge, limiter: CallLimiter, earlier: LimitedJudge | None = None):
         super().__init__(judge)
         self._limiter, self._endpoint = limiter, limiter.new_endpoint(earlier._endpoint if earlier else None)
-        # Made before the first call, so that it has the secrets that are set then.
+        # Made directly before the first call, to include the secrets that are set by then.
         self._redactor: Redactor | None = None
         self._target = judge
 
     async def answer(self, request: Request) -> Any:
-        """Make a call as soon as the limits allow it; validate and redact its outcome, whatever it is.
+        """Make a call as soon as the limits allow it, and validate and redact its outcome.
 
         Raises:
             JudgeFailure: The judge has no answer.
-            RunStopped: The run that this call is part of ends.
+            RunStopped: The run that this call belongs to ends.
         """
         redactor = self._redactor or await self._prepare()
         endpoint, limiter = self._endpoint, self._limiter
@@ -346,8 +351,8 @@ class LimitedJudge(RequestWrapper):
             if is_single is None:
                 is_single = await endpoint.admit()
             try:
-                # After the endpoint, which may hold a call until another is refused; and before the spend limit, which
-                # counts a call from here on as sent.
+                # After the endpoint, where a call may wait until another call is refused, and before the spend limit,
+                # which counts the call as sent.
                 if concurrency.must_wait:
                     await concurrency.wait_for_server()
                 outcome: Any = None
@@ -358,7 +363,7 @@ class LimitedJudge(RequestWrapper):
                     else await (limit.start(None) if limit.max_cost is None else self._reserve(request, limit))
                 )
                 try:
-                    # Both at the last moment: the call may have waited for its share of `max_cost` meanwhile.
+                    # Both checks come last, because the call may have waited for its share of `max_cost`.
                     if concurrency.must_wait:
                         await concurrency.wait_for_server()
                     check_lease()
@@ -375,7 +380,7 @@ class LimitedJudge(RequestWrapper):
                         limit.give_back(reserved)
                     elif limit is not None:
                         outcome = self._with_price(outcome, limit) if limit.prices else outcome
-                        # Also if the call is cancelled: it was sent.
+                        # Also if the call is cancelled, because it was sent.
                         spend = UNKNOWN_CALL if outcome is None else outcome.spend
                         limit.end(spend, reserved, not (outcome is None or isinstance(outcome, JudgeFailure)))
                 endpoint.record(outcome, request.submission)
@@ -389,11 +394,11 @@ class LimitedJudge(RequestWrapper):
             return outcome
 
     async def _reserve(self, request: Request, limit: SpendLimit) -> float:
-        """Count a call, and reserve its cost as soon as the limits allow it.
+        """Count a call and reserve its cost as soon as the limits allow it.
 
         Raises:
             SpendLimitReached: The limits do not allow another call.
-            WrongSetting: There is a `max_cost`, and the price of the call is not known.
+            WrongSetting: `max_cost` is set and the price of the call is unknown.
         """
         try:
             return await limit.start(self._highest_cost(request, limit))
@@ -401,9 +406,9 @@ class LimitedJudge(RequestWrapper):
             raise WrongSetting(price_remedy(price_name(innermost(self)))) from None
 
     def _highest_cost(self, request: Request, limit: SpendLimit) -> float | None:
-        """Return the most that a call can cost, if its reply is as long as the limit expects.
+        """Return the highest possible cost of a call in US dollars, if its reply has at most the expected length.
 
-        None for a judge without `highest_cost`, whose replies may have a cost.
+        None for a judge that has no `highest_cost` and no price. Its replies may still report a cost.
 
         Raises:
             PriceUnknown: The price is not known.
@@ -428,7 +433,7 @@ class LimitedJudge(RequestWrapper):
         return cost
 
     def _with_price(self, outcome: Any, limit: SpendLimit) -> Any:
-        """Return an outcome with its cost by the price of the judge's tokens, if both are known."""
+        """Return an outcome with the cost of its tokens, if the tokens and the judge's price are known."""
         if outcome is None:
             return outcome
         price, spend = limit.prices.get(price_name(innermost(self))), cast("Spend", outcome.spend)
@@ -452,7 +457,7 @@ class LimitedJudge(RequestWrapper):
         return self._redactor
 
     def _failure_of(self, error: Exception) -> JudgeFailure:
-        """Return an error of the judge as the failure of one request."""
+        """Convert an exception of the judge to a failure of one request."""
         if isinstance(error, JudgeFailure):
             return error
         if isinstance(error, TimeoutError):
@@ -469,12 +474,12 @@ class LimitedJudge(RequestWrapper):
         return f": the tier `flex` is slow, so set `timeout` to {_FLEX_TIMEOUT}" if is_short else ""
 
 
-# By identity, since to compare records takes as long as to serialize them; and weak, since texts may be long.
+# By identity, because comparing records takes as long as serializing them. Weak references, because texts may be long.
 _sizes: dict[int, tuple[ref[Any], int]] = {}
 
 
 def _size_of(record: Submission | Criterion) -> int:
-    """Return the most bytes of a record in a prompt, computed once: all questions about a submission share it."""
+    """Return the largest number of bytes that a record can have in a prompt. It is computed once for each record."""
     entry = _sizes.get(id(record))
     if entry is not None and entry[0]() is record:
         return entry[1]
@@ -488,7 +493,7 @@ def _size_of(record: Submission | Criterion) -> int:
     key = id(record)
 
     def forget(reference: ref[Any]) -> None:
-        # The identity may belong to a new record by now.
+        # A new record may have the same identity by now.
         if (entry := _sizes.get(key)) is not None and entry[0] is reference:
             del _sizes[key]
 
@@ -497,17 +502,17 @@ def _size_of(record: Submission | Criterion) -> int:
 
 
 def _highest_bytes(file: Attachment) -> int:
-    """Return as many bytes of text as a file costs at most.
+    """Return the highest cost of a file, as a number of bytes of text.
 
-    Providers count an image by its size in pixels, never by its bytes. Of other files, a byte is at most a token.
+    Providers charge for an image by its size in pixels, not in bytes. In other files, each byte is at most one token.
     """
     return _IMAGE_BYTES if file.mime_type.startswith("image/") else file.size or MAX_BYTES
 
 
 def limit_judge(judge: Judge, limiter: CallLimiter) -> Judge:
-    """Limit a judge by a limiter in place of any other, inside of wrappers such as a store.
+    """Limit the calls of a judge by a limiter, which replaces an earlier one. Wrappers such as a store stay outside.
 
-    Of a cascade, each judge is limited, and gets the retries that a grader's judge has otherwise.
+    In a cascade, each judge is limited, and each has the retries of the limiter.
     """
     if isinstance(judge, Cascade):
         return judge.with_members(lambda member: limit_judge(member, limiter), limiter)
@@ -519,7 +524,7 @@ def limit_judge(judge: Judge, limiter: CallLimiter) -> Judge:
 
 
 def is_limited(judge: Judge) -> bool:
-    """Whether the calls of a judge are limited, at whatever depth of its wrappers."""
+    """Return whether the calls of a judge are limited, at any depth of its wrappers."""
     if isinstance(judge, LimitedJudge):
         return True
     if isinstance(judge, Cascade):

@@ -1,4 +1,4 @@
-"""Settings of graders as records: how a panel votes, the limits on calls and on texts, and how options are shown."""
+"""Settings of graders: how a panel votes, limits on calls and texts, and how options are shown."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Voting(Record):
     """How the judges of a panel vote.
 
     Attributes:
-        weights: The weight of each judge's votes, in the order of the panel; by default all are equal.
+        weights: The weight of each judge's votes, in the order of the panel. By default, all weights are equal.
         binary: How votes on binary criteria are joined: `majority` (the default), `weighted`, `unanimous` (MET only if
-            all judges say MET), `any` (MET if one does), `worst_case` or `best_case` (by the sign of the criterion's
-            weight).
-        ordinal: The same for ordered options and scales: `mean` (the default), `median`, `weighted_mean`, `mode`,
-            `min`, `max`, `worst_case` or `best_case`.
-        nominal: The same for unordered options: `mode` (the default), `weighted_mode` or `unanimous`.
-        sequential: Whether the judges are asked one after another, the later ones only about those binary criteria
-            whose result they can still change. Default False.
+            all votes are MET), `any` (MET if at least one vote is MET), `worst_case` or `best_case` (by the sign of the
+            criterion's weight).
+        ordinal: How votes on ordered options and scales are joined: `mean` (the default), `median`, `weighted_mean`,
+            `mode`, `min`, `max`, `worst_case` or `best_case`.
+        nominal: How votes on unordered options are joined: `mode` (the default), `weighted_mode` or `unanimous`.
+        sequential: Whether the judges are asked one after another. Binary criteria are then skipped for the later
+            judges if they can no longer change the result. Default False.
 
     Example:
         >>> Voting(binary="unanimous", sequential=True).ordinal
@@ -43,7 +43,7 @@ class Voting(Record):
 
     @property
     def strategies(self) -> dict[Kind, str]:
-        """The strategy by the criterion's kind."""
+        """The voting strategy for each kind of criterion."""
         return {"binary": self.binary, "ordinal": self.ordinal, "scaled": self.ordinal, "nominal": self.nominal}
 
 
@@ -51,15 +51,17 @@ class CallLimits(Record):
     """The limits on a grader's calls to models.
 
     Attributes:
-        max_concurrency: The most calls at the same time in each event loop, over all grades of the grader; at least 1.
-            By default 64, or the limit of the run. Of the grader's limit and the run's, the smaller applies. A rate
-            limit halves it for a while.
-        max_retries: Retries after an unreadable reply, at least 0. Default 2. A judgment that is still lost is
-            requested once more in each of two further rounds: 2 means up to five calls, and 0 one.
-        timeout: Seconds for one attempt, above 0. Default 120.
-        max_outage: Seconds for which a judgment is requested again and again while no reply arrives (the server is
-            down, limits the rate, or is too slow), at least 0; beyond `max_retries`, unless that is 0. By default 300,
-            and 7 for a server that has never replied and cannot be reached, whose URL may be wrong.
+        max_concurrency: The most calls at the same time in each event loop, over all grades of the grader. At least 1.
+            Default: 64, or the limit of the run. If the grader and the run both have a limit, the smaller one applies.
+            After a rate limit, the number is halved for a while.
+        max_retries: The number of retries after an unreadable reply, at least 0. Default 2. Unless it is 0, a judgment
+            that is still missing is requested once more in each of two further rounds. Hence 2 means up to five calls,
+            and 0 means one call.
+        timeout: The timeout of one attempt in seconds, above 0. Default 120.
+        max_outage: The seconds for which a judgment is requested repeatedly while no reply arrives, because the server
+            is down, limits the rate, or is too slow. At least 0. These attempts do not count as `max_retries`, but if
+            `max_retries` is 0, there are none. Default: 300, and 7 for a server that has never replied and cannot be
+            reached, because its URL may be wrong.
 
     Example:
         >>> CallLimits(max_retries=5).timeout
@@ -73,21 +75,21 @@ class CallLimits(Record):
 
     @property
     def concurrency(self) -> int:
-        """The most calls at the same time outside of a run."""
+        """The concurrency limit outside of a run."""
         return self.concurrency_in(64)
 
     def concurrency_in(self, max_concurrency: int) -> int:
-        """The most calls at the same time in a run with a limit of its own."""
+        """Return the concurrency limit in a run whose own limit is `max_concurrency`."""
         return max_concurrency if self.max_concurrency is None else min(self.max_concurrency, max_concurrency)
 
     @property
     def outage_seconds(self) -> float:
-        """Seconds to wait for a server that does not reply any more."""
+        """The seconds to wait for a server that has stopped replying."""
         return 300.0 if self.max_outage is None else self.max_outage
 
     @property
     def connect_seconds(self) -> float:
-        """Seconds to wait for a server that has never replied and cannot be reached."""
+        """The seconds to wait for a server that has never replied and cannot be reached."""
         return 7.0 if self.max_outage is None else self.max_outage
 
 
@@ -95,13 +97,13 @@ class TextLimits(Record):
     """The limits on the texts that judges read.
 
     Attributes:
-        step_limit: The most characters of a tool's result in a trajectory that judges are shown, at least 1. Of a
-            longer one they are shown the beginning and the end, and how many characters are omitted; the report has
-            the sum as `omitted_characters`. Checks in code read all of it. None (the default): nothing is cut.
-        chunk_size: The most characters of a response that judges are shown in one call, at least 1,000. A longer one is
-            split into parts, between paragraphs or between the steps of a trajectory, and a binary criterion is judged
-            on each: it is MET if any part is MET, and UNMET if all parts are. Criteria with options or a scale are
-            judged on the whole. For `PerCriterionGrader` alone. None (the default): nothing is split.
+        step_limit: The most characters of a tool's result in a trajectory that judges see, at least 1. Of a longer
+            result, judges see the beginning, the end and the number of omitted characters. The report has the total as
+            `omitted_characters`. Checks read the complete result. None (the default) for no limit.
+        chunk_size: The most characters of a response that judges see in one call, at least 1,000. A longer response is
+            split into parts, between paragraphs or between the steps of a trajectory. A binary criterion is judged on
+            each part: it is MET if any part is MET, and UNMET if all parts are UNMET. Criteria with options or a scale
+            are judged on the full response. Only for `PerCriterionGrader`. None (the default) for no limit.
 
     Example:
         >>> TextLimits(step_limit=2_000)
@@ -116,9 +118,9 @@ class OptionDisplay(Record):
     """How a judge sees the options of multi-choice criteria.
 
     Attributes:
-        shuffle: Whether their order depends on the submission, against position bias. Default True.
-        seed: Which order; the same seed gives the same order. Default 0.
-        may_abstain: Whether judges may answer CANNOT_ASSESS where no option is marked `na`. Default True.
+        shuffle: Whether the options are shuffled for each submission, to reduce position bias. Default True.
+        seed: The seed of the shuffle. The same seed gives the same order. Default 0.
+        may_abstain: Whether judges may answer CANNOT_ASSESS if no option is marked `na`. Default True.
     """
 
     shuffle: bool = True
@@ -127,10 +129,10 @@ class OptionDisplay(Record):
 
 
 def with_retries(limits: CallLimits, max_retries: int | None) -> CallLimits:
-    """Return limits with the `max_retries` of programs for the `rubric` package; None leaves the limits as they are.
+    """Return limits with the argument `max_retries` of a grader applied. None leaves the limits unchanged.
 
     Raises:
-        ValueError: The limits have a `max_retries` already, or the number is negative.
+        ValueError: `limits.max_retries` is set, too, or the number is negative.
     """
     if max_retries is None:
         return limits
@@ -140,14 +142,14 @@ def with_retries(limits: CallLimits, max_retries: int | None) -> CallLimits:
 
 
 def shown_to_judges(submission: Submission, limits: TextLimits) -> Submission:
-    """Return what judges read of a submission: all of it, or the one with shorter tool results."""
+    """Return the submission that judges see: the same, or with shortened tool results."""
     return submission if limits.step_limit is None else submission.shortened(limits.step_limit)
 
 
 def report_omissions(
     report: EvaluationReport, rubric: Rubric, submission: Submission, limits: TextLimits
 ) -> EvaluationReport:
-    """Add to a report how many characters of the trajectory its judges were not shown."""
+    """Add the number of trajectory characters that judges did not see to a report."""
     judged = [criterion for criterion in rubric.criteria if criterion.check is None]
     if not judged or not has_numbered_steps(submission, judged) or (trajectory := submission.trajectory) is None:
         return report

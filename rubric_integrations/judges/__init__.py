@@ -75,18 +75,19 @@ NAMED_JUDGES: dict[str, Callable[[], Judge]] = {
 
 
 def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
-    """Make a judge of whatever a user passes as `judge=`.
+    """Make a judge from any value that a user can pass as `judge=`.
 
     Args:
-        judge: A `Judge`; the name of one without a model (`"offline"`); the file of an aligned judge (a `Path`, or a
-            text that ends with `.json`), which names its model; or a model, of which an `LMJudge` is made: a model
-            name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts.
-        system_prompt: Instructions in place of the built-in ones; goes with a model.
+        judge: A `Judge`, the name `"offline"`, the file of an aligned judge, or a model. A `Judge` is returned
+            unchanged. A file is a `Path` or a text that ends with `.json`, and it names its model. A model is a model
+            name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts. For a model, the result is
+            an `LMJudge`.
+        system_prompt: Instructions that replace the built-in ones. Only valid if `judge` is a model.
 
     Raises:
-        TypeError: `judge` is none of these.
-        ValueError: `system_prompt` does not go with the judge, the model name is empty, or the file is not that of an
-            aligned judge.
+        TypeError: `judge` has none of these types.
+        ValueError: `system_prompt` is passed with a judge that is not a model, the model name is empty, or the file is
+            not the file of an aligned judge (see `rubric_integrations.trust.align`).
     """
     if file := judge_file_of(judge):
         if system_prompt is not None:
@@ -96,7 +97,7 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
         return load_judge(file)
     from rubric_integrations.graders.grader import Grader
 
-    if isinstance(judge, Grader):  # which has a method `judge`, too
+    if isinstance(judge, Grader):  # a grader also has a method `judge`
         raise TypeError(f"`judge` is a grader, {type(judge).__name__}: pass it as `grader=`, or its judge as `judge=`")
     if isinstance(judge, type):
         name = judge.__name__
@@ -120,7 +121,7 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
 
 
 def judge_file_of(judge: object) -> Path | None:
-    """Return the path of the file that a user passes as a judge; None for a judge or a model.
+    """Return the path if a user passes a file as the judge, and None if the user passes a judge or a model.
 
     Example:
         >>> judge_file_of("openai/gpt-5-mini") is None, judge_file_of("judge.json").name

@@ -1,15 +1,17 @@
-"""The calls of a model judge: from the inputs of a question to the fields of the reply, and from these to a judgment.
+"""The calls of a model judge: makes requests from questions, parses the replies, and makes judgments from them.
 
-`ModelCaller.call` fills in the template of the request, sends it and parses the reply; where there is no template, DSPy
-makes the call.
+`ModelCaller.call` fills in the template of the request, sends the request and parses the reply. If there is no
+template, DSPy makes the call.
 
-A request asks for the strictest reply format that DSPy knows for the model, a JSON Schema or JSON mode, and for a JSON
-Schema if DSPy does not know the model. Some servers refuse it (DeepSeek, Ollama and vLLM in some versions, older models
-of OpenAI). For a model that was passed by its name, it also has the default temperature, which some reasoning models
-refuse. After a refusal that names one of them, the request is sent again with a simpler format or without the
-temperature. Once a server has accepted such a request, the judge's other requests have that form, too.
+A request asks for the strictest reply format that the model supports according to DSPy: a JSON Schema or JSON mode. If
+DSPy does not know the model, the request asks for a JSON Schema. Some servers refuse these formats (DeepSeek, Ollama
+and vLLM in some versions, older models of OpenAI). If the model was passed by its name, the request also has the
+default temperature, which some reasoning models refuse. If a refusal names the format or the temperature, the request
+is repeated with a simpler format or without the temperature. Once a server has accepted such a form, the judge uses it
+for all further requests.
 
-If DSPy does not know the model, one request goes ahead of the others to find out whether its server takes the format.
+If DSPy does not know the model, one request is sent before the others to find out whether the server accepts the
+format.
 """
 
 from __future__ import annotations
@@ -82,11 +84,11 @@ _NAMES_TEMPERATURE = re.compile(r"\btemperature\b", re.IGNORECASE)
 
 
 class RequestForm(NamedTuple):
-    """What a request asks for beside the prompt.
+    """The settings of a request that a server may refuse.
 
     Attributes:
         reply_format: The strictest format in which the reply is requested.
-        default_temperature: Whether it has the default temperature, if the judge has one.
+        default_temperature: Whether the request has the default temperature, if the judge has a default temperature.
     """
 
     reply_format: ReplyFormat = REPLY_FORMATS[0]
@@ -94,35 +96,37 @@ class RequestForm(NamedTuple):
 
 
 class ParsedReply(NamedTuple):
-    """The fields of a reply, and what it cost, refused requests included."""
+    """The fields of a reply, and the spend of the call, including refused requests."""
 
     fields: Mapping[str, Any]
     spend: Spend
 
 
-# A server refuses a format at once, while a verdict may take long.
+# Seconds. A server refuses a format quickly, while a verdict may take long.
 _LONGEST_REFUSAL = 1.0
-# A server may also fail or hang because of a format. After so many lost requests, one is sent without it.
+# A server may also fail or hang because of a format. After so many lost requests, a request is sent without the format.
 _LOST_BEFORE_TEXT = 2
 
 
 class FormatTrial:
-    """Lets one request find out whether a server takes a format that it may not know; others wait, but not for long.
+    """A trial of a reply format that a server may not support: one request is sent first, and the others wait for it.
+
+    The others wait for at most one second.
 
     Attributes:
-        form: The form of the next request; None for the judge's own.
+        form: The form of the next request. None for the form of the judge.
         is_over: Whether the server has accepted a request.
     """
 
     def __init__(self) -> None:
         self.form: RequestForm | None = None
         self.is_over = False
-        # The request that goes ahead: its task, and the end of the request.
+        # The request that is sent first: its task, and a future for the end of the request.
         self._ahead: tuple[asyncio.Task[Any] | None, asyncio.Future[None]] | None = None
         self._lost = 0
 
     async def join(self) -> RequestForm | None:
-        """Wait until the request that goes ahead has ended, or go ahead; then return `form`."""
+        """Become the request that is sent first, or wait until that request has ended. Then return `form`."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         latest = loop.time() + _LONGEST_REFUSAL
         while not self.is_over and self._ahead is not None:
@@ -136,11 +140,11 @@ class FormatTrial:
         return self.form
 
     def failed(self, form: RequestForm, simpler: RequestForm | None, *, is_lost: bool) -> None:
-        """Choose the form of the next request after a failure, if the one that goes ahead has failed.
+        """Choose the form of the next request, if the request that was sent first has failed.
 
         Args:
-            form: The form of the request.
-            simpler: The form without what the server refused; None if it did not refuse the form.
+            form: The form of the failed request.
+            simpler: The form without the setting that the server refused. None if the server did not refuse the form.
             is_lost: Whether the server failed or did not reply.
         """
         if self._ahead is None or self._ahead[0] is not asyncio.current_task():
@@ -168,12 +172,12 @@ class ModelCaller:
     """The calls of one judge, its prompt templates, and the form of its requests.
 
     Args:
-        confidence: Whether probabilities are requested, which DSPy decodes outside of the adapter.
-        default_temperature: The temperature of the judge's model if the user did not choose it; otherwise None. A
+        confidence: Whether probabilities are requested. DSPy decodes them outside of the adapter.
+        default_temperature: The temperature of the judge's model if the user did not choose it, otherwise None. A
             temperature that the user chose is never left out.
 
     Attributes:
-        form: The form in which the next request is sent first, without what the model's server refused.
+        form: The form of the next request, without the settings that the model's server has refused.
     """
 
     def __init__(self, confidence: bool, default_temperature: float | None = None):
@@ -204,7 +208,7 @@ class ModelCaller:
             warm_prompt_cache: See `Question.warm_prompt_cache`.
 
         Raises:
-            JudgeFailure: There was no reply, or none that can be parsed; or the prompt is longer than the model reads.
+            JudgeFailure: There was no reply, the reply cannot be parsed, or the prompt is too long for the model.
         """
         if prompt.files:
             _check_files(lm, prompt.files)
@@ -233,7 +237,7 @@ class ModelCaller:
                 if failure.kind == "parse":
                     self.accepted(form)
                 simpler = self.simpler_form(form, lm, failure)
-                # Other statuses are those of a server that starts, or of a gateway.
+                # Other statuses come from a starting server or a gateway, and are not caused by the format.
                 self._trial.failed(form, simpler, is_lost=getattr(error, "status", None) == 500)
                 if simpler is None:
                     cause = failure.__cause__
@@ -241,17 +245,17 @@ class ModelCaller:
                 form = simpler
             else:
                 self.accepted(form)
-                # An LM that replaces DSPy's whole call reports nothing.
+                # An LM that replaces DSPy's complete call reports no usage.
                 spend = _spend_of(completions) if completions else UNKNOWN_CALL
                 return ParsedReply(fields, spend + refused if refused.calls else spend)
 
     async def prepare(
         self, lm: dspy.BaseLM, predict: dspy.Predict, prompt: PromptInputs, examples: Sequence[dspy.Example] = ()
     ) -> JudgeRequest:
-        """Return the request that `call` would send, in its present form, without sending it.
+        """Return the request that `call` would send in the current form, without sending it.
 
         Raises:
-            JudgeFailure: As `call`; or the request is none that somebody else could send.
+            JudgeFailure: For the same reasons as in `call`, or because other code cannot send the judge's requests.
         """
         _check_files(lm, prompt.files)
         await check_prompt_fits(lm, *prompt.inputs.values())
@@ -290,8 +294,17 @@ class ModelCaller:
         return lm if form.default_temperature or not self._has_default(lm) else lm.copy(temperature=None)
 
     def simpler_form(self, form: RequestForm, lm: dspy.BaseLM, failure: JudgeFailure) -> RequestForm | None:
-        """Return the form without what the server refused; None where another form would not help."""
-        # Some servers answer a format that they cannot honour with status 500.
+        """Return a simpler form of a request after a failure.
+
+        Args:
+            form: The form of the failed request.
+            lm: The model.
+            failure: The failure.
+
+        Returns:
+            The form without the setting that the server refused. None if no other form would help.
+        """
+        # Some servers reply with status 500 if they cannot honour a format.
         if failure.kind != "config" and (failure.kind != "transport" or self._trial.is_over):
             return None
         position = REPLY_FORMATS.index(form.reply_format) + 1
@@ -328,7 +341,7 @@ class ModelCaller:
         warm_prompt_cache: bool = False,
     ) -> _Request:
         inputs = with_attachments(prompt.inputs, prompt.files)
-        # One look-up: `dspy.Module` answers that of each attribute by a call.
+        # Read once: each attribute look-up of a `dspy.Module` is a function call.
         own = predict.__dict__
         signature = select_fields(own["signature"], tuple(inputs), prompt.requests_evidence)
         adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
@@ -354,7 +367,7 @@ class ModelCaller:
         return template
 
     def _failure(self, error: Exception, lm: dspy.BaseLM, completions: Sequence[Completion] = ()) -> JudgeFailure:
-        """Make a failure of an error, with what the completions so far have cost."""
+        """Make a failure from an error, with the spend of the completions so far."""
         # DSPy wraps the exceptions of a function that is called as a model.
         for failure in (error, error.__cause__):
             if isinstance(failure, JudgeFailure):
@@ -393,7 +406,7 @@ class _Request(NamedTuple):
         return self.adapter().isolated_context()
 
     async def complete_with_dspy(self, completions: list[Completion]) -> Any:
-        """Let DSPy make the call, and return the fields of the reply."""
+        """Make the call through DSPy, and return the fields of the reply."""
         adapter = self.adapter()
         await adapter.search_long_texts()
 
@@ -406,7 +419,7 @@ class _Request(NamedTuple):
                 adapter.json_only = completion.has_format
             require_answer(completion, self.lm.kwargs)
 
-        # The copy hands us what DSPy would append to its histories, and nothing stays in memory.
+        # The copy passes the history entries to `record` instead of DSPy's histories, which would grow in memory.
         recorded = with_async_call(self.lm.copy(num_retries=0, update_history=record))
         with adapter.isolated_context():
             return await self.predict.acall(lm=recorded, signature=self.signature, demos=self.demos, **self.inputs)
@@ -415,12 +428,12 @@ class _Request(NamedTuple):
         """Parse the reply to the request of a template.
 
         Raises:
-            JudgeFailure: It did not end as it should, or is empty.
-            UnreadableReply: It does not answer the signature.
+            JudgeFailure: The reply did not end normally, or is empty.
+            UnreadableReply: The reply does not answer the signature.
         """
         completions.append(completion)
         require_answer(completion, self.lm.kwargs)
-        # The texts are read only if something in them may have been quoted.
+        # The texts are needed only if the reply may quote them.
         completing = texts_of_inputs(self.inputs) if completion.finish_reason is None else ()
         searched = completing if template.json_only else completing or texts_of_inputs(self.inputs)
         parse = partial(
@@ -441,7 +454,7 @@ def _check_files(lm: dspy.BaseLM, files: Sequence[ShownFile]) -> None:
 
 
 def _about_files(failure: JudgeFailure, files: Sequence[ShownFile]) -> JudgeFailure:
-    """Return the failure of a request with attachments, with what to do if the server refused them."""
+    """Return the failure of a request with attachments. If the server refused them, the message says what to do."""
     if failure.kind != "config" or not refuses_content(failure.__cause__):
         return failure
     kinds = ", ".join(sorted({file.mime_type for file in files}))
@@ -461,9 +474,9 @@ def _spend_of(completions: Sequence[Completion]) -> Spend:
 
 @lru_cache(maxsize=256)
 def select_fields(signature: Any, inputs: tuple[str, ...], requests_evidence: bool = False) -> Any:
-    """Remove the input fields of a signature that are not among `inputs`, and add the optional ones that are.
+    """Return a signature with exactly the input fields in `inputs`: missing ones are removed, optional ones are added.
 
-    With `requests_evidence`, the numbers of the steps that an answer relies on are requested, too.
+    With `requests_evidence`, the signature also requests the numbers of the steps on which an answer is based.
     """
     for name, (field, followers, kind) in OPTIONAL_FIELDS.items():
         if name in inputs and name not in signature.input_fields:
@@ -475,10 +488,10 @@ def select_fields(signature: Any, inputs: tuple[str, ...], requests_evidence: bo
 
 
 def interpret_reply(question: Question, answer: str) -> Interpretation:
-    """Interpret a model's answer to a question of any kind; an option may be named by its code or its label.
+    """Interpret a model's answer to a question of any kind. An option may be named by its code or its label.
 
     Raises:
-        ValueError: This is no answer to the question.
+        ValueError: The text is not an answer to the question.
     """
     if question.criterion.options is not None and parse_verdict(answer) is None:
         return interpret_choice(question, answer)
@@ -488,17 +501,17 @@ def interpret_reply(question: Question, answer: str) -> Interpretation:
 def interpret_fields(
     question: Question, fields: Mapping[str, Any], spend: Spend, neutralized: bool, *, trained_on: bool = False
 ) -> Judgment:
-    """Make the judgment of the fields of a reply about one criterion.
+    """Make a judgment from the fields of a reply about one criterion.
 
     Args:
         question: The question.
         fields: The fields of the reply, by name.
-        spend: What the request cost.
+        spend: The spend of the request.
         neutralized: Whether sanitizing changed a text of the request.
         trained_on: Whether the judge was aligned with a label of this judgment.
 
     Raises:
-        JudgeFailure: They are no answer to the question.
+        JudgeFailure: The fields are not an answer to the question.
     """
     answer, probabilities = read_probabilities(fields[ANSWER_FIELDS[question.criterion.kind]])
     try:
@@ -519,13 +532,14 @@ def interpret_fields(
 
 
 def interpret_choice(question: Question, reply: str) -> Interpretation:
-    """Interpret a model's choice among the options as `describe_options` shows them.
+    """Interpret a model's choice among the options that `describe_options` shows.
 
-    A reply is compared with the codes, the labels and the whole lines, first but for case and white space, and then
-    without the punctuation around it. Labels may differ in punctuation alone.
+    A reply is compared with the codes, the labels and the full lines. The first comparison ignores case and white
+    space. The second also ignores the punctuation around the reply. It comes second because two labels may differ only
+    in punctuation.
 
     Raises:
-        ValueError: This names no option, or more than one.
+        ValueError: The reply names no option, or more than one option.
     """
     codes = option_codes(options_of(question))
     for form in (_folded, _undressed):
@@ -539,7 +553,7 @@ def interpret_choice(question: Question, reply: str) -> Interpretation:
 
 
 def _names(code: str, option: Option, form: Callable[[str], str]) -> set[str]:
-    """Return what an option may be called: its code, its label, and its line without and with the description."""
+    """Return the names of an option in a reply: its code, its label, and its line without and with the description."""
     return {
         form(name) for name in (code, option.label, f"{code}: {option.label}", f"{code}: {describe_option(option)}")
     }
@@ -558,13 +572,13 @@ def interpret_entries(
 ) -> BatchResult:
     """Assign the entries of a batch reply to its questions.
 
-    A missing, repeated or unreadable answer is a fault of its question alone; an entry under a number that was not
-    requested is ignored.
+    A missing, repeated or invalid answer is a fault of its question only. An entry with a number that was not requested
+    is ignored.
 
     Args:
         questions: The questions by number.
         entries: The entries of the reply.
-        spend: What the request cost.
+        spend: The spend of the request.
         neutralized: Whether sanitizing changed a text of the request.
     """
     by_number: dict[int, list[CriterionJudgment]] = {}

@@ -1,6 +1,6 @@
-"""`Cascade`: asks a cheap judge first, and an expensive judge only if the first answer is not sure.
+"""`Cascade`: asks a cheap judge first, and an expensive judge only if the cheap judge is not confident.
 
-Refuses judges with which it would escalate everything or nothing.
+It refuses judges with which it would escalate all questions or none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_threshold(escalate_below: object) -> float:
     """Check that a threshold is a confidence, and return it.
 
     Raises:
-        ValueError: It is None, or out of range.
+        ValueError: The threshold is None or not a number in [0, 1].
     """
     if escalate_below is None:
         raise ValueError(
@@ -49,11 +49,13 @@ def check_threshold(escalate_below: object) -> float:
 
 
 def as_cheap_judge(judge: JudgeLike, escalate_below: float) -> Judge:
-    """Make a cheap judge of whatever a user passes: one that states its confidence, if there is a threshold.
+    """Make a cheap judge from any value that a user can pass as a judge.
+
+    With a threshold above 0, a model becomes an `LMJudge` with `confidence=True`.
 
     Raises:
-        ValueError: It would state none.
-        TypeError: `judge` is nothing that can judge.
+        ValueError: The threshold is above 0, and the judge would state no confidence.
+        TypeError: `judge` is neither a judge nor a model.
     """
     from rubric_integrations.judges import NAMED_JUDGES, as_judge
 
@@ -90,18 +92,18 @@ def _require_choice(judge: Judge) -> None:
 
 def is_lm_judge(judge: Judge) -> bool:
     """Whether the innermost judge is an `LMJudge`."""
-    # To import the module takes two seconds; before that, nothing is one.
+    # The import takes two seconds. If nobody has imported the module, no judge can be an LMJudge.
     module: Any = sys.modules.get("rubric_integrations.judges.lm_judge")
     return module is not None and isinstance(innermost(judge), module.LMJudge)
 
 
 def may_state_confidence(judge: Judge, question: Question) -> bool:
-    """Whether a judge may state a confidence for a question; an LMJudge does so for binary criteria alone."""
+    """Whether a judge may state a confidence for a question. An LMJudge states one only for binary criteria."""
     return question.criterion.kind == "binary" or not is_lm_judge(judge)
 
 
 def refuse_equal_answers(cheap: Sequence[Judge], strong: Judge) -> None:
-    """Refuse judges whose second answer would say nothing that the first does not.
+    """Refuse equal judges, because the second answer would always equal the first.
 
     Raises:
         ValueError: Two judges always give the same answer.
@@ -140,31 +142,31 @@ class _NoRetries:
 
 
 class Cascade(RequestJudge):
-    """A judge that asks a cheap judge first, and passes on to an expensive one what the cheap judge is not sure about.
+    """A judge that asks a cheap judge first, and escalates uncertain questions to an expensive judge.
 
-    A question is escalated if the cheap judge fails or abstains, if its `confidence` is below a threshold, or if it
-    states none. With several cheap judges it is also escalated if their verdicts differ; a later one is not asked once
-    the question is escalated. The answer to an escalated question is the expensive judge's, with its reason. If that
-    judge fails, the question has failed: the cheap answer never takes its place.
+    A question is escalated if the cheap judge fails or abstains, if it states no `confidence`, or if its confidence is
+    below a threshold. With several cheap judges, a question is also escalated if their verdicts differ. Once a question
+    is escalated, the remaining cheap judges are not asked. The answer to an escalated question is the answer of the
+    expensive judge. If the expensive judge fails, the question fails. The cheap answer is not used as a fallback.
 
-    Each of the judges has the retries, the timeout and the limits of the grader, and its own judgments in a ledger. So
-    another threshold requests nothing that is stored, and the cheap judge alone, in a grader of its own, finds its
-    answers there (see `rubric_integrations.trust.certify`). A cheap judge that a run cannot use at all, for example
-    because its key is wrong, ends the run: otherwise every question would be escalated.
+    Each judge has the retries, the timeout and the limits of the grader, and its own judgments in a ledger. A run with
+    another threshold therefore reuses the stored judgments. A grader with only the cheap judge also reuses them (see
+    `rubric_integrations.trust.certify`). If a run cannot use the cheap judge at all, for example because its key is
+    wrong, the run ends. Otherwise, every question would be escalated.
 
-    An `LMJudge` states a confidence for a binary criterion in a call of its own, and for nothing else. So criteria with
-    options or a scale go to the expensive judge at once, unless `escalate_below` is 0, and `PerCriterionOneShotGrader`
-    refuses the cascade. `RubricAsJudgeGrader` always refuses it, because nothing says how sure a score of the whole is.
+    An `LMJudge` states a confidence only for a binary criterion that has its own request. With `escalate_below` above
+    0, criteria with options or a scale therefore go directly to the expensive judge, and `PerCriterionOneShotGrader`
+    refuses the cascade. `RubricAsJudgeGrader` always refuses a cascade, because an overall score has no confidence.
 
     Args:
-        cheap: The cheap judge, whatever `judge=` of a grader takes; or several, which must agree. Of a model,
-            an `LMJudge` with `confidence=True` is made. Two answers of one model need a temperature above 0: pass an
-            `LMJudge` with a temperature twice.
+        cheap: The cheap judge, or several cheap judges that must agree. Each can be any value that `judge=` of a grader
+            accepts. A model becomes an `LMJudge` with `confidence=True`. To compare two answers of one model, pass the
+            same `LMJudge` with a temperature above 0 twice.
         strong: The expensive judge.
         escalate_below: The confidence in [0, 1] below which a question is escalated, such as
-            `certify(...).threshold`. With 0, confidence is neither requested nor used: failures, abstentions and
-            differing verdicts alone are escalated. None, the threshold of a certificate that certifies nothing, is
-            refused.
+            `certify(...).threshold`. With 0, confidence is neither requested nor used. Then only failures, abstentions
+            and differing verdicts are escalated. None is refused: it is the threshold of a certificate that certifies
+            nothing.
 
     Attributes:
         cheap: The cheap judges, in the order in which they are asked.
@@ -172,9 +174,9 @@ class Cascade(RequestJudge):
         escalate_below: The threshold.
 
     Raises:
-        ValueError: `escalate_below` is None or out of range; the cheap judge is an `LMJudge` that states no confidence;
+        ValueError: `escalate_below` is None or out of range, the cheap judge is an `LMJudge` that states no confidence,
             or two of the judges always give the same answer.
-        TypeError: `cheap` or `strong` is nothing that can judge.
+        TypeError: `cheap` or `strong` is neither a judge nor a model.
 
     Example:
         >>> cascade = Cascade(cheap="openai/gpt-4.1-nano", strong="openai/gpt-4.1", escalate_below=0.9)
@@ -197,15 +199,15 @@ class Cascade(RequestJudge):
 
     @property
     def members(self) -> tuple[Judge, ...]:
-        """The cheap judges, and the expensive one last."""
+        """All judges: the cheap judges, then the expensive judge."""
         return (*self.cheap, self.strong)
 
     def with_members(self, change: Callable[[Judge], Judge], retries: _Retries | None = None) -> Self:
-        """Copy this cascade, and replace each of its judges.
+        """Copy this cascade, and replace each of its judges in the copy.
 
         Args:
-            change: Returns the judge that takes the place of one.
-            retries: Repeats the calls of each judge from now on; None for no change.
+            change: A function that takes a judge and returns its replacement.
+            retries: Repeats the calls of each judge in the copy. None for the retries of this cascade.
         """
         cascade = copy.copy(self)
         cascade.cheap, cascade.strong = tuple(map(change, self.cheap)), change(self.strong)
@@ -218,8 +220,8 @@ class Cascade(RequestJudge):
         The request to the expensive judge is about the criteria that are escalated.
 
         Raises:
-            JudgeFailure: All questions were escalated, and the expensive judge has no answer to any. It is not to be
-                retried where the judges have retries of their own.
+            JudgeFailure: All questions were escalated, and the expensive judge answered none of them. The failure is
+                not retryable if each judge already has its own retries.
         """
         if request.questions is not None:
             return await self._answer_batch(request, request.questions)
@@ -252,16 +254,16 @@ class Cascade(RequestJudge):
         return BatchResult(answers, batch.faults, spend + paid)
 
     def _ask(self, judge: Judge, request: Request) -> Awaitable[tuple[Any, Spend]]:
-        """Ask one of the judges, with retries of its own; the result may be a failure."""
+        """Ask one of the judges, with its own retries. The result may be a failure."""
         return self._retries.outcome(partial(answer, judge, request), request.retries)
 
     def fingerprint(self) -> str | None:
-        """Describe all judges and the threshold; None if one of the judges cannot be identified."""
+        """Return a text that identifies the judges and the threshold. None if one judge cannot be identified."""
         description = self.describe()
         return None if description is None else f"cascade {json.dumps(description)}"
 
     def describe(self) -> dict[str, Any] | None:
-        """Return the fingerprints of the judges, and the threshold, as JSON; None if one cannot be identified."""
+        """Return the fingerprints of the judges and the threshold, as JSON. None if a judge cannot be identified."""
         members = [
             member.describe() if isinstance(member, Cascade) else fingerprint_of(member) for member in self.members
         ]
@@ -270,14 +272,18 @@ class Cascade(RequestJudge):
         return {"cheap": members[:-1], "strong": members[-1], "escalate_below": self.escalate_below}
 
     def without_cache(self) -> Self:
-        """Copy this cascade with judges that use no cache of responses, and no store."""
+        """Copy this cascade with judges that use neither a cache of responses nor a store."""
         return self.with_members(without_cache)
 
     def with_examples(self, examples: Sequence[LabelledJudgment], max_examples: int = 4) -> Self:
-        """Copy this cascade with judges that are shown other few-shot examples.
+        """Copy this cascade and give its judges other few-shot examples.
+
+        Args:
+            examples: Labelled judgments that replace the judges' examples.
+            max_examples: The largest number of examples that are shown before a question, at least 0.
 
         Raises:
-            TypeError: One of them takes none.
+            TypeError: One of the judges has no `with_examples`.
         """
 
         def change(judge: Judge) -> Judge:
@@ -289,21 +295,25 @@ class Cascade(RequestJudge):
         return self.with_members(change)
 
     def highest_cost(self, text_bytes: int) -> float | None:
-        """Return the most that one call of each judge can cost, in US dollars; None if it is not known."""
+        """Return the highest possible cost of one call to each judge, in US dollars. None if a cost is unknown.
+
+        Args:
+            text_bytes: The size of the texts of the call, in bytes of UTF-8.
+        """
         bounds: list[Any] = [getattr(innermost(member), "highest_cost", None) for member in self.members]
         costs = [cast("float | None", bound(text_bytes)) if callable(bound) else None for bound in bounds]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if len(known) == len(costs) else None
 
     async def prepare(self) -> None:
-        """Load what the first call of each judge needs."""
+        """Call `prepare` of each judge that has this method."""
         for member in self.members:
             prepare: Any = getattr(innermost(member), "prepare", None)
             if callable(prepare):
                 await cast("Awaitable[None]", prepare())
 
     async def _cheap_judgment(self, request: Request) -> tuple[Judgment | None, Spend]:
-        """Ask the cheap judges; return the judgment that is kept, or None, and what they cost."""
+        """Ask the cheap judges. Return the judgment that is kept, or None, and the total spend."""
         kept, spend = None, NO_SPEND
         for judge in self.cheap:
             if self.escalate_below > 0 and not may_state_confidence(judge, request.first_question):
@@ -322,7 +332,7 @@ class Cascade(RequestJudge):
     async def _cheap_answers(
         self, request: Request, questions: Mapping[int, Question]
     ) -> tuple[dict[int, Judgment], Spend]:
-        """Ask the cheap judges about several criteria; return the judgments that are kept, and what they cost."""
+        """Ask the cheap judges about several criteria. Return the judgments that are kept, and the total spend."""
         kept: dict[int, Judgment] = {}
         spend, open_questions = NO_SPEND, dict(questions)
         for judge in self.cheap:
@@ -343,7 +353,7 @@ class Cascade(RequestJudge):
         return kept, spend
 
     def _failure(self, failure: JudgeFailure, spend: Spend) -> JudgeFailure:
-        """Return the failure of the expensive judge with the spend of all; one that was retried is final."""
+        """Return the expensive judge's failure with the total spend. It is final if the judge has its own retries."""
         final = copy.copy(failure)
         final.spend = spend + failure.spend
         final.retryable = failure.retryable and isinstance(self._retries, _NoRetries)
@@ -354,8 +364,9 @@ def is_kept(value: float | None, confidence: float | None, escalate_below: float
     """Whether a cascade keeps a cheap answer: it is a verdict, and its confidence is not below the threshold.
 
     Args:
-        value: The value of the answer; None for an abstention.
-        confidence: The confidence that the judge states; None if it states none, which only a threshold of 0 keeps.
+        value: The value of the answer. None for an abstention.
+        confidence: The confidence that the judge states. None if the judge does not state one. Such an answer is kept
+            only if the threshold is 0.
         escalate_below: The threshold.
 
     Example:
@@ -368,7 +379,7 @@ def is_kept(value: float | None, confidence: float | None, escalate_below: float
 
 
 def needs_confidence_in_batches(judge: Judge) -> bool:
-    """Whether a judge is a cascade with a threshold, whose cheap judge states no confidence in a batch."""
+    """Whether a judge is a cascade with a threshold above 0 and a cheap judge that states no confidence in a batch."""
     inner = innermost(judge)
     if not isinstance(inner, Cascade):
         return False
@@ -377,7 +388,7 @@ def needs_confidence_in_batches(judge: Judge) -> bool:
 
 
 def judges_inside(judge: Judge) -> list[Judge]:
-    """Return the judges that are asked in the end: the innermost one, and in its place all members of a cascade."""
+    """Return the judges inside all wrappers and cascades."""
     inner = innermost(judge)
     if not isinstance(inner, Cascade):
         return [inner]

@@ -1,12 +1,12 @@
-"""Keeps secrets out of everything that is written: which settings may contain one, and messages without them.
+"""Keeps secrets out of fingerprints, files and messages.
 
-- **Credentials** are in no fingerprint, not even as a digest. They change no answer, and judges with different keys
-  share stored judgments. They are recognized by their names (`is_credential`), by a scheme such as `Bearer` before
-  them, or as the user and the password of a URL.
+- **Credentials** are excluded from fingerprints, even as a digest. They do not change an answer. Judges with different
+  keys share stored judgments. A credential is recognized by the name of its setting (`is_credential`), by a scheme such
+  as `Bearer` before it, or by its position in a URL, as the user or the password.
 - **Sampling settings** are readable in a fingerprint.
-- **All other settings** may change an answer. Therefore the fingerprint has a digest of them. A short value could be
-  guessed from its digest: a secret belongs under a name that says that it is one.
-- **Messages** lose credentials, and the values of other settings that look like a key.
+- **All other settings** may change an answer. Therefore the fingerprint contains a digest of them. A short value could
+  be guessed from its digest. Therefore a secret needs a name that `is_credential` recognizes.
+- **Messages** are redacted: credentials are removed, and so are values of other settings that look like a key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SAMPLING_SETTINGS = frozenset(
     {"temperature", "top_p", "top_k", "min_p", "max_tokens", "max_completion_tokens", "seed", "reasoning_effort",
      "verbosity", "frequency_penalty", "presence_penalty", "repetition_penalty", "logprobs", "top_logprobs", "n"}
 )  # fmt: skip
-"""Settings that hold no secret; their values can be read in a fingerprint."""
+"""Settings that never contain a secret. Their values are readable in a fingerprint."""
 
 # A part of a name, which is written in camel case, with hyphens or with underscores.
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -33,17 +33,18 @@ _CREDENTIAL = re.compile(
 # Amounts of tokens, which may change an answer.
 _AMOUNTS = frozenset({"budget", "limit", "count"})
 _SCHEME = re.compile(r"(?:basic|bearer|token) \S+", re.IGNORECASE)
-# What holds no secret in spite of its depth or its length, and may occur in a message that a user must understand.
+# Settings whose values are nested or long but never secret. Their values may occur in messages and must stay readable.
 _NEVER_SECRET = SAMPLING_SETTINGS | {"model", "model_name", "response_format", "tools", "stop", "api_version"}
-# A shorter value is no secret, and may be a part of ordinary words. That of a setting without a telling name must be
-# longer and have a digit, or be as long as a key, since it may be a word that a judge uses in its reason.
+# A shorter value is not treated as a secret, because it may be a part of ordinary words. If the name of the setting is
+# not the name of a credential, the value must be longer and have a digit, or be as long as a key. Otherwise it may be a
+# word that a judge uses in its reason.
 _SHORTEST, _SHORTEST_UNNAMED, _AS_LONG_AS_A_KEY = 5, 8, 20
 
 
-# Kept, because the names of all variables of the environment are looked at for every message.
+# Cached, because the names of all environment variables are checked for every message.
 @lru_cache(maxsize=1024)
 def is_credential(name: str) -> bool:
-    """Whether the name of a setting, a header or a URL parameter is that of a credential.
+    """Whether a name of a setting, a header or a URL parameter is the name of a credential.
 
     Example:
         >>> is_credential("X-Api-Key"), is_credential("max_tokens"), is_credential("x-model")
@@ -54,7 +55,7 @@ def is_credential(name: str) -> bool:
 
 
 def has_scheme(value: str) -> bool:
-    """Whether a value is a credential after the scheme of its use, as in the header `Authorization`.
+    """Whether a value is an authentication scheme followed by a credential, as in the header `Authorization`.
 
     Example:
         >>> has_scheme("Bearer sk-123"), has_scheme("evals")
@@ -64,10 +65,10 @@ def has_scheme(value: str) -> bool:
 
 
 def redact(message: str, settings: Mapping[str, Any]) -> str:
-    """Replace secrets in a message, which may quote what a server wrote.
+    """Replace secrets in a message, which may quote the reply of a server.
 
-    These are the values of a model's settings that may be secret, and the credentials of the environment: plain, as in
-    a URL, and in Base64.
+    The secrets are the values of a model's settings that may be secret, and the credentials in environment variables.
+    They are found as plain text, URL-encoded and in Base64.
 
     Example:
         >>> redact("bad key: sk-123", {"api_key": "sk-123"})
@@ -77,15 +78,15 @@ def redact(message: str, settings: Mapping[str, Any]) -> str:
 
 
 def redactor(settings: Mapping[str, Any]) -> Callable[[str], str]:
-    """Return `redact` for some settings, with the credentials that the environment has now.
+    """Return a function that redacts messages like `redact`, with the secrets known now.
 
-    To collect them takes ten times as long as to search a message for them.
+    It saves time for many messages: collecting the secrets takes ten times as long as searching one message.
     """
     pattern = _pattern_of(frozenset({*_secrets(settings), *_environment_secrets()}))
     return partial(pattern.sub, "***") if pattern else str
 
 
-# Kept, because most judges have the same secrets.
+# Cached, because most judges have the same secrets.
 @lru_cache(maxsize=64)
 def _pattern_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
     forms = sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
@@ -132,7 +133,7 @@ def _url_secrets(url: str) -> Iterator[str]:
     if password:
         yield f"{unquote(user)}:{unquote(password)}"  # what Basic authentication encodes
     yield from (value for name, value in parse_qsl(parts.query) if _may_be_secret(value, is_credential(name)))
-    # A part of a path that is as long as a key, and no word.
+    # A part of a path that is as long as a key and has a digit, unlike a word.
     yield from (part for part in parts.path.split("/") if len(part) >= _AS_LONG_AS_A_KEY and re.search(r"\d", part))
 
 

@@ -1,11 +1,12 @@
 """The fast path to a model: a prompt that DSPy renders once becomes a template, which is filled in for each question.
 
-DSPy plans, renders, converts and routes each request from the start, at ten times the CPU time of sending it. Questions
-of one form to one model differ only in their texts. Therefore the first one goes through DSPy with slots instead of its
-texts, up to the bytes of the HTTP request. The others fill in the slots.
+DSPy plans, renders, converts and routes each request from the beginning. This takes ten times the CPU time of sending
+the request. Questions of the same form to the same model differ only in their texts. Therefore DSPy makes the first
+request with slots instead of the texts, up to the bytes of the HTTP request. For the other questions, the slots are
+filled in.
 
-A filled template must equal, byte for byte, the request of DSPy. If the installed DSPy sends or reads something else,
-requests go through DSPy itself, and one warning names the difference.
+A filled template must equal DSPy's request byte for byte. If the installed DSPy sends other bytes or reads replies in
+another way, requests go through DSPy itself, and one warning names the difference.
 """
 
 from __future__ import annotations
@@ -41,27 +42,28 @@ if TYPE_CHECKING:
     from rubric_integrations.judges.http import CapturedRequest
 
 _SLOT = f"slot{secrets.token_hex(12)}"
-# DSPy checks that the bytes of a file are base64: the slot for them is alphanumeric, and a multiple of four long.
+# DSPy checks that the content of a file is base64. Therefore its slot is alphanumeric, and its length is a multiple of
+# four.
 _FILE_SLOT = f"slotFile{secrets.token_hex(7)}"
 _TEXT_SLOTS = re.compile(rf"{_SLOT}(\w+){_SLOT}")
 _SLOTS = re.compile(rf"{_SLOT}(\w+){_SLOT}|{_FILE_SLOT}(\d{{5}})A".encode())
-# DSPy checks that a URL is one.
+# DSPy checks that a URL is valid. Therefore its slot keeps the scheme.
 _SCHEME = re.compile(r"https?://")
 
 
 class Slots(NamedTuple):
-    """The parts of a request's body.
+    """The body of a request, split at its slots.
 
     Attributes:
-        constants: The bytes that are the same in all requests, one more than there are slots.
-        names: The name of each slot between them.
+        constants: The bytes that are the same in all requests: one part more than there are slots.
+        names: The names of the slots between the constants.
     """
 
     constants: tuple[bytes, ...]
     names: tuple[str, ...]
 
     def fill(self, inputs: Mapping[str, Any]) -> bytes:
-        """Fill in the inputs, and return the bytes of the body."""
+        """Fill the texts and files of a question into the slots, and return the bytes of the request's body."""
         values, parts = _values(inputs), [self.constants[0]]
         for name, constant in zip(self.names, self.constants[1:], strict=True):
             parts += (values[name], constant)
@@ -69,7 +71,7 @@ class Slots(NamedTuple):
 
 
 def find_slots(body: bytes) -> Slots:
-    """Find the slots in the body of a request whose inputs are those of `slot_inputs`."""
+    """Find the slots in the body of a request that was made from the result of `slot_inputs`."""
     constants, names, end = list[bytes](), list[str](), 0
     for match in _SLOTS.finditer(body):
         constants.append(body[end : match.start()])
@@ -79,12 +81,12 @@ def find_slots(body: bytes) -> Slots:
 
 
 def slot_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return inputs of the same form, with slots in place of all that differs from question to question."""
+    """Return inputs of the same form, with slots instead of the texts and files of the question."""
     return {name: _slot_input(name, value) for name, value in inputs.items()}
 
 
 def form_of(inputs: Mapping[str, Any]) -> object:
-    """Return what a template depends on beside its texts, and beside the bytes, names and URLs of its files."""
+    """Return the properties of inputs that a template depends on: the names of fields, and the kinds of files."""
     fields, attachments = tuple(inputs), inputs.get("attachments")
     if attachments is None:
         return fields, ()
@@ -104,7 +106,7 @@ def _slot_file(file: ShownFile, number: int) -> ShownFile:
 
 
 def _values(inputs: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return what is filled in for each slot, by its name."""
+    """Return the bytes for each slot, by the slot's name."""
     values: dict[str, bytes] = {}
     for name, value in inputs.items():
         if type(value) is not Attachments:
@@ -112,7 +114,7 @@ def _values(inputs: Mapping[str, Any]) -> dict[str, bytes]:
             continue
         for number, file in enumerate(value.files):
             values[_label_slot(number)] = _encode(file.label)
-            # Base64 is the same in JSON.
+            # Base64 needs no escapes in JSON.
             is_base64 = file.kind != "text" and not file.is_url
             content = file.content.encode() if is_base64 else _encode(file.content.removeprefix(_scheme(file)))
             values[f"{number:05d}" if is_base64 else _content_slot(number)] = content
@@ -140,37 +142,39 @@ def encode_json_text(text: str) -> bytes:
     except UnicodeEncodeError:
         from dspy._vendor.lm15.providers.common import json_dumps
 
-        return json_dumps(text)[1:-1]  # which says what is wrong with the text
+        return json_dumps(text)[1:-1]  # raises an error that explains the problem with the text
 
 
 _encode = cache_by_text(encode_json_text)
 
 
-# The releases of DSPy that CI tests. Others use the fast path, too, if they send and read the same.
+# The releases of DSPy that CI tests. Other releases also use the fast path if they send and read the same bytes.
 TESTED_DSPY = ("3.4.1",)
 
-# Where there are more forms of questions, examples are chosen for each question, and older forms do not come again.
+# If there are more forms of questions, few-shot examples are chosen for each question, and older forms are not reused.
 _MAX_TEMPLATES = 256
 
 
 class PromptTemplate:
-    """A request with slots in place of the texts and files.
+    """A request with slots instead of the texts and files.
 
     Attributes:
-        assumes_format: Whether it requests a JSON format that DSPy does not know the model to honour.
-        json_only: Whether it requests a JSON format otherwise, so that the reply must be a JSON object alone.
+        assumes_format: Whether the request asks for a JSON format although DSPy does not know whether the model
+            supports it.
+        json_only: Whether the request asks for a JSON format that the model supports according to DSPy. The reply must
+            then be only a JSON object.
     """
 
     def __init__(self, lm: dspy.LM, request: CapturedRequest):
         self._lm, self._request = lm, request
-        # OpenAI's name of it, and Anthropic's.
+        # The names of the format's field in OpenAI's and in Anthropic's protocol.
         has_format = not {"response_format", "output_config"}.isdisjoint(json.loads(request.body))
         self.json_only = has_format and "response_format" in lm.supported_params
         self.assumes_format = has_format and not self.json_only
         self._slots = find_slots(request.body)
 
     def body(self, inputs: Mapping[str, Any]) -> bytes:
-        """Fill in the texts and files, and return the bytes of the request."""
+        """Fill the texts and files of a question into the slots, and return the bytes of the request's body."""
         return self._slots.fill(inputs)
 
     def complete(self, inputs: Mapping[str, Any]) -> Awaitable[Completion]:
@@ -182,12 +186,12 @@ class PromptTemplate:
         return self._request.send(self.body(inputs), self._lm)
 
     def request(self, inputs: Mapping[str, Any]) -> JudgeRequest:
-        """Return the request with these texts and files, for somebody else to send it."""
+        """Return the request with these texts and files, for other code that sends it, such as a batch API."""
         endpoint = self._request.endpoint
         return JudgeRequest(self._request.protocol, endpoint.url, tuple(endpoint.headers), self.body(inputs))
 
     def read(self, status: int, body: bytes) -> Awaitable[Completion]:
-        """Read a response to the request that somebody else has sent.
+        """Parse a response to a request that other code has sent.
 
         Raises:
             dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
@@ -198,10 +202,10 @@ class PromptTemplate:
 
 
 class FunctionTemplate:
-    """The prompts for a function of two texts, with slots in place of the texts.
+    """The prompts for a function of two texts, with slots instead of the texts.
 
     Attributes:
-        assumes_format, json_only: As those of a `PromptTemplate`; a function cannot be sent a JSON format.
+        assumes_format, json_only: As in `PromptTemplate`. Always False, because a function accepts no JSON format.
     """
 
     assumes_format = json_only = False
@@ -210,7 +214,7 @@ class FunctionTemplate:
         self._lm, self._request = lm, request
 
     def fill(self, inputs: Mapping[str, Any]) -> lm15.Request:
-        """Fill in the texts, and return the request."""
+        """Fill the texts of a question into the slots, and return the request to the function."""
 
         def filled(text: str) -> str:
             return _TEXT_SLOTS.sub(lambda slot: inputs[slot[1]], text)
@@ -264,12 +268,12 @@ Template = PromptTemplate | FunctionTemplate
 
 
 class TemplateCache:
-    """The templates of one judge, by everything that they depend on."""
+    """The templates of one judge, by the values on which they depend."""
 
     def __init__(self) -> None:
         self.templates: dict[object, Template | None] = {}
-        # The settings with which a whole call of DSPy was compared. It takes as long as all else about a template, and
-        # does not depend on the examples, which may differ from question to question.
+        # The settings for which a complete call of DSPy was compared. The comparison takes as long as the rest of
+        # making a template. It does not depend on the few-shot examples, which may differ from question to question.
         self.compared: set[object] = set()
 
     def __reduce__(self) -> tuple[type[TemplateCache], tuple[()]]:
@@ -294,18 +298,18 @@ async def template_for(
         cached: The judge's templates.
         predict: The predictor that would send the question.
         lm: The model.
-        signature: The signature without the fields that the question lacks.
+        signature: The signature, without fields that the question does not have.
         demos: The few-shot examples.
         inputs: The question's texts and files.
-        context: Makes the `dspy.context` in which the predictor would be called.
-        for_batch: Whether the request is not sent from here, so that Anthropic's protocol and proxies do not matter.
+        context: A function that makes the `dspy.context` in which the predictor would be called.
+        for_batch: Whether other code sends the request. Then Anthropic's protocol and proxies are allowed.
 
     Returns:
-        The template; None where the question must go through DSPy itself: custom LMs and predictors, listeners
-        (callbacks that override a hook, instrumentation), other protocols than OpenAI's, proxies, a DSPy that sends or
-        reads something else.
+        The template. None if the question must go through DSPy itself. This is the case for custom LMs and predictors,
+        listeners (callbacks that override a hook, instrumentation), protocols other than OpenAI's, proxies, and a DSPy
+        that sends or reads other bytes.
     """
-    # One look-up: `dspy.Module` answers that of each attribute by a call.
+    # Read once: each attribute look-up of a `dspy.Module` is a function call.
     own = predict.__dict__
     if not isinstance(lm, dspy.LM) or not _is_plain(predict, own, lm) or not _is_active():
         return None
@@ -355,14 +359,14 @@ async def _make_template(
             return None
         template = PromptTemplate(lm, request)
         body = template.body(inputs)
-        # What DSPy sends and reads must be the same, byte for byte, or the template is not used.
+        # The template is used only if DSPy sends and reads the same bytes.
         if is_compared:
             rendered = await capture_request(predict, lm, signature, demos, inputs, for_batch)
             difference = None if rendered and rendered.body == body else "the body of a request"
         else:
             difference = await difference_from_dspy(request, body, predict, lm, signature, demos, inputs)
     except (DSPyError, lm15.LM15Error, ValueError):
-        return None  # wrong settings or texts, about which DSPy itself gives the better error message
+        return None  # wrong settings or texts: DSPy itself gives a better error message
     except Exception as error:  # noqa: BLE001 -- whatever another DSPy raises; requests through DSPy still work
         _warn_slow(f"DSPy {version('dspy')} works otherwise ({type(error).__name__}: {error})")
         return None
@@ -373,7 +377,13 @@ async def _make_template(
 
 
 def _is_plain(predict: dspy.Predict, own: Mapping[str, Any], lm: dspy.LM) -> bool:
-    """Whether the call is DSPy's own throughout, and nobody listens to it; `own` has the predictor's attributes."""
+    """Whether DSPy's own code makes the complete call, and no callback or instrumentation listens to it.
+
+    Args:
+        predict: The predictor.
+        own: The predictor's attributes.
+        lm: The model.
+    """
     if type(lm) is not dspy.LM or type(predict) is not dspy.Predict or lm.cache or own["fields"]:
         return False
     callbacks = (*lm.callbacks, *own["callbacks"], *dspy.settings.callbacks)
@@ -383,7 +393,7 @@ def _is_plain(predict: dspy.Predict, own: Mapping[str, Any], lm: dspy.LM) -> boo
     return set(map(type, steps)) == {FunctionType}
 
 
-# The parts of DSPy that a judge does not use. A hook for a part that DSPy may get later is one that a judge may use.
+# Hooks for parts of DSPy that a judge does not use. Unknown hooks of later versions of DSPy count as used.
 _UNUSED_HOOKS = ("on_tool_", "on_evaluate_", "on_interpreter_", "on_compile_")
 _HOOKS = {
     name: getattr(BaseCallback, name)
@@ -393,15 +403,16 @@ _HOOKS = {
 
 
 def _listens(callback: object) -> bool:
-    """Whether a callback overrides a hook that DSPy calls for a judge; the hooks of `BaseCallback` do nothing."""
+    """Whether a callback overrides a hook that DSPy calls for a judge. The hooks of `BaseCallback` do nothing."""
     return any(getattr(getattr(callback, name, None), "__func__", None) is not hook for name, hook in _HOOKS.items())
 
 
 @cache
 def fast_path_problem() -> str | None:
-    """Return why all requests go through DSPy itself, at about eight times the CPU; None if the fast path is possible.
+    """Return why the fast path is impossible. None if it is possible.
 
-    Whether DSPy sends and reads the same is compared when a template is made.
+    Without the fast path, all requests go through DSPy itself, which takes about eight times the CPU time. This
+    function does not compare the bytes that DSPy sends and reads. They are compared when a template is made.
     """
     try:
         from rubric_integrations.judges import http as _  # noqa: F401

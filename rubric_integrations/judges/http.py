@@ -1,11 +1,11 @@
-"""The HTTP side of the fast path: captures DSPy's request, sends it on pooled connections, and reads the reply.
+"""The HTTP side of the fast path: captures DSPy's request, sends it on pooled connections, and parses the reply.
 
-Capturing and reading rely on DSPy internals. If an import or a capture fails, requests go through DSPy itself. A reader
-is used only after it has read a specimen reply as DSPy does. Separate from `judges/fast_path.py` because it has the
-I/O.
+Capturing and parsing rely on DSPy internals. If an import or a capture fails, requests go through DSPy itself. A reader
+is used only if it parses a specimen reply in the same way as DSPy. This is a separate module from `judges/fast_path.py`
+because it does the I/O.
 
 Each event loop has one pool of aiohttp connections. httpx, which most SDKs use, searches all its connections for every
-request, at ten times the CPU time with 64 connections.
+request. With 64 connections, this takes ten times the CPU time.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from rubric_integrations.scoring.judgment import TokenUsage
 
 
 class HttpAddress:
-    """Where requests go.
+    """The URL, headers and timeouts of requests.
 
     Attributes:
         url: The URL.
         headers: The headers of each request.
-        timeout: The seconds to wait for a connection, and for more of the response.
+        timeout: The longest waits for a connection and for the next part of the response, in seconds.
     """
 
     def __init__(self, url: str, headers: Sequence[tuple[str, str]], *, connect: float, read: float | None):
-        # aiohttp sends the user and the password of a URL, as httpx does, and refuses another credential beside them.
+        # aiohttp sends the user and the password in a URL, as httpx does, and refuses a second credential.
         has_user = "@" in urlsplit(url).netloc
         self.url = url
         self.headers = [pair for pair in headers if not (has_user and pair[0].lower() == "authorization")]
@@ -69,7 +69,7 @@ class HttpAddress:
 
 
 class HttpReply(NamedTuple):
-    """A server's response."""
+    """A server's HTTP response: its status, reason phrase, headers and body."""
 
     status: int
     reason: str
@@ -77,21 +77,21 @@ class HttpReply(NamedTuple):
     body: bytes
 
 
-# The most requests that are prepared before the event loop turns to others. Otherwise a burst of requests would be sent
-# only when the last one is ready and answered in a burst, and so on through the run: nothing would overlap with the
-# waiting.
+# The largest number of requests that are prepared before the event loop runs other tasks. Without this limit, a burst
+# of requests would be sent only after the last one is prepared. The replies would arrive in a burst too, and
+# preparation would never overlap with waiting.
 _MAX_PREPARED = 8
 
 
 class _Turns:
-    """Lets so many requests be prepared in each step of an event loop, in the order in which they ask."""
+    """Limits the number of requests that are prepared in one step of an event loop. Requests wait in a queue."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop, self._taken = loop, 0
         self._waiting = deque[asyncio.Future[None]]()
 
     def take(self) -> asyncio.Future[None] | None:
-        """Take a turn in this step; or return what to await first, because all are taken."""
+        """Take a turn in this step. If all turns are taken, return a future that must be awaited first."""
         if self._taken == _MAX_PREPARED:
             self._waiting.append(future := self._loop.create_future())
             return future
@@ -121,10 +121,10 @@ _pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
 
 async def _read_body(response: aiohttp.ClientResponse) -> bytes:
-    """Read a body, decompressed, up to the limit.
+    """Read and decompress a body up to the size limit.
 
     Raises:
-        aiohttp.ClientPayloadError: It is larger.
+        aiohttp.ClientPayloadError: The body is larger than the limit.
     """
     body, content = bytearray(), response.content
     while part := await content.readany():
@@ -136,7 +136,7 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def needs_proxy(url: str) -> bool:
-    """Whether the environment wants requests to this URL to use a proxy, which `send` does not."""
+    """Whether the environment sets a proxy for this URL. `send` does not use proxies."""
     parts, proxies = urlsplit(url), getproxies()
     return bool(proxies.get(parts.scheme) or proxies.get("all")) and not proxy_bypass(parts.hostname or "")
 
@@ -151,8 +151,8 @@ async def _open_pool(loop: asyncio.AbstractEventLoop) -> _Pool:
 
 
 async def _open_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
-    # A generator, because `asyncio.run` and the like end every generator of their loop before they close it: so the
-    # pool is closed in time. The number of connections is limited by the grader.
+    # A generator, because `asyncio.run` ends all generators of its loop before it closes the loop. The pool is then
+    # closed in time. The number of connections is limited by the grader.
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
     ) as session:
@@ -166,7 +166,7 @@ _pools_of_parent: list[_Pool] = []
 
 
 def _forget_pools() -> None:
-    """Leave the parent's connections alone in a forked child: they are neither to be used nor to be closed there."""
+    """Forget the parent's connections in a forked child, which must neither use nor close them."""
     _pools_of_parent.extend(_pools.values())
     _pools.clear()
 
@@ -177,7 +177,7 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _close_pools() -> None:
-    """Close the pools of event loops that nobody ended: the library's own, and those of scripts that just stop."""
+    """Close the pools of event loops that are still open at exit: the library's own loop and the loops of scripts."""
     for loop, pool in list(_pools.items()):
         with suppress(Exception):
             if loop.is_running():
@@ -190,7 +190,7 @@ def _close_pools() -> None:
 
 
 class ReplyReader:
-    """Reads the replies to one request, and to all requests that differ from it in their texts alone.
+    """Parses the replies to one request, and to all requests that differ from it only in their texts.
 
     Args:
         target: DSPy's reader of the provider's protocol.
@@ -198,8 +198,8 @@ class ReplyReader:
         provider: The provider's name.
 
     Attributes:
-        is_openai: Whether the protocol is that of OpenAI's chat completions; otherwise it is that of Anthropic.
-        specimen: A reply in this protocol.
+        is_openai: Whether the protocol is OpenAI's chat completions. Otherwise, it is Anthropic's messages.
+        specimen: A specimen reply in this protocol.
     """
 
     def __init__(self, target: OpenAIChatLM | AnthropicLM, request: lm15.Request, provider: str):
@@ -210,10 +210,10 @@ class ReplyReader:
         self._reads_plain_replies = self.is_openai and not request.tools and self._specimen_is_read_alike()
 
     async def read(self, reply: HttpReply) -> Completion:
-        """Read a server's response.
+        """Parse a server's response.
 
         Raises:
-            dspy.lm15.LM15Error: It is an error, or not a reply.
+            dspy.lm15.LM15Error: The response is an error, or is not the reply of a model.
         """
         plain = _parse_plain(reply.body) if self._reads_plain_replies and reply.status == 200 else None
         if plain is not None:
@@ -228,7 +228,7 @@ class ReplyReader:
         return completion
 
     def _read_with_dspy(self, reply: HttpReply) -> tuple[lm15.Response, Completion]:
-        """Read a response as DSPy does; without the cost."""
+        """Parse a response as DSPy does, without the cost."""
         is_error = reply.status >= 400
         http = HttpResponse(
             status=reply.status, reason=reply.reason, headers=list(reply.headers.items()) if is_error else [],
@@ -244,7 +244,7 @@ class ReplyReader:
         return response, Completion(text or "", finish_reason_of(response), usage, None, refusal=refusal)
 
     def _parse(self, http: HttpResponse) -> lm15.Response:
-        """Parse a response with DSPy; one with token counts that DSPy refuses is parsed without them."""
+        """Parse a response with DSPy. If DSPy refuses its token counts, parse it without them."""
         try:
             return self._target.parse_response(self._request, http)
         except (ValueError, TypeError) as error:
@@ -261,8 +261,8 @@ class ReplyReader:
             _, completion = self._read_with_dspy(HttpReply(200, "OK", {}, _SPECIMEN))
         except Exception:  # noqa: BLE001 -- the internals of another DSPy; `difference_from_dspy` reports them
             return False
-        # Where a schema was sent, DSPy serializes the parsed reply again, so that a repeated field appears once: the
-        # model's own text is the better one to parse.
+        # If a schema was sent, DSPy serializes the parsed reply again, and a repeated field appears only once. The
+        # model's own text is better for parsing.
         if plain is None or completion.text not in (plain.text, plain.text.strip()):
             return False
         return (completion.usage, completion.finish_reason) == (plain.usage, plain.finish_reason)
@@ -273,7 +273,7 @@ class ReplyReader:
         if prices is None:
             if len(_known_prices) >= _MAX_PRICES:
                 _known_prices.clear()
-            # In a thread, since the first look may fetch DSPy's price list.
+            # In a thread, because the first look-up may download DSPy's price list.
             prices = _known_prices[key] = await asyncio.to_thread(self._look_up_prices, model, tier)
         return prices
 
@@ -302,12 +302,13 @@ class ReplyReader:
 
 
 class _Prices(NamedTuple):
-    """What a model's tokens cost, by DSPy's estimate.
+    """The prices of a model's tokens, as DSPy estimates them.
 
     Attributes:
-        known: Whether there is a price.
-        per_token: US dollars for one token sent, received, used for reasoning, and read from the provider's cache, in
-            prompts of up to 100,000 tokens; None where even there the price depends on the number of tokens.
+        known: Whether the price is known.
+        per_token: The price of one input token, output token, reasoning token, and input token from the provider's
+            cache, in US dollars, for prompts of up to 100,000 tokens. None if the price depends on the number of tokens
+            even below this size.
     """
 
     known: bool
@@ -316,13 +317,13 @@ class _Prices(NamedTuple):
 
 # Some models are more expensive for prompts beyond some length, which is 128,000 tokens or more.
 _MAX_FLAT_TOKENS = 100_000
-# The models' names are chosen by the servers that answer.
+# The names of models come from the servers' replies. Therefore their number must be limited.
 _MAX_PRICES = 256
 _known_prices: dict[tuple[object, ...], _Prices] = {}
 
 
 class _PlainReply(NamedTuple):
-    """A reply that is one text and its token counts."""
+    """A reply that has only one text and its token counts."""
 
     text: str
     finish_reason: str | None
@@ -332,14 +333,14 @@ class _PlainReply(NamedTuple):
     counts: tuple[int, int, int, int]
 
     def cost(self, per_token: tuple[float, ...] | None) -> float | None:
-        """Return the cost in US dollars, by the prices of one token."""
+        """Return the cost in US dollars, from the prices of one token."""
         if not per_token:
             return None
         return sum(map(mul, self.counts, per_token))
 
 
 def _parse_plain(body: bytes) -> _PlainReply | None:
-    """Parse a plain reply; None for any other reply, and for what is no reply."""
+    """Parse a plain reply. None for any other body."""
     try:
         reply = from_json(body, allow_inf_nan=False)
         (choice,) = reply["choices"]
@@ -369,7 +370,7 @@ def _parse_plain(body: bytes) -> _PlainReply | None:
     )
 
 
-# DSPy gives these the same names; what others mean is left to DSPy. Some servers give none.
+# DSPy uses the same names for these. All other names are left to DSPy. Some servers send no finish reason.
 _FINISH_REASONS = ("stop", "length", "content_filter", None)
 
 
@@ -407,9 +408,9 @@ class CapturedRequest(NamedTuple):
     """A request as DSPy would send it.
 
     Attributes:
-        endpoint: Where it goes, with its headers and timeouts.
-        body: Its JSON.
-        reader: Reads the reply.
+        endpoint: The URL, the headers and the timeouts.
+        body: The JSON body.
+        reader: The object that parses the reply.
         call: The call as DSPy has prepared it.
     """
 
@@ -420,15 +421,15 @@ class CapturedRequest(NamedTuple):
 
     @property
     def protocol(self) -> RequestProtocol:
-        """The protocol of the body."""
+        """The protocol of the request's body: OpenAI's chat completions or Anthropic's messages."""
         return "openai" if self.reader.is_openai else "anthropic"
 
     async def send(self, body: bytes, lm: dspy.LM) -> Completion:
-        """Send the request once, with another body, and read the whole response. Redirects are not followed.
+        """Send the request once with another body, and read the complete response. Redirects are not followed.
 
         Raises:
-            dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises. A response of more than 10 MB is a
-                lost one.
+            dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises. A response of more than 10 MB counts
+                as lost.
         """
         endpoint, loop = self.endpoint, asyncio.get_running_loop()
         try:
@@ -445,7 +446,7 @@ class CapturedRequest(NamedTuple):
             raise _as_dspy_error(error, self, lm) from error
 
     async def read(self, reply: HttpReply, lm: dspy.LM) -> Completion:
-        """Read the response to the request.
+        """Parse the response to the request.
 
         Raises:
             dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
@@ -464,10 +465,12 @@ async def capture_request(
     inputs: Mapping[str, Any],
     for_batch: bool = False,
 ) -> CapturedRequest | None:
-    """Capture what a predictor would send to an OpenAI-compatible endpoint; for a batch, also to Anthropic's.
+    """Capture the request that DSPy would send to an OpenAI-compatible endpoint. For a batch, also to Anthropic.
+
+    This function relies on DSPy internals. Nothing is sent.
 
     Returns:
-        The request; None where DSPy would send it elsewhere or in another form.
+        The request. None if DSPy would send it to another endpoint or in another form.
     """
     messages, options = await _render_messages(predict, lm, signature, demos, inputs)
     call = prepare(lm, None, messages, options)
@@ -484,14 +487,14 @@ async def capture_request(
     http, _ = target._build(routed, stream=False)
     if needs_proxy(http.url) and not for_batch:
         return None
-    # Where the LM sets no timeout, the grader's is the one that counts.
+    # If the LM sets no timeout, only the grader's timeout applies.
     timeouts = engine.config.timeouts
     connect, read = (timeouts.connect, timeouts.read) if timeouts else (lm15.Timeouts().connect, None)
     endpoint = HttpAddress(http.url, http.headers, connect=connect, read=read)
     return CapturedRequest(endpoint, http.body, ReplyReader(target, routed, provider), call)
 
 
-class _Rendered(Exception):  # noqa: N818 -- no error, but the way out of the predictor
+class _Rendered(Exception):  # noqa: N818 -- not an error: it ends the call of the predictor
     """Raised by the stub LM to hand back the rendered messages."""
 
 
@@ -520,13 +523,13 @@ async def difference_from_dspy(
     demos: Sequence[Any],
     inputs: Mapping[str, Any],
 ) -> str | None:
-    """Let DSPy make a call with a specimen of a reply, and compare what it would send and what it reads.
+    """Compare the fast path with a call of DSPy: the request that DSPy would send, and its parsing of a specimen reply.
 
     Nothing is sent.
 
     Args:
         request: The captured request.
-        body: Its body with these inputs.
+        body: The body of the request with these inputs.
         predict: The predictor.
         lm: The model.
         signature: The signature.
@@ -534,10 +537,10 @@ async def difference_from_dspy(
         inputs: The inputs.
 
     Returns:
-        What differs; None if nothing does.
+        The differences. None if there are no differences.
 
     Raises:
-        TypeError: DSPy works otherwise, so that no comparison is possible.
+        TypeError: No comparison is possible, because the installed DSPy works in another way.
     """
     transport, entries = _SpecimenTransport(request.reader.specimen), list[Mapping[str, Any]]()
     stub: Any = lm.copy(num_retries=0, update_history=entries.append)
@@ -552,7 +555,7 @@ async def difference_from_dspy(
     try:
         await predict.acall(lm=stub, signature=signature, demos=demos, **inputs)
     except Exception as error:
-        # The specimen does not answer the question, which DSPy finds out after it has read it.
+        # DSPy raises an error after it has parsed the specimen, because the specimen does not answer the question.
         if not entries and (transport.requests or isinstance(error, LMUnexpectedError)):
             raise TypeError(f"a specimen of a reply cannot be read ({type(error).__name__}: {error})") from error
         if not entries:
@@ -573,7 +576,7 @@ async def difference_from_dspy(
 
 
 class _SpecimenTransport:
-    """A transport for DSPy that sends nothing and answers each request with a specimen.
+    """A transport for DSPy that sends nothing and answers each request with the specimen reply.
 
     Attributes:
         requests: The requests that DSPy would have sent.
@@ -593,7 +596,7 @@ class _SpecimenTransport:
 
 
 class _SpecimenResponse:
-    """The response to such a request, as DSPy's transport returns one."""
+    """The response with the specimen reply, in the form that DSPy's transport returns."""
 
     status, reason, http_version = 200, "OK", "1.1"
 

@@ -79,54 +79,59 @@ if TYPE_CHECKING:
 class LMJudge(SavedPrompts):
     """A judge that calls one language model: for one criterion, for several in one request, or for an overall score.
 
-    The judge uses its own model and adapter and leaves no trace. Inside `dspy.Evaluate` or an optimizer it therefore
-    neither falls back on the student's model nor adds to the student's few-shot examples. It does not use the
-    response caches of DSPy and LangChain; ours are the ledger of a run and the cache of a metric.
+    The judge uses its own model and its own DSPy adapter. Its calls do not appear in DSPy's trace. Therefore, inside
+    `dspy.Evaluate` or an optimizer, it does not use the student's model and adds nothing to the student's few-shot
+    examples. It does not use the response caches of DSPy and LangChain. To reuse judgments, use the ledger of a run or
+    the cache of a metric.
 
     It can be optimized like any DSPy module: call it with the fields of `JudgeCriterion`, `JudgeOption` or
-    `JudgeScale`, on a trainset that `as_example` makes of labelled judgments. Such a trainset exercises only the
-    predictors of the kinds of criteria in it; for GEPA pass `component_selector="all"`, or it would spend
-    its budget on predictors that no example reaches.
+    `JudgeScale`, on a trainset that `as_example` makes from labelled judgments. A trainset optimizes only the
+    predictors for the kinds of criteria that it contains. For GEPA, pass `component_selector="all"`. Otherwise, GEPA
+    spends its budget on predictors without examples.
 
-    `save("judge.json")` writes the prompts and `alignment`, never the model's key; `judge="judge.json"` loads them.
+    `save("judge.json")` writes the prompts and `alignment`, but never the API key. To load the file, pass its path as
+    the judge: `judge="judge.json"`.
 
     Args:
         model: A model name such as `openai/gpt-5-mini`, a `dspy.LM`, a LangChain chat model, or an async function
-            `(system_prompt, user_prompt) -> reply`. A `dspy.BaseLM` of your own that has only a synchronous `forward`
-            or `__call__` is called in threads; a call that exceeds the timeout runs on there until it returns.
-        settings: How a model is called whose name you pass: `ModelSettings(max_tokens=500, seed=1)`. Other models are
-            configured where they are made, and take neither this argument nor the next three, which are short for the
-            settings of the same names.
+            `(system_prompt, user_prompt) -> reply`. A `dspy.BaseLM` subclass that has only a synchronous `forward` or
+            `__call__` is called in threads. A call that exceeds the timeout continues in its thread until it returns.
+        settings: The settings of a model that you pass by name, such as `ModelSettings(max_tokens=500, seed=1)`. A
+            model object has its own settings. With a model object, neither this argument nor `api_base`, `api_key` and
+            `temperature` are allowed. These three are short forms of the settings with the same names.
         api_base: The base URL of an OpenAI-compatible server, such as `http://localhost:8000/v1`.
-        api_key: The server's key; by default that of the provider's environment variable, such as OPENAI_API_KEY. That
-            key goes to its provider and to this machine only: for a gateway or another server, pass the key here or set
-            RUBRIC_INTEGRATIONS_API_KEY. No key of the environment is sent over http to another machine. Without a key,
-            a placeholder is sent.
-        temperature: The sampling temperature, at least 0. By default it is 0 for a model name, so that the same
-            question has nearly the same answer each time. Reasoning models, which refuse it, get none: the names that
-            DSPy knows, any model with a `reasoning_effort`, and any other whose server refuses the default.
-        system_prompt: Instructions in place of the built-in ones. The layout of the inputs and the form of the reply
+        api_key: The server's API key. By default, the key in the provider's environment variable, such as
+            OPENAI_API_KEY. That key is sent only to the provider and to this machine. For a gateway or another server,
+            pass the key here or set RUBRIC_INTEGRATIONS_API_KEY. A key from the environment is never sent over http to
+            another machine. Without a key, a placeholder is sent.
+        temperature: The sampling temperature, at least 0. By default, it is 0 for a model name, which makes repeated
+            answers nearly equal. Models that refuse it get no default: the reasoning models that DSPy knows by name,
+            any model with a `reasoning_effort`, and any model whose server refuses 0.
+        system_prompt: Instructions that replace the built-in ones. The layout of the inputs and the format of the reply
             are added to them.
-        examples: Labelled judgments, shown as few-shot examples before each question about one criterion. One about the
-            text that is being graded is never shown.
-        max_examples: The most examples that are shown, at least 0, as many of each verdict as there can be.
-        confidence: Whether to request the probability of each verdict on binary criteria, as DSPy's experimental
-            `Choice` does, and report `confidence` and `expected_value`. Has no effect where DSPy lacks `Choice`.
-        framework_cache: Whether to use the response cache of a `dspy.LM` or chat model that has one switched on. A
-            cached reply is repeated for every retry and every equal vote, so it is off by default.
-        name: A name that stands for the model, its address and its client in fingerprints and on panels, such as that
-            of one model on several servers. Judges with one name, equal settings and equal prompts share their stored
-            judgments: give it only to models whose answers you would not tell apart.
+        examples: Labelled judgments that are shown as few-shot examples before each question about one criterion. An
+            example about the text that is being graded is never shown.
+        max_examples: The largest number of examples that are shown, at least 0. The verdicts are balanced as far as
+            possible.
+        confidence: Whether to request the probability of each verdict on binary criteria with DSPy's experimental
+            `Choice`. The judgments then have `confidence` and `expected_value`. Has no effect if the installed DSPy
+            lacks `Choice`.
+        framework_cache: Whether to use the response cache of a `dspy.LM` or chat model if the model has one. It is off
+            by default, because a cached reply would be repeated for every retry and for every vote of an equal judge.
+        name: A name that replaces the model, its address and its client in fingerprints and on panels. Use it, for
+            example, for one model on several servers. Judges with the same name, settings and prompts share their
+            stored judgments. Therefore, give the same name only to models whose answers are interchangeable.
 
     Attributes:
         lm: The language model, as a `dspy.LM`.
-        alignment: How it was aligned with people's labels, and its figures on others; None if it was not.
+        alignment: How the judge was aligned with human labels, and its agreement with other labels. None if it was not
+            aligned.
         criterion, option, scale, criteria, whole: The DSPy predictors, one for each signature.
 
     Raises:
-        TypeError: `model` is none of the four kinds.
-        ValueError: An option is out of range, or does not go with `model`; or a key of the environment would be sent to
-            a server that it is not meant for.
+        TypeError: `model` has none of the four types.
+        ValueError: A setting is out of range or not allowed for this `model`, or a key from the environment would be
+            sent to a server for which it is not intended.
 
     Example:
         >>> [LMJudge(model).lm.kwargs["temperature"] for model in ("openai/gpt-4.1", "openai/gpt-5-mini")]
@@ -169,7 +174,7 @@ class LMJudge(SavedPrompts):
 
     def __copy__(self) -> Self:
         judge = super().__copy__()
-        # A copy is made to be changed, and each would replace the results of the other.
+        # A copy will be changed. With shared memos, each judge would overwrite the results of the other.
         judge._own_bytes, judge._fingerprint = Memo(), Memo()
         return judge
 
@@ -186,18 +191,18 @@ class LMJudge(SavedPrompts):
         return judge
 
     async def prepare(self) -> None:
-        """Load what the first call needs, outside of its timeout."""
+        """Load the model prices before the first call. Otherwise the first call would load them within its timeout."""
         await load_prices(self.lm)
 
     def highest_cost(
         self, text_bytes: int, reply_tokens: int | None = None, price: TokenPrice | None = None
     ) -> float | None:
-        """Return the most that a call about texts of so many bytes can cost, in US dollars; None if it is unknown.
+        """Return the highest possible cost of a call, in US dollars. Returns None if the price is unknown.
 
         Args:
-            text_bytes: The bytes of the texts, in UTF-8.
-            reply_tokens: The tokens of the reply; None for as many as the model can write.
-            price: The price of the tokens; None for that of DSPy's price list.
+            text_bytes: The size of the texts of the call, in bytes of UTF-8.
+            reply_tokens: The number of tokens in the reply. None for the longest reply that the model can write.
+            price: The price of the tokens. None for the price in DSPy's price list.
         """
         state = (predictor_states(self), self.examples)
         size = self._own_bytes.get(state, lambda: own_bytes(self.dump_state(), self.examples))
@@ -207,9 +212,10 @@ class LMJudge(SavedPrompts):
         return highest_cost(self.lm, size, reply_tokens)
 
     def fingerprint(self) -> str | None:
-        """Describe what this judge's answers depend on: model, endpoint, settings, instructions and examples.
+        """Return a text that identifies the model, endpoint, settings, instructions and examples of this judge.
 
-        None for a model that cannot be identified, such as a lambda without a `name`: a ledger refuses it.
+        Two judges with the same fingerprint share stored judgments. Returns None if the model cannot be identified,
+        such as a lambda without a `name`. A ledger refuses such a judge.
         """
         options = (self.examples, self.max_examples, self.confidence, self.name)
         state = (model_state(self.lm), options, self.alignment, predictor_states(self))
@@ -221,7 +227,7 @@ class LMJudge(SavedPrompts):
         return self._fingerprint.get(state, compute)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Judge one criterion, whose signature's fields are the arguments; for DSPy's optimizers."""
+        """Judge one criterion from the input fields of its DSPy signature. DSPy's optimizers call this method."""
         caller, form = self._caller, self._caller.form
         while True:
             predict, arguments, context = self._prepare(inputs, form)
@@ -237,7 +243,7 @@ class LMJudge(SavedPrompts):
                 return prediction
 
     async def aforward(self, **inputs: Any) -> dspy.Prediction:
-        """`forward`, asynchronously."""
+        """Judge one criterion like `forward`, asynchronously."""
         caller, form = self._caller, self._caller.form
         while True:
             predict, arguments, context = self._prepare(inputs, form)
@@ -268,10 +274,10 @@ class LMJudge(SavedPrompts):
         """Answer one criterion about one submission.
 
         Raises:
-            JudgeFailure: The model did not reply, or its reply is no answer.
+            JudgeFailure: The model did not reply, or its reply is not an answer to the criterion.
         """
         prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
-        # One look-up: `dspy.Module` answers that of each attribute by a call.
+        # Read once: each attribute look-up of a `dspy.Module` is a function call.
         own = self.__dict__
         reply = await own["_caller"].call(
             own["lm"],
@@ -304,7 +310,7 @@ class LMJudge(SavedPrompts):
         return mark_batch(self.alignment, questions, batch)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Give one score for the whole rubric; `judges/validation.py` checks that it is between 0 and 100.
+        """Give one overall score for a rubric. `judges/validation.py` checks that the score is between 0 and 100.
 
         Raises:
             JudgeFailure: The model did not reply, or its reply contains no score.
@@ -317,28 +323,40 @@ class LMJudge(SavedPrompts):
 
     @property
     def request_form(self) -> RequestForm:
-        """The form of the next request: without what the model's server has refused so far."""
+        """The form of the next request, without the settings that the model's server has refused so far."""
         return self._caller.form
 
     def use_request_form(self, form: RequestForm) -> None:
-        """Make further requests in a form that was found out earlier, and read replies to such requests."""
+        """Use a known form for further requests and for parsing their replies.
+
+        Use it with a form that the server accepted earlier, such as in another process.
+        """
         self._caller.form = form
 
     def simpler_form(self, failure: JudgeFailure) -> RequestForm | None:
-        """Return the form without what a server refused by this failure; None where another form would not help."""
+        """Return a simpler form of the request after a server's refusal.
+
+        Args:
+            failure: The failure that reports the refusal.
+
+        Returns:
+            The form without the setting that the server refused. None if no other form would help.
+        """
         return self._caller.simpler_form(self._caller.form, self.lm, failure)
 
     async def prepare_request(self, question: Question) -> JudgeRequest:
-        """Make the request about one criterion, without sending it.
+        """Make the HTTP request about one criterion, without sending it.
 
-        `judge` sends the same bytes. The rules about keys and servers are the same, too: the headers have the key.
+        `judge` would send the same bytes. The headers contain the API key, which is chosen by the same rules as in
+        `judge`.
 
         Args:
             question: The criterion and the submission.
 
         Raises:
-            JudgeFailure: The prompt is too long; or the judge has no request that somebody else could send: it is no
-                model of OpenAI's protocol or of Anthropic's, or has `confidence`, `headers`, callbacks or a cache.
+            JudgeFailure: The prompt is too long, or other code cannot send this judge's requests. The second is the
+                case if the model speaks neither OpenAI's nor Anthropic's protocol, and with `confidence`, `headers`,
+                callbacks or a cache.
 
         Example:
             >>> import asyncio, json
@@ -354,19 +372,19 @@ class LMJudge(SavedPrompts):
         return await self._caller.prepare(self.lm, self._predictor_for(prompt.inputs), prompt, self._demos(question))
 
     async def read_reply(self, question: Question, body: bytes, *, status: int = 200) -> Judgment:
-        """Make the judgment of the response to a request of `prepare_request`, as `judge` would.
+        """Make a judgment from the HTTP response to a request of `prepare_request`, as `judge` would.
 
         Args:
-            question: The same question.
+            question: The question that was passed to `prepare_request`.
             body: The body of the response.
-            status: Its HTTP status.
+            status: The HTTP status of the response.
 
         Returns:
-            The judgment, with its cost at the prices of ordinary calls. As that of any judge, it is still to be
-            validated, which graders do.
+            The judgment. Its cost is computed with the prices of ordinary calls, not of batch calls. It is not
+            validated: graders validate the judgments of all judges.
 
         Raises:
-            JudgeFailure: The response is an error, or is no answer to the question.
+            JudgeFailure: The response is an error, or is not an answer to the question.
         """
         prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
         predict, demos = self._predictor_for(prompt.inputs), self._demos(question)
@@ -380,16 +398,16 @@ def _predictor_name(inputs: Mapping[str, Any]) -> str:
 
 
 def load_judge(path: str | os.PathLike[str], settings: ModelSettings = NO_SETTINGS) -> LMJudge:
-    """Make the judge that a file describes, with the model and the settings that it was aligned with.
+    """Load a judge from a file, with the model and the settings with which it was aligned.
 
-    Which key of the environment goes to which server is decided as for a model name (see `models/keys.py`).
+    Keys from the environment are chosen by the same rules as for a model name (see `models/keys.py`).
 
     Args:
         path: The file, as `LMJudge.save` wrote it.
-        settings: Where and how the model is called; they replace the settings of the file.
+        settings: Settings that replace those of the file, such as the address of the server.
 
     Raises:
-        ValueError: The file cannot be read, is damaged, or names no model that can be called by its name.
+        ValueError: The file cannot be read, is damaged, or does not name a model that can be called by its name.
     """
     file = read_judge_file(path)
     try:
@@ -403,14 +421,14 @@ def load_judge(path: str | os.PathLike[str], settings: ModelSettings = NO_SETTIN
 
 
 class JudgeWithModel(RequestWrapper):
-    """A judge whose DSPy predictors run on this model, unless they have one of their own.
+    """A wrapper that lets the DSPy predictors of a judge use a model, unless a predictor has its own model.
 
     Args:
-        judge: A judge written with DSPy, or an `LMJudge` of a function that is.
+        judge: A judge that is written with DSPy, or an `LMJudge` of a function that calls DSPy predictors.
         lm: The model.
 
     Raises:
-        ValueError: The judge calls no predictors, or a model of its own.
+        ValueError: The judge calls no predictors, or it is an `LMJudge` with its own model.
     """
 
     def __init__(self, judge: Judge, lm: ModelLike):
@@ -426,11 +444,11 @@ class JudgeWithModel(RequestWrapper):
         self.lm = without_framework_cache(to_lm(lm))
 
     async def answer(self, request: Request) -> Any:
-        """Answer a request with the model as that of `dspy.settings`."""
+        """Answer a request, with the model as the default of `dspy.settings`."""
         with judge_context(self.lm):
             return await answer(self.inner, request)
 
     def fingerprint(self) -> str | None:
-        """Describe the judge and the model; None if one of them cannot be identified."""
+        """Return a text that identifies the judge and the model. Returns None if one of them cannot be identified."""
         parts = [fingerprint_of(self.inner), fingerprint_model_judge(dspy.Module(), self.lm, (), 0, confidence=False)]
         return None if None in parts else json.dumps(parts)

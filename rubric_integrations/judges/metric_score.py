@@ -32,22 +32,22 @@ def _reflected(operation: Callable[[Any, float], Any]) -> Any:
 
 
 class _CoercedToFloat(type):
-    """Lets `statistics` add scores and floats to a float, for which one type must be a subclass of the other."""
+    """Makes `float` a virtual subclass of `MetricScore`: `statistics` adds only types where one is a subclass."""
 
     def __subclasscheck__(cls, subclass: type) -> bool:
         return subclass is float or super().__subclasscheck__(subclass)
 
 
 class MetricScore(dspy.Prediction, str, metaclass=_CoercedToFloat):
-    """The value of a DSPy metric: a number in arithmetic and comparisons, which carries the feedback.
+    """The value of a DSPy metric. It is a number in arithmetic and comparisons, and also has the feedback.
 
     All operators, `round`, `sum`, `max` and the functions of `math` and `statistics` treat it as `float(score)`. NumPy
-    reads it as a text: write `float(score)` there.
+    treats it as text: convert it with `float(score)` first.
 
-    Three consumers in DSPy determine its form:
+    Its type suits three consumers in DSPy:
 
-    - `BootstrapFewShot` tests its truth. A plain `dspy.Prediction` is always true, so that wrong answers would become
-      demonstrations; a `MetricScore` is true only if `passed` is.
+    - `BootstrapFewShot` uses the truth value. A plain `dspy.Prediction` is always true, and wrong answers would become
+      demonstrations. A `MetricScore` is true only if `passed` is true.
     - `Evaluate(save_as_json=...)` cannot write a plain `dspy.Prediction` and fails at the end of the run. A
       `MetricScore` is also a `str` of its digits, which JSON can represent.
     - SIMBA drops the feedback of a score that is a `float`. That is why a `MetricScore` is a `str` and not a `float`.
@@ -55,8 +55,8 @@ class MetricScore(dspy.Prediction, str, metaclass=_CoercedToFloat):
     Attributes:
         score: The score in [0, 1].
         passed: Whether the prediction is good enough for a demonstration.
-        feedback: What an optimizer should know about it.
-        objective_scores: Scores in [0, 1] of single objectives by name, over which GEPA builds a Pareto front.
+        feedback: A text for an optimizer about the errors of the prediction.
+        objective_scores: Scores in [0, 1] of single objectives by name. GEPA builds a Pareto front over them.
 
     Example:
         >>> score = MetricScore(score=0.5, passed=False, feedback="People answered UNMET.")
@@ -71,10 +71,11 @@ class MetricScore(dspy.Prediction, str, metaclass=_CoercedToFloat):
         feedback: str = "",
         objective_scores: Mapping[str, float] | None = None,
     ) -> Self:
-        """Make the string part of the object, the score's digits.
+        """Make the string part of the object: the digits of the score.
 
         Returns:
-            The object; a plain float without `passed`, for `statistics`, which makes its results this way.
+            The object. Without `passed`, a plain float: `statistics` makes its results by calling the type with one
+            number.
         """
         if not isinstance(cast("object", score), SupportsFloat):
             raise TypeError(f"`score` must be a number, got {score!r}: a submission without a score has none to add up")
@@ -134,7 +135,7 @@ class MetricScore(dspy.Prediction, str, metaclass=_CoercedToFloat):
         return round(float(self), ndigits)
 
     def as_integer_ratio(self) -> tuple[int, int]:
-        """Return the score as a fraction, which `statistics.mean` reads."""
+        """Return the score as a numerator and a denominator, for `statistics.mean`."""
         return float(self).as_integer_ratio()
 
     def __str__(self) -> str:

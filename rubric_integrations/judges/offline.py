@@ -1,7 +1,7 @@
-"""The judge without a model: it searches a response for the literal anchors of a requirement, or abstains.
+"""The judge without a model: it searches a response for the quoted texts and numbers of a requirement, or abstains.
 
-The demo uses it, and it is a baseline for other judges. It does not understand meaning: a requirement without a number
-with a unit and without a quoted text is one that it cannot assess.
+The demo uses this judge. It is also a baseline for other judges. It does not understand meaning. If a requirement has
+neither a quoted text nor a number with a unit, the judge abstains.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _QUOTED = re.compile(r"[\"“”]([^\"“”]{1,200})[\"“”]|(?<!\w)['‘]([^
 
 
 class OfflineJudge:
-    """A judge that searches for a requirement's literal anchors: quoted texts, percentages and sums of money.
+    """A judge that searches a response for a requirement's anchors: quoted texts, percentages and amounts of money.
+
+    It uses no model. It abstains (CANNOT_ASSESS) if a requirement has no anchors.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
@@ -31,20 +33,22 @@ class OfflineJudge:
     """
 
     def fingerprint(self) -> str:
-        """Return the judge's name: its answers depend on nothing but the texts."""
+        """Return the judge's name. The name identifies the judge, because its answers depend only on the texts."""
         return "offline"
 
     def highest_cost(self, text_bytes: int) -> float:
-        """Return the cost of an answer, which is nothing."""
+        """Return the cost of an answer, which is always 0."""
         return 0.0
 
     async def judge(self, question: Question) -> Judgment:
-        """Answer one criterion: MET if every anchor occurs, UNMET if one does not, CANNOT_ASSESS without anchors.
+        """Answer one criterion: MET if every anchor occurs, UNMET if one is missing, CANNOT_ASSESS without anchors.
 
-        If the submission has attachments, which may contain what its text lacks, it is CANNOT_ASSESS instead of UNMET.
+        The answer is also CANNOT_ASSESS in these cases:
 
-        A penalty whose anchors all occur is CANNOT_ASSESS too, because words alone do not distinguish an error from a
-        warning against it.
+        - An anchor is missing, but the submission has attachments, which may contain it.
+        - The criterion is a penalty and all its anchors occur. Words alone do not distinguish an error from a warning
+          against the error.
+        - The criterion is not binary, or its operator is `contradicts`.
         """
         if question.criterion.kind != "binary":
             return _answer("CANNOT_ASSESS", "without a model only MET and UNMET can be decided")

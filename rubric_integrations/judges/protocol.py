@@ -1,7 +1,8 @@
 """The protocols that a judge implements, and the records that it takes and returns.
 
-`JudgeWrapper` is the base class of judges that add something to another judge. `JudgeRequest` is a request as data, for
-code that sends it itself, such as a batch API. `AlignmentRecord` says which labels a judge was aligned with.
+`JudgeWrapper` is the base class of judges that add something to another judge. `JudgeRequest` is an HTTP request as
+data, for code that sends requests itself, such as a batch API. `AlignmentRecord` records the labels that a judge was
+aligned with.
 """
 
 from __future__ import annotations
@@ -23,25 +24,26 @@ from rubric_integrations.scoring.labels import Estimate, judgment_digest
 from rubric_integrations.submission.submission import Submission
 
 
-class RunStopped(Exception):  # noqa: N818 -- no error of the question that it is raised for
-    """No further call of a run is made. It is no failure of one question: nothing retries it."""
+class RunStopped(Exception):  # noqa: N818 -- not an error of the question for which it is raised
+    """The run makes no further calls. This is not the failure of one question and is never retried."""
 
 
 class Question(NamedTuple):
     """One criterion about one submission.
 
     Attributes:
-        submission: The text to judge, with its query and reference. In a store, an answer depends on its trajectory
-            only where `show_trajectory` shows it with this criterion: do not read it otherwise.
+        submission: The text to judge, with its query and reference. Read its trajectory only if the criterion's
+            `show_trajectory` shows it. Otherwise the key of a stored judgment does not depend on the trajectory.
         criterion: The criterion.
-        guidelines: The rubric's instructions for all its criteria; empty where it has none.
-        options: The options of a multi-choice criterion in the order in which the judge sees them; empty for the
-            order of the rubric.
-        may_abstain: Whether CANNOT_ASSESS is an answer where no option is marked `na`.
-        batch_criteria: All criteria of the first request that contains this question, if it contains several.
-        warm_prompt_cache: Whether this request is answered before the other requests about the same submission are
-            sent, so that the provider should cache the part of the prompt that they share.
-        whole_response: The response, if that of `submission` was cut or is a part of it; else None.
+        guidelines: The rubric's instructions for all its criteria. Empty if the rubric has no instructions.
+        options: The options of a multi-choice criterion, in the order in which the judge sees them. Empty for the
+            rubric's order.
+        may_abstain: Whether CANNOT_ASSESS is a valid answer if no option is marked `na`.
+        batch_criteria: All criteria of the first request that contains this question, if that request asks about
+            several criteria. Otherwise empty.
+        warm_prompt_cache: Whether this request is sent first, and answered before the other requests about the same
+            submission. The provider can then cache the part of the prompt that these requests share.
+        whole_response: The full response if `submission` has only a part of it or a shortened one. Otherwise None.
     """
 
     submission: Submission
@@ -55,7 +57,7 @@ class Question(NamedTuple):
 
 
 def criteria_of_request(questions: Mapping[int, Question]) -> Sequence[Criterion]:
-    """Return the criteria that decide what a request about these questions shows of their submission."""
+    """Return the criteria that decide which parts of the submission a request about these questions shows."""
     first = next(iter(questions.values()))
     return first.batch_criteria or [question.criterion for question in questions.values()]
 
@@ -64,9 +66,9 @@ class BatchResult(NamedTuple):
     """The result of one request about several criteria.
 
     Attributes:
-        answers: A judgment for the number of each question that got exactly one valid answer.
-        faults: For the numbers of the other questions, what was wrong with the answer.
-        spend: What the request cost.
+        answers: The judgments by question number, for each question with exactly one valid answer.
+        faults: The error messages by question number, for all other questions.
+        spend: The token usage and the cost of the request.
     """
 
     answers: Mapping[int, Judgment]
@@ -79,9 +81,10 @@ class OverallResult(NamedTuple):
 
     Attributes:
         percent: The judge's score, from 0 to 100.
-        reason: Why, in the judge's words.
-        spend: What the request cost.
-        neutralized: Whether text that imitates the structure of a prompt was changed before the judge saw it.
+        reason: The judge's explanation of the score.
+        spend: The token usage and the cost of the request.
+        neutralized: Whether the sanitizer changed text that imitates the structure of a prompt, before the judge saw
+            it.
     """
 
     percent: float
@@ -92,23 +95,24 @@ class OverallResult(NamedTuple):
 
 @runtime_checkable
 class Judge(Protocol):
-    """Anything that answers one criterion about one submission. To write a judge, give a class this one method.
+    """Anything that answers one criterion about one submission. To write a judge, write a class with this one method.
 
-    Return a `Judgment`; `rubric_integrations.scoring.to_judgment` makes one of an answer to a criterion of any kind.
-    Where there is no answer, raise `JudgeFailure`: to return UNMET instead would turn an outage of yours into a bad
-    grade. Whatever you return is validated (`judges/validation.py`), so a wrong verdict is a failure, never a score.
-    The `spend` of the judgment is its cost; without it, the cost is unknown, which is not zero.
+    Return a `Judgment`. `rubric_integrations.scoring.to_judgment` makes one from an answer to a criterion of any kind.
+    If there is no answer, raise `JudgeFailure`. If you returned UNMET instead, an outage of your server would become a
+    bad grade. Every answer is validated (`judges/validation.py`): an invalid verdict is a failure, never a score. Set
+    the judgment's `spend` to its cost. Without it, the cost counts as unknown, not as zero.
 
     A judge may also have these methods:
 
     - `judge_batch` (see `BatchJudge`) and `judge_overall` (see `OverallJudge`), for the graders that need them.
-    - `fingerprint() -> str`: everything beside the texts that its answers depend on (model, endpoint, settings,
-      prompts). A judge without it cannot be used with a ledger or another store, where the answers of another judge
-      would be taken for its own.
-    - `without_cache() -> Judge`: the same judge without any cache of responses; used to measure its noise.
-    - `highest_cost(text_bytes: int) -> float | None`: the most that a call about texts of so many bytes can cost, in US
-      dollars. A run with `max_cost` needs it, or the price of the judge's tokens in `prices`.
-    - `async prepare()`: called before the first call, and outside of its timeout, for what is loaded once.
+    - `fingerprint() -> str`: a text that identifies everything that the answers depend on, except the texts to judge:
+      model, endpoint, settings, prompts. A judge without it cannot be used with a ledger or another store, because
+      the store could return the answers of another judge.
+    - `without_cache() -> Judge`: the same judge without any cache of responses. It is used to measure the judge's
+      noise.
+    - `highest_cost(text_bytes: int) -> float | None`: the highest possible cost of a call about texts of this size, in
+      US dollars. A run with `max_cost` needs this method, or the price of the judge's tokens in `prices`.
+    - `async prepare()`: loads data that all calls need. It runs before the first call, outside of that call's timeout.
     - `with_examples(examples, max_examples) -> Judge`: the same judge with labelled judgments as few-shot examples.
     """
 
@@ -126,10 +130,10 @@ class BatchJudge(Protocol):
     """A judge that answers several criteria about one submission in one request."""
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Answer all questions, by number.
+        """Answer all questions in one request. The keys of `questions` are their numbers.
 
         Raises:
-            JudgeFailure: The reply as a whole is unusable.
+            JudgeFailure: No part of the reply can be used.
         """
         ...
 
@@ -148,27 +152,27 @@ class OverallJudge(Protocol):
 
 
 def fingerprint_of(judge: object) -> str | None:
-    """Call a judge's `fingerprint`; None if it has no such method."""
+    """Call a judge's `fingerprint`. Returns None if the judge has no such method."""
     fingerprint = getattr(judge, "fingerprint", None)
     return cast("str | None", fingerprint()) if callable(fingerprint) else None
 
 
 def without_cache(judge: Judge) -> Judge:
-    """Call a judge's `without_cache`; the judge itself if it has no such method."""
+    """Call a judge's `without_cache`. Returns the judge itself if it has no such method."""
     method: Any = getattr(judge, "without_cache", None)
     return cast("Judge", method()) if callable(method) else judge
 
 
 Result: TypeAlias = Judgment | BatchResult | OverallResult
-"""The result of a request: for one question, for several, or for a whole submission."""
+"""The result of a request about one question, about several questions, or about a whole submission."""
 
 
 class Retries(NamedTuple):
     """How often a request is repeated.
 
     Attributes:
-        unreadable: The retries after replies that cannot be read.
-        outage: Seconds for which a request is repeated while no reply arrives, beyond `unreadable`.
+        unreadable: The number of retries after replies that cannot be parsed.
+        outage: Seconds for which a request without a reply is repeated, in addition to the retries of `unreadable`.
     """
 
     unreadable: int
@@ -176,16 +180,17 @@ class Retries(NamedTuple):
 
 
 class Request:
-    """What a judge is requested to answer: one question, several questions about one submission, or a whole submission.
+    """A request to a judge: about one question, several questions about one submission, or a whole submission.
 
-    Wrappers pass requests on with one method (`RequestWrapper.answer`), whichever of the three they are.
+    Exactly one of `question`, `questions` and `rubric` is set. Wrappers pass all three kinds on with one method,
+    `RequestWrapper.answer`.
 
     Args:
         submission: The submission.
-        question: The question; None for another kind of request.
-        questions: Several questions by number; None for another kind of request.
-        rubric: The rubric by which the whole submission is scored; None for another kind of request.
-        retries: How often the request is repeated; None for the limits of the grader.
+        question: The question, if the request is about one question.
+        questions: The questions by number, if the request is about several questions.
+        rubric: The rubric, if the request is for one score of the whole submission.
+        retries: How often the request is repeated. None for the limits of the grader.
     """
 
     __slots__ = ("question", "questions", "retries", "rubric", "submission")
@@ -203,21 +208,21 @@ class Request:
 
     @property
     def guidelines(self) -> str:
-        """The instructions for all criteria."""
+        """The rubric's instructions for all criteria."""
         if self.rubric is not None:
             return self.rubric.instructions
         return self.first_question.guidelines
 
     @property
     def criteria(self) -> Sequence[Criterion]:
-        """The criteria that decide what the request shows of the submission."""
+        """The criteria that decide which parts of the submission the request shows."""
         if self.question is not None:
             return (self.question.criterion,)
         return self.rubric.criteria if self.rubric is not None else criteria_of_request(self.questions or {})
 
     @property
     def first_question(self) -> Question:
-        """The question, or the first of several."""
+        """The question, or the first of several questions."""
         return self.question if self.question is not None else next(iter((self.questions or {}).values()))
 
     def about(self, questions: Mapping[int, Question]) -> Request:
@@ -225,7 +230,7 @@ class Request:
         return Request(self.submission, questions=questions, retries=self.retries)
 
     def send_to(self, judge: Any) -> Awaitable[Any]:
-        """Call the method of a judge that answers this kind of request."""
+        """Call the judge's method for this kind of request."""
         if self.question is not None:
             return judge.judge(self.question)
         if self.questions is not None:
@@ -234,21 +239,22 @@ class Request:
 
 
 class AlignmentRecord(Record):
-    """How a judge was aligned with people's labels, and how far it then agreed with people on labels it had not seen.
+    """How a judge was aligned with human labels, and its agreement with other human labels before and after.
 
     Attributes:
         model: The name of the model that it was aligned for, without the address of its server.
         optimizer: The name of the optimizer, such as `GEPA`.
-        labels: A digest of all labels, those of the test set included.
-        trained_on: The digest of each judgment (see `judgment_digest`) whose label the optimizer saw, or by which its
-            candidates were chosen. Figures about the judge leave these judgments out.
+        labels: A digest of all labels, including the labels of the test set.
+        trained_on: The digests (see `judgment_digest`) of the judgments whose labels the optimizer saw or used to
+            choose among its candidates. Measurements of the judge exclude these judgments.
         test_set: A digest of the labels of the test set.
-        attempts: How many judges have been tried on this test set, this one included.
+        attempts: How many judges have been tried on this test set, including this one.
         alpha: The probability of keeping a judge that is not better, over all attempts.
         before: The accuracy on the test set before the alignment.
-        after: The accuracy on the test set after it.
-        gain: The difference of both, with a one-sided lower limit.
-        kept: Whether the lower limit is above 0. If not, the judge is as it was before, and has seen no label.
+        after: The accuracy on the test set after the alignment.
+        gain: `after` minus `before`, with a one-sided lower limit.
+        kept: Whether the lower limit of `gain` is above 0. If not, the judge has its earlier prompts and is not
+            influenced by any label.
     """
 
     model: str
@@ -265,20 +271,20 @@ class AlignmentRecord(Record):
 
     @cached_property
     def seen(self) -> frozenset[str]:
-        """The digest of each judgment whose label has shaped the judge's prompts; none if it was not kept."""
+        """The digests of the judgments whose labels shaped the judge's prompts. Empty if the alignment was not kept."""
         return frozenset(self.trained_on if self.kept else ())
 
     @cached_property
     def training_digest(self) -> str:
-        """A digest of `seen`, for the judge's fingerprint; empty if the judge has seen no label."""
+        """A digest of `seen`, for the judge's fingerprint. Empty if `seen` is empty."""
         return sha256("\n".join(sorted(self.seen)).encode()).hexdigest()[:32] if self.seen else ""
 
 
 def is_trained_on(alignment: AlignmentRecord | None, question: Question) -> bool:
-    """Return whether a judge was aligned with a label of the very judgment that a question asks for.
+    """Return whether a judge was aligned with a label for this criterion and this submission.
 
-    A label may lack the query, so that both digests are looked up: with it and without it. About a part of a long
-    response, the label of the whole counts.
+    A label may lack the query. Therefore two digests are looked up: one with the query and one without. If the question
+    is about a part of a long response, the label of the full response is looked up.
     """
     if alignment is None or not alignment.seen:
         return False
@@ -291,7 +297,7 @@ def is_trained_on(alignment: AlignmentRecord | None, question: Question) -> bool
 
 
 def mark_batch(alignment: AlignmentRecord | None, questions: Mapping[int, Question], batch: BatchResult) -> BatchResult:
-    """Mark those answers of a request to several questions whose labels the judge was aligned with."""
+    """Set `trained_on` for the answers of a batch whose labels the judge was aligned with."""
     trained = [number for number in batch.answers if is_trained_on(alignment, questions[number])]
     marked = {number: batch.answers[number].model_copy(update={"trained_on": True}) for number in trained}
     return batch._replace(answers={**batch.answers, **marked}) if marked else batch
@@ -303,13 +309,13 @@ RequestProtocol = Literal["openai", "anthropic"]
 
 @dataclass(frozen=True)
 class JudgeRequest:
-    """A request about one question, as `LMJudge.prepare_request` makes it.
+    """The HTTP request about one question, as `LMJudge.prepare_request` makes it.
 
     Attributes:
         protocol: The protocol of the body.
-        url: Where the judge itself would send it.
-        headers: Its HTTP headers, with the key: they are in no `repr`, and are not to be written anywhere.
-        body: Its JSON in UTF-8, the same bytes that the judge itself would send.
+        url: The URL to which the judge would send the request.
+        headers: The HTTP headers. They contain the API key, so never write them to a file or a log. `repr` omits them.
+        body: The JSON body in UTF-8. The judge would send the same bytes.
     """
 
     protocol: RequestProtocol
@@ -319,14 +325,14 @@ class JudgeRequest:
 
 
 class JudgeWrapper:
-    """A judge that passes every question on to another judge. A subclass overrides what it adds to.
+    """A judge that passes every question on to another judge. A subclass overrides the methods that it changes.
 
     Args:
         judge: The judge to wrap.
 
     Attributes:
-        inner: The wrapped judge, which may be a wrapper itself. A wrapper has all methods of the protocols; whether
-            the judge inside has them is checked when a grader is made.
+        inner: The wrapped judge, which may be a wrapper itself. A wrapper has all methods of the protocols, even if
+            the wrapped judge lacks some of them. The grader checks the wrapped judge when it is constructed.
 
     Example:
         >>> class Loud(JudgeWrapper):
@@ -339,23 +345,23 @@ class JudgeWrapper:
         self.inner: Any = judge
 
     async def judge(self, question: Question) -> Judgment:
-        """Answer one criterion."""
+        """Answer one criterion, by a call of the wrapped judge."""
         return await self.inner.judge(question)
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Answer several criteria in one request."""
+        """Answer several criteria in one request, by a call of the wrapped judge."""
         return await self.inner.judge_batch(questions)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Score a whole submission."""
+        """Score a whole submission, by a call of the wrapped judge."""
         return await self.inner.judge_overall(submission, rubric)
 
     def fingerprint(self) -> str | None:
-        """Return the wrapped judge's fingerprint; None if it has none."""
+        """Return the wrapped judge's fingerprint. Returns None if the wrapped judge does not have one."""
         return fingerprint_of(self.inner)
 
     def without_cache(self) -> Judge:
-        """Wrap the judge without its cache of responses."""
+        """Copy this wrapper around the wrapped judge without its cache of responses."""
         return self.wrapping(without_cache(self.inner))
 
     def wrapping(self, judge: Judge) -> Self:
@@ -366,13 +372,13 @@ class JudgeWrapper:
 
 
 class RequestJudge(ABC):
-    """A judge of our own: one method, `answer`, for requests of every kind, in place of one method for each kind."""
+    """Base class of the library's judges that answer all kinds of requests with one method, `answer`."""
 
     answers_requests: ClassVar[bool] = True
 
     @abstractmethod
     async def answer(self, request: Request) -> Any:
-        """Answer a request.
+        """Answer a request about one question, several questions or a whole submission.
 
         Raises:
             JudgeFailure: There is no answer.
@@ -388,7 +394,7 @@ class RequestJudge(ABC):
 
 
 class RequestWrapper(RequestJudge, JudgeWrapper):
-    """A wrapper of our own, which overrides `answer` alone."""
+    """Base class of the library's wrappers, which override only `answer`."""
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
         """Score a whole submission, as `answer` does."""
@@ -396,7 +402,7 @@ class RequestWrapper(RequestJudge, JudgeWrapper):
 
 
 def answer(judge: Any, request: Request) -> Awaitable[Any]:
-    """Pass a request on to a judge: to the one method of a judge of ours, or to that for this kind of request."""
+    """Pass a request on to a judge: to `answer` if it is a `RequestJudge`, otherwise to the method for its kind."""
     # Not `isinstance`, which costs ten function calls for an abstract class.
     return judge.answer(request) if getattr(type(judge), "answers_requests", False) else request.send_to(judge)
 

@@ -1,10 +1,11 @@
-"""Reads replies that another program recorded: somebody else's judge, asked with another prompt.
+"""Parses judge replies that another program recorded with its own prompt.
 
-Nobody can request these replies again, and their forms differ. Therefore each form has a reader in `READERS`. A reply
-that two readers read differently, or that none reads, stays unread and is counted. It is never guessed.
+These replies cannot be requested again, and their forms differ. Therefore `READERS` has one reader for each form. A
+reply stays unread if no reader finds an answer, or if two readers find different answers. Unread replies are counted.
+The answer is never guessed.
 
-Never use this for a live judge. `judges/prompts/parse.py` reads those replies strictly and requests an unclear one
-again.
+Never use this module for a live judge. `judges/prompts/parse.py` parses live replies strictly, and an unclear reply is
+requested again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rubric_integrations.scoring.judgment import (
     strip_decoration,
 )
 
-# Characters of a reply; longer ones are no replies of a judge but files in the wrong place.
+# Characters of a reply. A longer text is not the reply of a judge but another file that was passed by mistake.
 _LONGEST_REPLY = 1_000_000
 # Characters of a reply that an error quotes.
 _LONGEST_QUOTE = 80
@@ -40,7 +41,7 @@ class Statement(NamedTuple):
 
     Attributes:
         answer: The answer, as the reply writes it.
-        start: Where in the reply its statement begins.
+        start: The position in the reply where the statement begins.
     """
 
     answer: object
@@ -48,16 +49,17 @@ class Statement(NamedTuple):
 
 
 Reader = Callable[[Criterion, str], Iterable[Statement]]
-"""Finds the answers that a reply states in one form. It yields several if the reply states several."""
+"""A function that finds the answers of one form in a reply. It yields several if the reply states several."""
 
 
 class Readings(NamedTuple):
     """The judgments of recorded replies, and the number of replies that could not be read.
 
     Attributes:
-        outcomes: For each reply, in order, its judgment, or the failure that says why it could not be read.
-        unread: The number of failures. State it next to every figure that is computed from the judgments.
-        forms: How many replies each reader of `READERS` read; a reply that two readers read alike counts for the first.
+        outcomes: The judgment of each reply, in order. For an unread reply, a failure with the reason.
+        unread: The number of failures. Report it next to every figure that you compute from the judgments.
+        forms: The number of replies that each reader read, by the name of the reader. If several readers find the same
+            answer in a reply, the reply counts for the first of them.
     """
 
     outcomes: tuple[Judgment | JudgeFailure, ...]
@@ -66,10 +68,10 @@ class Readings(NamedTuple):
 
 
 def read_recorded_replies(replies: Iterable[tuple[Criterion, str | Mapping[str, Any]]]) -> Readings:
-    """Read many recorded replies, and count those that cannot be read.
+    """Make judgments from many recorded replies, and count the replies that cannot be read.
 
     Args:
-        replies: Pairs of a criterion and the reply to it; see `read_recorded_reply`.
+        replies: Pairs of a criterion and the reply to it. For the accepted forms of a reply, see `read_recorded_reply`.
 
     Example:
         >>> criterion = Criterion(requirement="The ending feels earned")
@@ -91,19 +93,20 @@ def read_recorded_replies(replies: Iterable[tuple[Criterion, str | Mapping[str, 
 
 
 def read_recorded_reply(criterion: Criterion, reply: str | Mapping[str, Any]) -> Judgment:
-    """Make a judgment of a recorded reply.
+    """Make a judgment from a reply that another program recorded.
 
     Args:
-        criterion: The criterion that the reply answers. Of a comparison of two responses, its options name the first,
-            the second and possibly a tie, such as `A`, `B` and `tie`, or `Output (a)` and `Output (b)`.
-        reply: The reply, as text or as parsed JSON, in one of these forms: an answer alone; an answer followed by an
-            explanation (`Yes, the story ...`); an answer after its name, such as `**Usefulness Score: 3**` or `The
-            final rating is 3`; a JSON object with the answer under a common name, such as `verdict`, `score` or
-            `criteria_met`; `[[7]]` and `[[A]]` of MT-bench; `[RESULT] 5` of Prometheus; an annotation of AlpacaEval;
-            `Output (a) is better.` of LLMBar. For a binary criterion, yes, true and 1 are MET.
+        criterion: The criterion that the reply answers. If the reply compares two responses, the criterion's options
+            are the first response, the second response and possibly a tie, such as `A`, `B` and `tie`, or `Output (a)`
+            and `Output (b)`.
+        reply: The reply, as text or as parsed JSON. These forms are known: only an answer, an answer followed by an
+            explanation (`Yes, the story ...`), an answer after its name (`**Usefulness Score: 3**` or `The final rating
+            is 3`), a JSON object with the answer under a common name (`verdict`, `score` or `criteria_met`), `[[7]]`
+            and `[[A]]` of MT-bench, `[RESULT] 5` of Prometheus, an annotation of AlpacaEval, and `Output (a) is
+            better.` of LLMBar. For a binary criterion, yes, true and 1 mean MET.
 
     Raises:
-        ValueError: The reply states no answer to the criterion, or two different ones.
+        ValueError: The reply states no answer to the criterion, or two different answers.
 
     Example:
         >>> read_recorded_reply(Criterion(requirement="The ending feels earned"), "No, it is abrupt.").verdict
@@ -155,10 +158,10 @@ _THINKING_END = re.compile(r"</think(?:ing)?>")
 
 
 def _without_thinking(text: str) -> str:
-    """Return what follows the thinking with which a reply begins.
+    """Remove a thinking section from the beginning of a reply.
 
     Raises:
-        ValueError: The thinking does not end, or may end in several places.
+        ValueError: The thinking section has no end tag, or several end tags.
     """
     if not text.lstrip().startswith(("<think>", "<thinking>")):
         return text
@@ -174,10 +177,10 @@ _BINARY = {
     "1": "MET", "true": "MET", "yes": "MET", "met": "MET",
     "0": "UNMET", "false": "UNMET", "no": "UNMET", "unmet": "UNMET", "not met": "UNMET",
 }  # fmt: skip
-# That a response passes does not say whether it contains what a penalty describes.
+# Not for penalties: "pass" does not say whether the response contains the described error.
 _PASSES = {"pass": "MET", "passed": "MET", "fail": "UNMET", "failed": "UNMET"}
 _ABSTENTIONS = ("N/A", "CANNOT_ASSESS")
-# Characters of a description that judges may write instead of the option or the number.
+# The longest description, in characters, that a judge may write instead of the option or the number.
 _LONGEST_WORDS = 60
 
 _SIDE = re.compile(
@@ -189,11 +192,11 @@ _SIDES: Mapping[str, int] = {"a": 1, "1": 1, "first": 1, "b": 2, "2": 2, "second
 
 
 def _interpret(criterion: Criterion, answer: object) -> Interpretation | None:
-    """Return the meaning of an answer, as it stands or without the signs around a word; None if it has none."""
+    """Interpret an answer as it is written, and then without the decoration around it. None if it is not an answer."""
     if isinstance(answer, list | dict) or (isinstance(answer, bool) and criterion.kind != "binary"):
         return None
     text = f"{answer:g}" if isinstance(answer, float) else str(answer).strip()
-    # A list is no answer, even of one number.
+    # A list is not an answer, even if it has only one number.
     bare = text if text.startswith("[") else strip_decoration(text)
     words = _words(criterion)
     for form in (text, words.get(text.casefold()), bare, words.get(fold_answer(bare)), _side_of(criterion, bare)):
@@ -206,7 +209,7 @@ def _interpret(criterion: Criterion, answer: object) -> Interpretation | None:
 
 
 def _words(criterion: Criterion) -> dict[str, str]:
-    """Return the words that stand for an answer, folded and in lower case, each with the answer."""
+    """Return the answers of a criterion by the words that mean them. The words are in lower case and folded."""
     if criterion.kind == "binary":
         return _BINARY | ({} if criterion.is_penalty else _PASSES) | {"notmet": "UNMET"}
     if criterion.options is not None:
@@ -224,7 +227,7 @@ def _words(criterion: Criterion) -> dict[str, str]:
 
 
 def _side(text: str) -> int | None:
-    """Return 1 or 2 for the response of a comparison that a text names, 0 for a tie, and None for another text."""
+    """Return the side of a comparison that a text names: 1, 2, or 0 for a tie. None if the text names no side."""
     if text in ("m", "M"):  # AlpacaEval's names of the two responses
         return 1 if text == "m" else 2
     match = _SIDE.fullmatch(text.strip())
@@ -232,7 +235,7 @@ def _side(text: str) -> int | None:
 
 
 def _sides(criterion: Criterion) -> dict[int, str]:
-    """Return the options of a comparison by their side; empty if the criterion is not one."""
+    """Return the options of a comparison by their side. Empty if the criterion is not a comparison."""
     labels = [option.label for option in criterion.options or ()]
     sides = {side: label for label in labels if (side := _side(label)) is not None}
     is_comparison = len(labels) in (2, 3) and len(sides) == len(labels) and {1, 2} <= sides.keys()
@@ -300,14 +303,14 @@ def _read_result(criterion: Criterion, text: str) -> Iterator[Statement]:
 
 
 def _read_last_line(criterion: Criterion, text: str) -> Iterator[Statement]:
-    """Find `Usefulness: 3` as the last line, and the other lines of this form, which must give the same answer."""
+    """Find `Usefulness: 3` as the last line. Also yield the other lines of this form, which must state the same."""
     lines = [match for match in _WHOLE_LINE.finditer(text) if _is_name(criterion, match["label"])]
     if lines and not text[lines[-1].end() :].strip() and _maximum(criterion) is not None:
         yield from _numbers(criterion, lines)
 
 
 def _read_leading_word(criterion: Criterion, text: str) -> Iterator[Statement]:
-    """Find an answer in words before an explanation, such as `Yes, the story ...`, and others at the start of lines."""
+    """Find an answer word at the beginning, such as `Yes, the story ...`, and answer words that begin other lines."""
     # `Output (a): ...` begins a description, and `A good answer` a sentence.
     if _sides(criterion):
         return
@@ -345,14 +348,14 @@ def _before(match: re.Match[str]) -> str:
 
 
 def _read_leading_number(criterion: Criterion, text: str) -> Iterator[Statement]:
-    """Find a number alone on the first line, before an explanation that is no numbered list."""
+    """Find a number alone on the first line, unless the reply is a numbered list."""
     match = _FIRST_LINE.match(text)
     if match and not _LIST.search(text):
         yield from _numbers(criterion, [match])
 
 
 def _read_preference(criterion: Criterion, text: str) -> Iterator[Statement]:
-    """Find the better one of two responses, such as `Output (a) is better.` of LLMBar."""
+    """Find the better of two responses, such as `Output (a) is better.` of LLMBar."""
     if _sides(criterion):
         for match in _PREFERENCE.finditer(text):
             if not _IN_DOUBT.search(_before(match)):
@@ -373,8 +376,8 @@ MARK_READERS: dict[str, Reader] = {
     "result": _read_result,
     "last line": _read_last_line,
 }
-"""The readers of answers in a form that a prompt requested. The prose before them may name other numbers, such as `this
-deserves no score of 5`."""
+"""The readers of answer forms that a prompt requested, by name. They run before `READERS`, because the prose before
+such an answer may name other numbers, such as `this deserves no score of 5`."""
 
 READERS: dict[str, Reader] = {
     "leading word": _read_leading_word,
@@ -383,7 +386,7 @@ READERS: dict[str, Reader] = {
     "leading number": _read_leading_number,
     "preference": _read_preference,
 }
-"""The readers of other texts, by name. All of them read a reply, and what they find must be one answer."""
+"""The readers of all other texts, by name. All of them search a reply. They must find one and the same answer."""
 
 
 class _WordPatterns(NamedTuple):
@@ -395,7 +398,7 @@ class _WordPatterns(NamedTuple):
 
 
 def _answer_words(criterion: Criterion) -> list[str]:
-    """Return the answers of a criterion that are words, in all spellings, the longest first."""
+    """Return the answers of a criterion that are words, not numbers, in all spellings. The longest comes first."""
     words = {answer for answer in _words(criterion) if not answer.replace(".", "").isdigit()}
     return sorted({*words, *map(str.casefold, _ABSTENTIONS), "cannot assess"}, key=lambda word: (-len(word), word))
 
@@ -419,7 +422,7 @@ def _word_pattern(words: tuple[str, ...]) -> _WordPatterns:
 
 
 def _is_quoted(text: str, start: int) -> bool:
-    """Whether a statement stands in a quotation, such as one of the response that was judged."""
+    """Whether a statement is inside a quotation, for example of the response that was judged."""
     before, _, line = text[max(0, start - 1_000) : start].rpartition("\n")
     is_first = not line.strip(" \t*_#>-`")
     introduction = before.rstrip("\n `").rpartition("\n")[2] if is_first else ""
@@ -437,7 +440,7 @@ def _numbers(criterion: Criterion, matches: Iterable[re.Match[str]]) -> Iterator
 
 
 def _maximum(criterion: Criterion) -> float | None:
-    """Return the highest number that is an answer; None if the answers are not numbers."""
+    """Return the highest number that is a valid answer. None if the answers are not numbers."""
     if criterion.scale is not None:
         return criterion.scale.max
     labels = [option.label for option in criterion.choices if option.label.replace(".", "", 1).isdigit()]
@@ -449,7 +452,10 @@ _GENERIC = frozenset(("score", "rating", "grade", "final", "overall", "total", "
 
 
 def _subject(criterion: Criterion) -> str | None:
-    """Return the noun that a reply may use for the score: the name, or `Usefulness` of `Usefulness of the code`."""
+    """Return the noun by which a reply may name the score: the criterion's name, or the word before `of`.
+
+    For the requirement `Usefulness of the code`, this is `Usefulness`.
+    """
     return criterion.name or next(iter(re.findall(r"\A(\w+) of\b", criterion.requirement)), None)
 
 
@@ -462,7 +468,7 @@ def _of_subject(subject: str) -> re.Pattern[str]:
 
 
 def _is_name(criterion: Criterion, label: str) -> bool:
-    """Whether the name before a colon is that of the answer, such as `Score`, `Usefulness` or `Usefulness score`."""
+    """Whether the text before a colon names the answer, such as `Score`, `Usefulness` or `Usefulness score`."""
     words = set(_WORD.findall(label.casefold()))
     known = set(_WORD.findall(f"{criterion.name or ''} {criterion.requirement}".casefold()))
     return bool(words) and words <= known | _GENERIC
@@ -474,7 +480,7 @@ _ANSWERS = (
     "verdict", "choice", "score", "answer", "label", "overall_score", "rating", "grade", "judgment", "judgement",
     "decision", "result", "met", "is_met", "pass", "passed", "winner", "preference",
 )  # fmt: skip
-# Other objects in prose, such as one of the code that was judged, are no answers.
+# Other JSON objects in prose, such as objects in the code that was judged, are not answers.
 _JSON = re.compile(
     r"""\A\s*(?:```\w*\s*)?[\[{]\s*["'{\]}]"""
     rf"""|["'](?:{"|".join((*_ANSWERS, "criterion_status", "criteria_met"))})["']\s*:"""
@@ -483,10 +489,10 @@ _REASONS = ("explanation", "reason", "reasoning", "rationale", "feedback")
 
 
 def _judgment_of_object(criterion: Criterion, text: str) -> Judgment:
-    """Make a judgment of a reply with a JSON object, or with AlpacaEval's list of ranks.
+    """Make a judgment from a reply with a JSON object, or with AlpacaEval's list of ranks.
 
     Raises:
-        ValueError: There is no object, or it does not state one answer, or it may be a quotation.
+        ValueError: There is no object, the object does not state exactly one answer, or it may be a quotation.
     """
     if ranks := _ranked_first(text):
         interpretation, reason = _interpret(criterion, ranks), ""
@@ -514,10 +520,10 @@ def _require_own_object(criterion: Criterion, reply: ReplyObject, interpretation
 
 
 def _answer_of(criterion: Criterion, fields: Mapping[str, Any], text: str) -> tuple[Any, str]:
-    """Return the answer of a JSON object, and its reason.
+    """Return the answer in a JSON object, and its reason.
 
     Raises:
-        ValueError: It has no answer, or two different ones.
+        ValueError: The object has no answer, or two different answers.
     """
     names = _ANSWERS if not criterion.is_penalty else [name for name in _ANSWERS if not name.startswith("pass")]
     answers = {str(fields[name]).casefold(): fields[name] for name in names if fields.get(name) is not None}
@@ -542,7 +548,11 @@ def _answer_of(criterion: Criterion, fields: Mapping[str, Any], text: str) -> tu
 
 
 def _preferred(preference: float) -> str:
-    """Return the preferred response of an AlpacaEval annotation: 1 to 2 is the share of the second one, plus 1."""
+    """Return the preferred response of an AlpacaEval annotation.
+
+    Args:
+        preference: 1 plus the preference for the second response in [0, 1]. 1.5 and 0 are a tie.
+    """
     if preference in (0, 1.5):
         return "tie"
     if not 1 <= preference <= 2:

@@ -1,10 +1,10 @@
-"""Saves and loads a judge: its prompts, few-shot examples, sampling settings and alignment. Also its fingerprint.
+"""Saves and loads a judge: its prompts, few-shot examples, sampling settings and alignment. Computes its fingerprint.
 
-A file may come from an untrusted source. It contains no server address and no key. Of the state that DSPy can load,
-only instructions, field descriptions and few-shot examples are used.
+A file may come from an untrusted source. It contains no server address and no key. Only instructions, field
+descriptions and few-shot examples are loaded from DSPy's state in the file.
 
 The fingerprint identifies everything that a judge's answers depend on. The model, its server and its sampling settings
-are readable in it, other settings are a digest, and credentials are left out (see `judges/credentials.py`).
+are readable in it. Other settings are included as a digest. Credentials are left out (see `judges/credentials.py`).
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from rubric_integrations.scoring.labels import LabelledJudgment
 if TYPE_CHECKING:
     import dspy
 
-# A file with a hundred long few-shot examples has less than a tenth of it.
+# A file with a hundred long few-shot examples has less than a tenth of this size.
 _MOST_BYTES = 50_000_000
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-# Neither an address nor a path of one: LiteLLM sends requests for some models to an address in their names.
+# Without addresses, because LiteLLM sends requests for some models to an address in the model name.
 _MODEL_NAME = re.compile(r"(?!.*https?:)[\w.@:+~-]+(?:/[\w.@:+~-]+)*", re.IGNORECASE)
-# A model of a function or of LangChain, which no name makes again.
+# Models that are functions or LangChain objects. They cannot be made again from their names.
 _OBJECTS = ("generate_fn/", "langchain/")
 
 
 class JudgeSettings(Record):
-    """Arguments of `LMJudge` that its answers depend on beside model and prompts.
+    """The arguments of `LMJudge`, besides the model and the prompts, on which its answers depend.
 
     Attributes:
-        confidence: Whether it requests probabilities.
-        temperature: The sampling temperature; None for the default.
-        max_tokens: The most tokens of a reply; None for the provider's.
+        confidence: Whether the judge requests probabilities.
+        temperature: The sampling temperature. None for the default.
+        max_tokens: The largest number of tokens in a reply. None for the provider's default.
         seed: The sampling seed.
         reasoning_effort: The effort of a reasoning model.
     """
@@ -74,7 +74,7 @@ class _SavedSignature(BaseModel):
 
 
 class SavedPredictor(BaseModel):
-    """What is loaded of a saved `dspy.Predict`: instructions, few-shot examples, and thresholds of decisions."""
+    """The parts of a saved `dspy.Predict` that are loaded: instructions, few-shot examples, and decision thresholds."""
 
     signature: _SavedSignature
     demos: list[dict[str, JsonValue]]
@@ -85,12 +85,12 @@ class JudgeFile(Record):
     """The contents of a judge's file.
 
     Attributes:
-        alignment: How the judge was aligned; None if it was not.
-        settings: Its settings.
-        examples: The labelled judgments that it shows as few-shot examples.
-        max_examples: How many of them it shows at most.
-        prompts: What each predictor's prompts are made of, by the predictor's name.
-        schemas: A digest of each predictor's signature.
+        alignment: How the judge was aligned. None if it was not aligned.
+        settings: The judge's settings.
+        examples: The labelled judgments that the judge shows as few-shot examples.
+        max_examples: The largest number of examples that are shown before a question.
+        prompts: The instructions and few-shot examples of each predictor, by the predictor's name.
+        schemas: A digest of each predictor's signature, by the predictor's name.
     """
 
     alignment: AlignmentRecord | None = None
@@ -104,7 +104,7 @@ class JudgeFile(Record):
         """Return the name of the model that the judge was aligned for.
 
         Raises:
-            ValueError: The file names none, or one that cannot be called by its name alone.
+            ValueError: The file does not name a model, or the model cannot be called by its name.
         """
         if self.alignment is None:
             raise ValueError("does not name a model, since its judge was not aligned")
@@ -118,15 +118,15 @@ _SECTIONS = frozenset(JudgeFile.model_fields) - {"prompts"}
 
 
 def judge_file_text(file: JudgeFile, state: dict[str, object]) -> str:
-    r"""Return the text of a judge's file. Half an emoji, which no file in UTF-8 can have, is written as its escape.
+    r"""Return the text of a judge's file. Lone surrogates are escaped, because UTF-8 cannot encode them.
 
     Args:
         file: The contents, without the prompts.
-        state: The prompts, with whatever DSPy writes beside them.
+        state: The prompts, as DSPy writes them with its metadata.
     """
     sections = file.model_dump(mode="json", exclude={"prompts"}, exclude_defaults=True)
     for fields, example in zip(sections.get("examples", ()), file.examples, strict=True):
-        # A criterion reads a written default differently from none, such as `value: 0` of an option.
+        # In a criterion, a default value that is written differs from a missing one, such as `value: 0` of an option.
         fields["criterion"] |= example.criterion.model_dump(mode="json", exclude_unset=True)
     text = json.dumps({**sections, **state}, ensure_ascii=False, indent=2)
     return _LONE_SURROGATE.sub(lambda match: f"\\\\u{ord(match[0]):04x}", text) + "\n"
@@ -152,7 +152,7 @@ def read_judge_file(path: str | os.PathLike[str]) -> JudgeFile:
     """Read a judge's file.
 
     Raises:
-        ValueError: It cannot be read, or `LMJudge.save` has not written it; the message names the file.
+        ValueError: The file cannot be read, or `LMJudge.save` has not written it. The message names the file.
     """
     try:
         refuse_endless(Path(path))
@@ -189,14 +189,14 @@ def _parse(data: bytes) -> JudgeFile:
     return JudgeFile.model_validate({**sections, "prompts": prompts})
 
 
-# What is loaded of a predictor. DSPy would set any attribute, such as `config` with the address of another server, to
-# which the user's key would be sent.
+# The attributes of a predictor that are loaded. DSPy would set any attribute, such as `config` with the address of
+# another server. The user's key would then be sent to that server.
 _LOADED = ("signature", "demos", "fields", "traces", "train")
 _SETTING_TYPES = {"temperature": (int, float), "max_tokens": int, "seed": int, "reasoning_effort": str}
 
 
 class SavedPrompts(CopiedPrompts):
-    """A judge's prompts, which are saved and loaded without its model and the key in it."""
+    """A judge's prompts. They are saved and loaded without the model and its API key."""
 
     alignment: AlignmentRecord | None = None
     lm: dspy.BaseLM
@@ -207,13 +207,13 @@ class SavedPrompts(CopiedPrompts):
         """Write the instructions, the few-shot examples and the alignment to a file, without the model and its key.
 
         Args:
-            path: A `.json` file; or a `.pkl` file of DSPy, which has the instructions and compiled examples alone.
-            save_program: Refused; an argument of DSPy.
-            modules_to_serialize: Has no effect; an argument of DSPy.
+            path: A `.json` file, or a `.pkl` file of DSPy, which has only the instructions and compiled examples.
+            save_program: An argument of DSPy that is refused, because it would write the model and its key.
+            modules_to_serialize: An argument of DSPy without effect.
 
         Raises:
-            ValueError: `save_program` is set, which would write the model and its key, too; a few-shot example has
-                attachments, which would be texts when the file is loaded; or an aligned judge is saved as `.pkl`.
+            ValueError: `save_program` is set, a few-shot example has attachments (they would be loaded as texts), or an
+                aligned judge is saved as `.pkl`.
         """
         if save_program:
             raise ValueError(
@@ -229,7 +229,7 @@ class SavedPrompts(CopiedPrompts):
         super().save(path, modules_to_serialize=modules_to_serialize)
 
     def file_text(self) -> str:
-        """Return what `save` writes to a `.json` file, without secrets that a compiled example quotes from a reply.
+        """Return the text that `save` writes to a `.json` file. Secrets in quoted replies are redacted.
 
         Raises:
             ValueError: A few-shot example has attachments.
@@ -249,12 +249,12 @@ class SavedPrompts(CopiedPrompts):
     def load(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, path: Any, allow_pickle: bool = False, allow_unsafe_lm_state: bool = False
     ) -> Self:
-        """Load what `save` wrote; the model and its settings stay this judge's own.
+        """Load the prompts and the alignment from a file. This judge keeps its model and its settings.
 
         Args:
-            path: The file.
+            path: A file that `save` wrote.
             allow_pickle: Whether to load a `.pkl` file, which can run any code.
-            allow_unsafe_lm_state: Has no effect; an argument of DSPy.
+            allow_unsafe_lm_state: An argument of DSPy without effect.
 
         Returns:
             This judge.
@@ -263,7 +263,7 @@ class SavedPrompts(CopiedPrompts):
             ValueError: The file cannot be read, is damaged, or was saved for other signatures.
 
         Warns:
-            UserWarning: The judge of the file was aligned for another model than this judge's.
+            UserWarning: The judge in the file was aligned for a model that is not this judge's model.
         """
         if Path(path).suffix.lower() != ".json":
             super().load(path, allow_pickle=allow_pickle, allow_unsafe_lm_state=allow_unsafe_lm_state)
@@ -273,7 +273,7 @@ class SavedPrompts(CopiedPrompts):
         prompts = {name: {**part.model_dump(), "traces": [], "train": []} for name, part in file.prompts.items()}
         try:
             self.load_state({**prompts, "schemas": file.schemas})
-        # What the file has for DSPy's decisions is checked by DSPy, with errors of several kinds.
+        # DSPy checks the decision thresholds in the file, and raises several types of errors.
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise ValueError(f"{path}: {error}") from error
         if file.examples:
@@ -293,7 +293,7 @@ class SavedPrompts(CopiedPrompts):
         return add_schemas(self, super().dump_state(json_mode=json_mode))
 
     def load_state(self, state: dict[str, Any], *, allow_unsafe_lm_state: bool = False) -> None:
-        """Load what `dump_state` returned; the model stays the module's own.
+        """Load a state that `dump_state` returned. The model is not changed.
 
         Raises:
             ValueError: The state was saved for other signatures.
@@ -306,7 +306,7 @@ class SavedPrompts(CopiedPrompts):
             for name, value in settings_of(self.lm).items()
             if isinstance(value, _SETTING_TYPES.get(name, ()))
         }
-        # The default is left out: the judge that is loaded has it, too, and may drop it if a server refuses it.
+        # The default is left out, because a loaded judge has it too. It can then omit it if a server refuses it.
         if not settings.get("temperature"):
             settings.pop("temperature", None)
         return JudgeSettings(confidence=self.confidence, **settings)
@@ -333,13 +333,13 @@ def question_schemas(module: dspy.Module) -> dict[str, str]:
 
 
 def add_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Prepare a DSPy state for saving: add the schemas, leave out the models, whose headers may hold credentials."""
+    """Prepare a DSPy state for saving: add the schemas and remove the models, because headers may be credentials."""
     parts = {name: {**part, "lm": None} for name, part in state.items()}
     return {**parts, "schemas": question_schemas(module)}
 
 
 def check_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Prepare a saved state for loading into a judge: keep the prompts alone, since a file may come from anybody.
+    """Prepare a saved state for loading into a judge: keep only the prompts, because a file may be untrusted.
 
     Raises:
         ValueError: The state was not written by `LMJudge.save`, or was saved for another signature.
@@ -358,7 +358,7 @@ def check_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, An
 
 
 def prompt_state(module: dspy.Module) -> dict[str, Any]:
-    """Return what each predictor's prompts are made of: a digest of its signature, and its few-shot examples."""
+    """Return the sources of each predictor's prompts: a digest of its signature, and its few-shot examples."""
     return {
         name: [
             _signature_digest(predictor.signature),
@@ -373,8 +373,8 @@ _PROMPT_PARTS = ("signature", "fields", "demos", "traces", "train")
 
 
 def predictor_states(module: dspy.Module) -> list[tuple[object, ...]]:
-    """Return what `prompt_state` and `dump_state` depend on, for comparison with an earlier state."""
-    # DSPy runs Python code for each attribute that is read of a module, and searches all attributes for predictors.
+    """Return the values that determine `prompt_state` and `dump_state`, for comparison with an earlier state."""
+    # DSPy runs Python code for each look-up of a module's attribute, and searches all attributes for predictors.
     attributes: dict[str, Any] = object.__getattribute__(module, "__dict__")
     known = attributes.get(_PREDICTORS)
     if known is None:
@@ -386,10 +386,10 @@ _PREDICTORS = "_known_predictors"
 
 
 class _KnownPredictors:
-    """The predictors of a judge, which are searched again only after one of its attributes was replaced.
+    """A cache of a judge's predictors. It is computed again after one of the judge's attributes was replaced.
 
-    Optimizers replace an attribute, or change a predictor in place. A predictor within a list or another module could
-    be replaced without either: a judge that has one is searched each time.
+    Optimizers replace an attribute or change a predictor in place. A predictor inside a list or another module could be
+    replaced in a third way. A judge with such a predictor is therefore searched each time.
     """
 
     def __init__(self) -> None:
@@ -400,7 +400,7 @@ class _KnownPredictors:
         return _KnownPredictors, ()
 
     def of(self, module: dspy.Module, attributes: Mapping[str, object]) -> list[tuple[str, Callable[[str], object]]]:
-        """Return the name of each predictor, and a function that returns one of its attributes, or None."""
+        """Return the name of each predictor, and a function that looks up one of its attributes by name."""
         values, last = list(attributes.values()), self._last
         if last is not None and len(last[0]) == len(values) and all(map(is_, last[0], values)):
             return last[1]
@@ -410,7 +410,7 @@ class _KnownPredictors:
         return named
 
 
-# A signature never changes: an optimizer replaces it by another one.
+# A signature never changes: an optimizer replaces it with a new one.
 @lru_cache(maxsize=256)
 def _signature_digest(signature: Any) -> str:
     state = json.dumps([signature.dump_state(), _schema_digest(signature)], sort_keys=True)
@@ -430,7 +430,7 @@ def _type_schema(annotation: Any) -> object:
         return repr(annotation)
 
 
-# Settings that change the price and the delay of an answer, and not the answer.
+# Settings that change the price and the delay of an answer, but not the answer.
 _IRRELEVANT = frozenset({"service_tier", "timeout", "num_retries", "max_retries"})
 _URLS = ("api_base", "base_url")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -439,11 +439,11 @@ Result = TypeVar("Result")
 
 
 class Memo(Generic[Result]):
-    """Keeps the last result of a function until the state that the result depends on changes.
+    """A cache of the last result of a function, which is valid until the state behind it changes.
 
-    A judge is changed in place by `load`, by optimizers and by its user, so that no single method can invalidate what
-    was computed from it. The state is therefore compared by value with a copy of the last one. A pickle has no result,
-    because the state may contain credentials.
+    A judge is changed in place by `load`, by optimizers and by its user. No single method could invalidate the results.
+    Therefore the state is compared by value with a copy of the last state. A pickle contains no result, because the
+    state may contain credentials.
     """
 
     def __init__(self) -> None:
@@ -454,11 +454,11 @@ class Memo(Generic[Result]):
         return Memo, ()
 
     def get(self, state: Sequence[object], compute: Callable[[], Result]) -> Result:
-        """Return the last result if the state is equal to the last one, and compute it otherwise.
+        """Return the last result if the state is equal to the last state. Otherwise compute a new result.
 
         Args:
-            state: All that the result depends on.
-            compute: Computes the result.
+            state: All values on which the result depends.
+            compute: A function that computes the result.
         """
         last = self._last
         if last is None or last[0] != state:
@@ -468,7 +468,7 @@ class Memo(Generic[Result]):
 
 
 def _copy_of(value: Any) -> Any:
-    """Copy a state as deep as it is changed in place: its collections and few-shot examples."""
+    """Copy the parts of a state that can be changed in place: collections and few-shot examples."""
     if isinstance(value, dict):
         return {name: _copy_of(item) for name, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list):
@@ -479,7 +479,7 @@ def _copy_of(value: Any) -> Any:
 
 
 def model_state(lm: dspy.BaseLM) -> tuple[object, ...]:
-    """Return what the part of a fingerprint that describes the model depends on, for `Memo.get`."""
+    """Return the values that determine the description of the model in a fingerprint, for `Memo.get`."""
     return lm.model, settings_of(lm), client_of(lm), server_url_of_environment(lm.model)
 
 
@@ -492,20 +492,21 @@ def fingerprint_model_judge(
     name: str | None = None,
     training_digest: str = "",
 ) -> str | None:
-    """Describe a model, its endpoint and settings, and a judge's prompts and few-shot examples, as JSON.
+    """Compute a judge's fingerprint from its model, endpoint, settings, prompts and few-shot examples, as JSON.
 
     Args:
-        module: The judge, whose predictors hold its prompts.
+        module: The judge. Its predictors contain its prompts.
         lm: The judge's model.
-        examples: The labelled judgments that it shows.
-        max_examples: How many of them it shows at most.
-        confidence: Whether it requests probabilities.
-        name: What stands for the model, its address and its client; None if they stand for themselves.
-        training_digest: See `AlignmentRecord`. Whether a stored judgment is `trained_on` depends on it, so that the
-            answers of two judges with the same prompts, of which one has seen the labels, must not be mixed.
+        examples: The labelled judgments that the judge shows.
+        max_examples: The largest number of examples that are shown before a question.
+        confidence: Whether the judge requests probabilities.
+        name: A name that replaces the model, its address and its client. None for no replacement.
+        training_digest: See `AlignmentRecord`. It determines whether a stored judgment is `trained_on`. Therefore a
+            judge that was aligned with labels must not share judgments with a judge that has the same prompts and was
+            not aligned.
 
     Returns:
-        The fingerprint; None for a model that cannot be identified, such as a lambda without a name.
+        The fingerprint. None if the model cannot be identified, such as a lambda without a name.
     """
     client = client_of(lm) if name is None else ""
     if client is None:
@@ -519,7 +520,7 @@ def fingerprint_model_judge(
     parts = [prompt_state(module), shown, max_examples, confidence, *([training_digest] if training_digest else [])]
     prompts = json.dumps(parts, default=str, sort_keys=True)
     hidden = [path, settings] if path or settings else []
-    # An object, so that no model's name is equal to it.
+    # The name is a JSON object, because the name of a model could be the same text.
     state = [
         lm.model if name is None else {"name": name},
         server,
@@ -537,7 +538,7 @@ def _describe_example(example: LabelledJudgment) -> dict[str, Any]:
     return fields
 
 
-# What no prompt shows of an example: a new field of a record must not change the keys of stored judgments.
+# The fields of an example that no prompt shows. A new field of a record must not change the keys of stored judgments.
 _NOT_SHOWN: Any = {
     **dict.fromkeys(("id", "rater", "sampled", "judged", "blind", "digest"), True),
     "criterion": {"tags", "importance", "metadata", "applies_when", "per", "cap", "context", "judge"},
@@ -546,7 +547,7 @@ _NOT_SHOWN: Any = {
 
 
 def client_of(lm: dspy.BaseLM) -> str | None:
-    """Identify what sends a model's requests: empty for DSPy itself, None where that is unknown."""
+    """Identify the client that sends a model's requests. Empty for DSPy itself, None if the client is unknown."""
     engine: Any = getattr(lm, "engine", None)
     if engine is not None and not isinstance(engine, str):
         fingerprint: object = getattr(engine, "fingerprint", None)
@@ -556,13 +557,13 @@ def client_of(lm: dspy.BaseLM) -> str | None:
     fingerprint = getattr(lm, "fingerprint", None)
     if callable(fingerprint):
         return cast("str | None", fingerprint())
-    # What a user's own LM keeps beside that, such as counters and clients, does not identify it.
+    # Other attributes of a user's LM, such as counters and clients, do not identify it.
     texts = {name: value for name, value in vars(lm).items() if isinstance(value, str) and not is_credential(name)}
     return f"{_name_of(type(lm))} {_digest(json.dumps(texts, sort_keys=True))}"
 
 
 def _split_url(url: str) -> tuple[str, list[object]]:
-    """Return a URL's server, and its path and parameters, in one spelling and without credentials."""
+    """Return a URL's server, and its path and parameters. They are normalized and contain no credentials."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port
     shown_port = f":{port}" if port and port != _DEFAULT_PORTS.get(parts.scheme) else ""
@@ -572,7 +573,7 @@ def _split_url(url: str) -> tuple[str, list[object]]:
 
 
 def _canonical(value: object, *, are_headers: bool = False) -> object:
-    """Return a setting as JSON, the same for equal settings, without credentials and settings that are not set."""
+    """Convert a setting to canonical JSON, without credentials and without empty values."""
     if isinstance(value, Mapping):
         items = {
             str(name): item for name, item in cast("Mapping[Any, Any]", value).items() if not is_credential(str(name))
@@ -592,7 +593,7 @@ def _canonical(value: object, *, are_headers: bool = False) -> object:
         return None if has_scheme(value) else value
     if value is None or isinstance(value, bool | int | float):
         return value
-    # The text of another object may have its address in memory, which changes with each run.
+    # The text of another object may contain its address in memory, which changes with each run.
     return _name_of(value if isinstance(value, type) else type(value))
 
 

@@ -1,6 +1,6 @@
-"""Enforces `max_calls` and `max_cost` across a run: every call is counted, and reserves its cost before it is made.
+"""Enforces `max_calls` and `max_cost` across a run: every call is counted, and its cost is reserved before the call.
 
-Processes and machines may share a limit. Each of them claims a part of it before it spends it.
+Processes and machines may share a limit. Each of them claims a part of the limit before it makes calls.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from uuid import uuid4
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, RunStopped
 from rubric_integrations.scoring.judgment import UNKNOWN_CALL, JudgeFailure, Judgment, Spend, SpendTotal
 
-# Seconds of its own calls for which a process claims in advance, so that it makes about ten claims per second.
+# A process claims in advance for so many seconds of its own calls. It makes about ten claims per second.
 AHEAD = 0.1
-# Of what is left, the share that a process may claim in advance: near a limit, nobody holds what others could use.
+# The largest share of the remaining amount that a process may claim in advance. Near a limit, no process then claims
+# much that others could use.
 _LARGEST_SHARE = 0.25
-# Seconds for which a refusal is taken for current.
+# Seconds for which a refusal stays valid.
 _REFUSED = 0.1
-# Seconds between two looks at a claim that another task makes.
+# Seconds between two checks of a claim that another task makes.
 _PAUSE = 0.005
 
 
 class Allowance(NamedTuple):
-    """An amount of calls and of money; infinite where there is no limit.
+    """An amount of calls and of money. Infinite if there is no limit.
 
     Attributes:
         calls: Calls of models.
@@ -50,15 +51,15 @@ class Allowance(NamedTuple):
         return Allowance(self.calls + other.calls, self.cost + other.cost)
 
     def times(self, factor: float) -> Allowance:
-        """Return a multiple of this amount."""
+        """Return this amount with both numbers multiplied by a factor."""
         return Allowance(self.calls * factor, self.cost * factor)
 
     def at_most(self, other: Allowance) -> Allowance:
-        """Return the smaller number of each kind."""
+        """Return the smaller number of calls and the smaller cost of two amounts."""
         return Allowance(min(self.calls, other.calls), min(self.cost, other.cost))
 
     def at_least(self, other: Allowance) -> Allowance:
-        """Return the larger number of each kind."""
+        """Return the larger number of calls and the larger cost of two amounts."""
         return Allowance(max(self.calls, other.calls), max(self.cost, other.cost))
 
 
@@ -66,11 +67,11 @@ NOTHING = Allowance(0, 0.0)
 
 
 class Claim(NamedTuple):
-    """What one part of a run wants of the limits of the whole.
+    """A claim of one part of a run on the limits that all parts share.
 
     Attributes:
-        spent: What the part has spent, or may have: it counts whatever the limits are.
-        wanted: What it wants to be able to spend in all, at least `spent`.
+        spent: The amount that the part has spent, or may have spent. It counts even if it exceeds the limits.
+        wanted: The total amount that the part wants to be able to spend, at least `spent`.
         limit: The limits of all parts together.
     """
 
@@ -79,7 +80,10 @@ class Claim(NamedTuple):
     limit: Allowance = Allowance()
 
     def granted(self, others: Allowance) -> Allowance:
-        """Return what the part may spend in all, if the others have claimed so much.
+        """Return the total amount that the part may spend.
+
+        Args:
+            others: The amount that all other parts have claimed.
 
         Example:
             >>> claim = Claim(spent=Allowance(2, 0.2), wanted=Allowance(8, 0.3), limit=Allowance(10, 1.0))
@@ -93,8 +97,8 @@ class Shares(NamedTuple):
     """How the limits of a run are divided.
 
     Attributes:
-        own: What this part may spend in all.
-        others: What all other parts have claimed.
+        own: The total amount that this part may spend.
+        others: The amount that all other parts have claimed.
     """
 
     own: Allowance
@@ -102,18 +106,18 @@ class Shares(NamedTuple):
 
 
 MakeClaim = Callable[[Claim], Awaitable[Shares]]
-"""Records a claim in place of the part's last one, in one transaction with the reading of the others' claims."""
+"""A function that replaces the part's last claim, and reads the claims of the others in the same transaction."""
 
 
 class SharedSpend:
-    """A process's share of the limits of a run, which grows by claims; shared by all tasks and threads.
+    """A process's share of the limits of a run. Claims increase it. All tasks and threads of the process share it.
 
     Args:
-        make_claim: Makes one claim.
+        make_claim: A function that makes one claim.
         limit: The limits of all processes together.
 
     Attributes:
-        shares: What this process may spend, and what the others have claimed, by the last claim.
+        shares: The result of the last claim: the amount that this process may spend, and the claims of the others.
 
     Example:
         >>> async def make_claim(claim: Claim) -> Shares:
@@ -132,11 +136,14 @@ class SharedSpend:
         self._is_claiming, self._lock = False, threading.Lock()
 
     async def extend(self, spent: Callable[[], Allowance], needed: Callable[[], Allowance]) -> bool:
-        """Claim more, and return whether this process may spend more than before; raises what `make_claim` raises.
+        """Claim more, and return whether this process may spend more than before.
 
         Args:
-            spent: Returns what this process has spent, or may have.
-            needed: Returns what it has to spend in all for the calls that wait now.
+            spent: Returns the amount that this process has spent, or may have spent.
+            needed: Returns the total amount that this process must be able to spend for the calls that wait now.
+
+        Raises:
+            Exception: The exception that `make_claim` raised.
         """
         before = self.shares.own
         while True:
@@ -157,7 +164,7 @@ class SharedSpend:
             self._is_claiming = False
 
     async def settle(self, spent: Allowance) -> None:
-        """Record what was spent, and give back what was claimed beyond it; raises what `make_claim` raises."""
+        """Record the spent amount and release the unused rest of the claim. Raises the exceptions of `make_claim`."""
         self.shares = await self._make_claim(Claim(spent, spent, self._limit))
 
     async def _claim(self, spent: Allowance, needed: Allowance) -> None:
@@ -181,10 +188,9 @@ Result = TypeVar("Result", Judgment, BatchResult, OverallResult)
 
 # Dollars by which a sum of prices may miss its exact value.
 _ROUNDING = 1e-9
-# Seconds between two looks at a limit that calls under way may still free.
 
 
-# Tokens that are reserved for the first reply of a run, and how many times the longest one for each later reply.
+# Tokens that are reserved for the first reply of a run, and the factor of the longest reply for each later reply.
 _FIRST_REPLY, _LONGEST_REPLIES = 2_000, 2
 
 PRICE_UNKNOWN = "the price of a call is not known, so that `max_cost` cannot be enforced: use `max_calls`"
@@ -202,7 +208,7 @@ class TokenPrice(NamedTuple):
     output: float
 
     def cost(self, input_tokens: float, output_tokens: float) -> float:
-        """Return the cost of a call with so many tokens, in US dollars.
+        """Return the cost of a call with these numbers of tokens, in US dollars.
 
         Example:
             >>> TokenPrice(0.25, 2.0).cost(1_000, 500)
@@ -212,7 +218,7 @@ class TokenPrice(NamedTuple):
 
 
 Prices = Mapping[str, tuple[float, float]]
-"""The prices of the input and the output tokens of judges by name, in US dollars per million tokens."""
+"""The prices of a judge's input and output tokens, by the judge's name, in US dollars per million tokens."""
 
 
 def read_prices(prices: Prices | None) -> dict[str, TokenPrice]:
@@ -231,7 +237,7 @@ def read_prices(prices: Prices | None) -> dict[str, TokenPrice]:
 
 
 def price_name(judge: object) -> str:
-    """Return the name of a judge in `prices`: that of its model, or of its class if it has no model."""
+    """Return the name of a judge in `prices`: the name of its model or, without a model, of its class."""
     return str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
 
 
@@ -255,21 +261,21 @@ class PriceUnknown(SpendLimitReached):
 class SpendLimit:
     """The limit on the calls of a run and on their cost, shared by all its tasks and threads.
 
-    Before a call is sent, its expected cost is reserved. If the limit does not allow that, the call waits for the calls
-    in flight, and is then refused. `max_cost` can therefore be exceeded only by as much as the calls in flight cost
-    more than was reserved. A judge that cannot say what a call may cost is assumed to cost at most
-    what its most expensive call did; so that there is one, the first call is made alone. A call that was sent and never
-    answered counts for `max_cost` with what was reserved, although its cost is unknown.
+    Before a call is sent, its expected cost is reserved. If the limit does not allow the reservation, the call waits
+    for the calls in flight. If the limit still does not allow it, the call is refused. Therefore `max_cost` can be
+    exceeded only if calls in flight cost more than their reservations. If a judge cannot estimate the cost of a call,
+    the cost of its most expensive call so far is reserved. The first call of such a judge is made alone. If a call was
+    sent but never answered, its cost is unknown, and its reservation counts as spent.
 
-    One from a pickle has the same limits, and has counted nothing: the limits hold in each process.
+    An unpickled object has the same limits, and has counted nothing. The limits then apply to each process separately.
 
     Args:
-        max_calls: Requests to models, at least 0; None for no limit.
-        max_cost: US dollars, at least 0; None for no limit.
-        prices: The prices of tokens by the names of judges, in place of those of DSPy's price list.
+        max_calls: The largest number of requests to models, at least 0. None for no limit.
+        max_cost: The largest cost in US dollars, at least 0. None for no limit.
+        prices: The prices of tokens by the names of judges. They replace the prices of DSPy's price list.
 
     Attributes:
-        part: A unique name, under which a part of a larger run records what it has spent.
+        part: A unique name, under which a part of a larger run records its spending.
 
     Raises:
         ValueError: A limit is negative, or a price is not two numbers of at least 0.
@@ -286,7 +292,7 @@ class SpendLimit:
             math.inf if max_calls is None else max_calls, math.inf if max_cost is None else max_cost
         )
         self._started = self._under_way = self._waiting = self._lost_without_price = 0
-        # What was paid, or may have been; and what the calls under way may cost.
+        # The cost that was paid or may have been paid, and the reserved cost of the calls in flight.
         self._counted = self._reserved = 0.0
         self._highest_cost: float | None = None
         self._longest_reply: int | None = None
@@ -299,39 +305,43 @@ class SpendLimit:
 
     @property
     def spend(self) -> Spend:
-        """What all calls that have ended cost."""
+        """The spend of all finished calls."""
         with self._lock:
             return self._total.spend
 
     @property
     def reply_tokens(self) -> int:
-        """The tokens that are reserved for a reply: twice those of the longest reply so far."""
+        """The number of tokens that are reserved for a reply: twice the number in the longest reply so far."""
         return _FIRST_REPLY if self._longest_reply is None else _LONGEST_REPLIES * self._longest_reply
 
     def share(self, make_claim: MakeClaim) -> None:
-        """Divide the limits with other processes and machines, so that they hold for all together.
+        """Share the limits with other processes and machines. The limits then apply to all of them together.
 
-        Calls are made only within what this process has claimed. Neither limit is exceeded by what several processes
-        do at the same time; near a limit, one may be refused what another has claimed and does not use.
+        This process makes calls only within its claims. Concurrent calls of several processes do not exceed the limits.
+        Near a limit, a process may be refused calls because another process has claimed an amount that it does not use.
 
         Args:
-            make_claim: Claims a part of the limits.
+            make_claim: A function that claims a part of the limits.
         """
         self._shared = SharedSpend(make_claim, self._limit)
 
     async def record(self) -> None:
-        """Record what this process has spent, for the others that share the limits; raises what `make_claim` raises."""
+        """Record the spending of this process for the others that share the limits.
+
+        Raises the exceptions of `make_claim`.
+        """
         if self._shared:
             await self._shared.settle(self._spent())
 
     def has_room_for(self, rows: int, highest: Spend | None) -> bool:
-        """Whether the limits would hold if each of these rows cost as much as the most expensive row so far.
+        """Whether the limits would still be respected if each of these rows cost as much as the most expensive row.
 
-        Near a limit a run finishes one row after another, rather than to begin many and to finish none.
+        With this check, a run near a limit finishes one row after another. Otherwise it could begin many rows and
+        finish none.
 
         Args:
-            rows: The rows under way, and one more.
-            highest: The calls and the cost of the most expensive row; None while no row is done.
+            rows: The number of rows in progress, plus one.
+            highest: The calls and the cost of the most expensive row so far. None while no row is finished.
         """
         if self.max_calls is None and self.max_cost is None:
             return True
@@ -343,15 +353,15 @@ class SpendLimit:
         return calls <= self._limit.calls and cost <= self._limit.cost + _ROUNDING
 
     async def call(self, request: Callable[[], Awaitable[Result]], highest_cost: float | None = None) -> Result:
-        """Make one call, and count what it cost, also if it fails.
+        """Make one call, and count its cost, even if it fails.
 
         Args:
-            request: Makes the call.
-            highest_cost: The expected cost, in US dollars; None where the judge cannot say.
+            request: A function that makes the call.
+            highest_cost: The cost to reserve, in US dollars. None if the judge cannot estimate it.
 
         Raises:
             SpendLimitReached: The limits do not allow another call.
-            Exception: No part of shared limits can be claimed.
+            Exception: The exception of a failed claim on shared limits.
         """
         reserved = await self.start(highest_cost)
         # Also if the call is cancelled: it was sent.
@@ -367,17 +377,17 @@ class SpendLimit:
             self.end(spend, reserved, is_answered)
 
     async def start(self, highest_cost: float | None = None) -> float:
-        """Count a call as started, as soon as the limits allow it; `end` or `give_back` must follow, whatever happens.
+        """Count a call as started, as soon as the limits allow it. The caller must then call `end` or `give_back`.
 
         Args:
-            highest_cost: The expected cost, in US dollars; None where the judge cannot say.
+            highest_cost: The cost to reserve, in US dollars. None if the judge cannot estimate it.
 
         Returns:
-            What is reserved for it, in US dollars.
+            The reserved cost, in US dollars.
 
         Raises:
             SpendLimitReached: The limits do not allow another call.
-            Exception: No part of shared limits can be claimed.
+            Exception: The exception of a failed claim on shared limits.
         """
         while (reserved := self._reserve(highest_cost)) is None:
             if not await self._claim_more(highest_cost):
@@ -391,7 +401,7 @@ class SpendLimit:
 
     @property
     def _own(self) -> Allowance:
-        """What this process may spend in all, of what it has claimed."""
+        """The total amount that this process may spend, according to its claims."""
         return self._shared.shares.own if self._shared else self._limit
 
     def _spent(self) -> Allowance:
@@ -399,7 +409,7 @@ class SpendLimit:
             return Allowance(self._started, self._counted + self._reserved)
 
     async def _claim_more(self, highest_cost: float | None) -> bool:
-        """Claim a part of shared limits for all calls that wait, and return whether there is more."""
+        """Claim a part of shared limits for all waiting calls, and return whether more may be spent."""
         if self._shared is None:
             return False
 
@@ -415,13 +425,13 @@ class SpendLimit:
                 self._waiting -= 1
 
     def _reservation(self, highest_cost: float | None) -> float:
-        """The most that a call may cost; 0 if there is no `max_cost`, or nothing is known."""
+        """Return the cost to reserve for a call. 0 if there is no `max_cost`, or if no cost is known."""
         if self.max_cost is None:
             return 0.0
         return (self._highest_cost or 0.0) if highest_cost is None else highest_cost
 
     def _reserve(self, highest_cost: float | None) -> float | None:
-        """Count a call as started, and return what is reserved for it; None if it does not fit now."""
+        """Count a call as started, and return its reserved cost. None if the limits do not allow the call now."""
         with self._lock:
             is_unpriced = highest_cost is None and self._highest_cost is None
             if self.max_cost is not None and (self._has_unknown_price or (is_unpriced and self._under_way)):
@@ -443,7 +453,7 @@ class SpendLimit:
         return self._counted + self._others.cost >= self._limit.cost
 
     def _refuse_if_reached(self, highest_cost: float | None) -> None:
-        """Raise if a call does not fit, and will not when the calls under way have ended."""
+        """Raise an error if a call exceeds the limits, even after the calls in flight have ended."""
         with self._lock:
             if self.max_cost is not None and self._has_unknown_price:
                 raise PriceUnknown(PRICE_UNKNOWN)
@@ -459,7 +469,7 @@ class SpendLimit:
             )
 
     def give_back(self, reserved: float) -> None:
-        """Take back a call that `start` has counted, and that was not sent, because it was cancelled before."""
+        """Undo the `start` of a call that was cancelled before it was sent."""
         with self._lock:
             self._started -= 1
             self._release(reserved)
@@ -470,17 +480,17 @@ class SpendLimit:
         self._reserved = self._reserved - reserved if self._under_way else 0.0
 
     def end(self, spend: Spend, reserved: float, is_answered: bool) -> None:
-        """Count what a call cost that has ended.
+        """Count the cost of a call that has ended.
 
         Args:
-            spend: What it cost; `UNKNOWN_CALL` if it was cancelled, because it was sent.
-            reserved: What `start` has reserved.
+            spend: The spend of the call. `UNKNOWN_CALL` if it was cancelled, because it was already sent.
+            reserved: The cost that `start` reserved.
             is_answered: Whether there is an answer.
         """
         with self._lock:
             self._release(reserved)
             self._total.add(spend)
-            # What is one call here may have been several requests of the judge.
+            # One call of this object may have been several requests of the judge.
             if spend.calls > 1:
                 self._started += spend.calls - 1
             if spend.usage is not None and spend.usage.completion_tokens > (self._longest_reply or 0):

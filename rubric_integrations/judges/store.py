@@ -1,4 +1,4 @@
-"""`StoredJudge`: requests each judgment once, and reads it from a store afterwards. Also the protocol of a store."""
+"""`StoredJudge` requests each judgment once and then reads it from a store. Also defines the protocol of a store."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from rubric_integrations.submission.submission import Submission, has_numbered_s
 # Part of every key. Raise it when prompts change in a way that no signature shows.
 PROMPT_VERSION = 1
 
-# Made once: `json.dumps` makes an encoder for each call that sorts keys.
+# Made once, because `json.dumps` with sorted keys would make a new encoder for each call.
 _encode = json.JSONEncoder(sort_keys=True).encode
 
 
 class StoreError(Exception):
-    """A store cannot be read or written. The run must end, since judgments from now on would be lost."""
+    """A store cannot be read or written. The run must end, because further judgments would be lost."""
 
 
 class LeaseExpired(JudgeFailure):
-    """A call was not sent, because its lease had expired while it waited; it says nothing about the judge."""
+    """A call was not sent, because its lease expired while the call waited. It is not a fault of the judge."""
 
 
 class Lease(Protocol):
-    """The exclusive right to request the judgments of some keys; the store releases it when its context ends."""
+    """The exclusive right to request the judgments of some keys. The store releases it at the end of its context."""
 
     @property
     def stored(self) -> Mapping[str, Judgment]:
@@ -55,19 +55,23 @@ class Lease(Protocol):
         ...
 
     def is_held(self) -> bool:
-        """Whether the lease lasts. It expires if this process is suspended, and others then request the judgments."""
+        """Whether the lease is still valid. It expires if this process is suspended for too long.
+
+        Other processes may then request the judgments.
+        """
         ...
 
     async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
-        """Store judgments by key, and return those that the store keeps, by the same keys.
+        """Store judgments by key, and return the judgments that the store now has for these keys.
 
-        They are safe when this returns, also if the caller is cancelled meanwhile. A judgment that is already stored is
-        kept: if the lease expired, because this process was suspended, another one has requested it meanwhile.
+        When this method returns, the judgments are stored, even if the caller was cancelled in the meantime. If the
+        lease has expired, another process may already have stored a judgment for a key. The store then keeps and
+        returns the earlier judgment.
         """
         ...
 
     def record_failure(self, key: str, failure: JudgeFailure) -> None:
-        """Record why there is no judgment for a key; the key is requested again next time."""
+        """Record why there is no judgment for a key. The next run requests the key again."""
         ...
 
 
@@ -82,10 +86,11 @@ def _reset_lease(token: Token[Lease | None]) -> None:
 
 
 def check_lease() -> None:
-    """Check, right before a request is sent, that the lease under which it is made still lasts.
+    """Check, right before a request is sent, that the lease of its judgment is still valid.
 
     Raises:
-        LeaseExpired: The lease has expired while the call waited. The next attempt finds what others have stored.
+        LeaseExpired: The lease expired while the call waited. The next attempt finds judgments that other processes
+            have stored.
     """
     lease = _lease_of_call.get()
     if lease is not None and not lease.is_held():
@@ -99,8 +104,9 @@ _fingerprints: dict[tuple[asyncio.AbstractEventLoop, StoredJudge], str | None] =
 def _fingerprint_of_tick(judge: StoredJudge) -> str | None:
     """Return the fingerprint of a judge, computed once for all questions of one event-loop tick.
 
-    It compares the whole state of the judge with the last one, and all questions about a submission start in one tick.
-    A judge may be changed between two grades: a grade takes more than one tick, because it waits for its tasks.
+    The computation compares the complete state of the judge with its last state. All questions about a submission
+    start in the same tick. A judge may be changed between two grades, but a grade takes more than one tick, because it
+    waits for its tasks.
     """
     key = asyncio.get_running_loop(), judge
     if key not in _fingerprints:
@@ -110,25 +116,32 @@ def _fingerprint_of_tick(judge: StoredJudge) -> str | None:
 
 
 class JudgmentStore(Protocol):
-    """A store of judgments by key, for all tasks, threads and processes that share it, such as a `Ledger`."""
+    """The protocol of a store of judgments that tasks, threads and processes can share, such as a `Ledger`."""
 
     def lease(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Lease]:
-        """Wait until nobody else holds a lease on any of these keys, and lease those that the store lacks."""
+        """Lease the keys that are not stored yet. Waits until no other lease on any of these keys is active.
+
+        Args:
+            keys: The keys of the judgments.
+
+        Returns:
+            An async context manager. Its lease has the judgments that are already stored.
+        """
         ...
 
 
 class StoredJudge(RequestWrapper):
-    """A judge that looks up every judgment in a store, and requests and stores those that it lacks.
+    """A judge that looks up every judgment in a store, and requests and stores missing judgments.
 
-    A key is made of everything that could change the answer: the judge's fingerprint, what the judge is shown of the
-    submission and the criterion, and the number of the sample. Weights, names and policies are not part of it: a
-    stored verdict gets its value from the criterion as it is now.
+    A key is a digest of everything that can change the answer: the judge's fingerprint, the parts of the submission and
+    the criterion that the judge sees, and the number of the sample. Weights, names and policies are not included. A
+    stored verdict gets its value from the current criterion.
 
     Args:
-        judge: The judge for what the store lacks.
+        judge: The judge that answers missing questions.
         store: The store.
-        sample: The number of this sample, where one question is to get several independent answers.
-        duplicate: The number of this judge among equal judges on one panel, whose votes are independent answers.
+        sample: The number of this sample, if a question gets several independent answers.
+        duplicate: The number of this judge among equal judges on one panel. Their votes are independent answers.
 
     Raises:
         TypeError: The judge has no `fingerprint`, or cannot be identified by it.
@@ -150,7 +163,7 @@ class StoredJudge(RequestWrapper):
         return without_cache(self.inner)
 
     async def answer(self, request: Request) -> Any:
-        """Answer a request from the store; what the store lacks is requested, and stored.
+        """Answer a request from the store. Missing judgments are requested and stored.
 
         Raises:
             JudgeFailure: The judge has no answer.
@@ -179,7 +192,7 @@ class StoredJudge(RequestWrapper):
             kept = (await lease.store({key: judgment}))[key]
             if question is None:
                 return _stored_score(kept)
-            # The judge's own judgment is valid already, and mostly it is the one that is kept.
+            # The new judgment is already validated. In most cases, the store keeps it.
             return judgment if kept is judgment else revalidate_stored(question, kept)
 
     async def _answer_batch(self, request: Request, questions: Mapping[int, Question]) -> BatchResult:
@@ -211,7 +224,7 @@ class StoredJudge(RequestWrapper):
         return BatchResult(
             {**from_store.answers, **requested.answers},
             {**from_store.faults, **batch.faults, **requested.faults},
-            # A request without any answer is stored nowhere, and was paid for nevertheless.
+            # A request without any answer is not stored, but it had a cost.
             from_store.spend + (requested.spend if batch.answers else batch.spend),
         )
 
@@ -232,12 +245,12 @@ class StoredJudge(RequestWrapper):
             submission.shown_thinking or None,
         )
         trajectory = shown_trajectory(submission, criteria)
-        # A judge to whom the response is the trajectory is requested to cite steps, too.
+        # If the response itself is the trajectory, the judge is also requested to cite steps.
         steps = trajectory.text() if trajectory else "response" if has_numbered_steps(submission, criteria) else None
         judge = (PROMPT_VERSION, _fingerprint_of_tick(self), self._number, form)
         digest = _shared_digest(judge, *texts, guidelines, steps, *submission.context).copy()
         if submission.attachments:
-            # Of a URL the bytes are not known: if they change, the stored judgment is about the earlier ones.
+            # The bytes at a URL are not known. If they change, the stored judgment is about the earlier bytes.
             files = json.dumps([file.identity() for file in submission.attachments], sort_keys=True)
             digest.update(f"{files}, ".encode())
         digest.update(f"{_encode(own_part)}]".encode())
@@ -255,7 +268,7 @@ def _shared_digest(
     steps: str | None,
     *context: str,
 ) -> Any:
-    """Hash what all questions about one submission share, as the beginning of a JSON array."""
+    """Hash the texts that all questions about one submission share, as the beginning of a JSON array."""
     texts: dict[str, Any] = {"query": query, "reference": reference, "response": response, "thinking": thinking}
     if context:
         texts["context"] = context
@@ -265,7 +278,7 @@ def _shared_digest(
 
 
 def _rubric_part(rubric: Rubric) -> object:
-    """Return what a holistic judge sees of a rubric; the text alone if no criterion has a context."""
+    """Return the inputs of a holistic judge from a rubric: only the text if no criterion has a context."""
     own = rubric_inputs(rubric)
     return own["criteria"] if len(own) == 1 else own
 
@@ -275,7 +288,7 @@ def _shown_inputs(criterion: Criterion) -> dict[str, str]:
 
 
 def _stored_batch(questions: Mapping[int, Question], stored: Mapping[int, Judgment]) -> BatchResult:
-    """Make a result of stored judgments; one that is no answer to its criterion any more is a fault of that one."""
+    """Make a batch result from stored judgments. A judgment that is no longer valid becomes a fault of its question."""
     answers: dict[int, Judgment] = {}
     faults: dict[int, str] = {}
     for number, judgment in stored.items():
@@ -290,7 +303,7 @@ def _stored_batch(questions: Mapping[int, Question], stored: Mapping[int, Judgme
 
 
 def _score_as_judgment(overall: OverallResult) -> Judgment:
-    # A store holds judgments: the score stands in place of the verdict.
+    # A store contains only judgments. Therefore the score is stored as the verdict.
     percent, reason, spend, neutralized = overall
     return Judgment(verdict=repr(float(percent)), value=None, reason=reason, spend=spend, neutralized=neutralized)
 
@@ -300,7 +313,7 @@ def _stored_score(stored: Judgment) -> OverallResult:
 
 
 def _with_shared_spend(judgments: Mapping[str, Judgment], spend: Spend) -> dict[str, Judgment]:
-    """Add the spend of one request to the first of its judgments, so that a sum over all of them counts it once."""
+    """Add the spend of one request to the first of its judgments. A sum over all judgments then counts it once."""
     charged: dict[str, Judgment] = {}
     for key, judgment in judgments.items():
         charged[key] = judgment.model_copy(update={"spend": judgment.spend + spend})

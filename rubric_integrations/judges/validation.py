@@ -1,8 +1,9 @@
-"""Validates every answer of a judge once, before anything else uses it.
+"""Validates every answer of a judge once, before other code uses it.
 
-A judge may be ours, a user's own, or a stored answer of an earlier run. The verdict becomes canonical (`met` becomes
-MET). Its value must be the value that the criterion gives the verdict. Every question of a batch has an answer or a
-failure, and an overall score is between 0 and 100. Anything else is a `JudgeFailure`, never a score.
+The answer may come from a judge of this library, from a user's judge, or from a store. The verdict is made canonical
+(`met` becomes MET). Its value must be the value that the criterion assigns to the verdict. Every question of a batch
+must have an answer or a fault. An overall score must be between 0 and 100. Anything else is a `JudgeFailure`, never a
+score.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import UNKNOWN_CALL, JudgeFailure, Judgment, interpret_answer
 from rubric_integrations.submission.submission import Submission
 
-# A judge may have computed the value itself, with a rounding error of its own.
+# A judge may have computed the value itself, with a rounding error.
 _ROUNDING = 1e-6
 
 
 def validate(request: Request, result: object) -> Result:
-    """Check the result of a request, and make it canonical.
+    """Check the result of a request, and return it with canonical verdicts, such as `MET` for `met`.
 
     Raises:
-        JudgeFailure: Of kind `parse` for an invalid answer, `config` for an object that is no result of this kind.
+        JudgeFailure: The failure's kind is `parse` for an invalid answer, and `config` for an object of a wrong type.
     """
     question = request.question
     if question is not None:
@@ -38,13 +39,15 @@ def validate(request: Request, result: object) -> Result:
 def validate_judgment(
     criterion: Criterion, judgment: object, may_abstain: bool = True, submission: Submission | None = None
 ) -> Judgment:
-    """Check one judgment, and make its verdict, its value and the numbers of the steps that it cites canonical.
+    """Check one judgment, and make its verdict, its value and the numbers of its cited steps canonical.
 
-    Without `may_abstain`, CANNOT_ASSESS answers no criterion with options unless one of them is marked `na`.
+    Without `may_abstain`, CANNOT_ASSESS is not a valid answer to a criterion with options, unless an option is marked
+    `na`.
 
     Raises:
-        JudgeFailure: Of kind `parse`: the verdict is no answer to the criterion, its value is another one, or it cites
-            a step that the submission's trajectory does not have; of kind `config`: this is no `Judgment`.
+        JudgeFailure: The kind is `parse` if the verdict is not an answer to the criterion, if it has a wrong value, or
+            if it cites a step that the submission's trajectory does not have. The kind is `config` if `judgment` is
+            not a `Judgment`.
     """
     if not isinstance(judgment, Judgment):
         message = f"a judge must return a Judgment, got {type(judgment).__name__}: make one with `to_judgment`"
@@ -63,10 +66,12 @@ def validate_judgment(
 
 
 def validate_batch(questions: Mapping[int, Question], batch: object) -> BatchResult:
-    """Check the answers of one request: every question gets a valid judgment or a fault, and nothing else stays.
+    """Check the answers of one request. In the result, every question has a valid judgment or a fault.
+
+    Answers to other questions are dropped.
 
     Raises:
-        JudgeFailure: Of kind `config`: this is no `BatchResult`.
+        JudgeFailure: Of kind `config`, if `batch` is not a `BatchResult`.
     """
     if not isinstance(batch, BatchResult):
         message = f"`judge_batch` must return a BatchResult, got {type(batch).__name__}"
@@ -90,10 +95,11 @@ def validate_batch(questions: Mapping[int, Question], batch: object) -> BatchRes
 
 
 def validate_overall(overall: object) -> OverallResult:
-    """Check a score for a whole submission; it is never clamped.
+    """Check a score for a whole submission. An invalid score is never clamped.
 
     Raises:
-        JudgeFailure: Of kind `parse`: the score is not between 0 and 100; of kind `config`: this is no `OverallResult`.
+        JudgeFailure: The kind is `parse` if the score is not between 0 and 100, and `config` if `overall` is not an
+            `OverallResult`.
     """
     if not isinstance(overall, OverallResult):
         message = f"`judge_overall` must return an OverallResult, got {type(overall).__name__}"
@@ -107,11 +113,11 @@ def validate_overall(overall: object) -> OverallResult:
 
 
 def revalidate_stored(question: Question, judgment: Judgment) -> Judgment:
-    """Give a stored verdict the value that the criterion has for it now.
+    """Give a stored verdict the value that the current criterion assigns to it.
 
     Raises:
-        JudgeFailure: Of kind `parse`: the stored verdict is no answer to the criterion any more, or it cites a step
-            that does not exist.
+        JudgeFailure: Of kind `parse`, if the stored verdict is no longer a valid answer to the criterion, or if it
+            cites a step that does not exist.
     """
     try:
         verdict, value = interpret_answer(question.criterion, judgment.verdict, question.may_abstain)
@@ -122,11 +128,11 @@ def revalidate_stored(question: Question, judgment: Judgment) -> Judgment:
 
 
 def _existing_steps(numbers: Sequence[int], submission: Submission | None) -> tuple[int, ...]:
-    """Return the numbers of steps in order, each once.
+    """Return the numbers of the cited steps in order, without duplicates.
 
     Raises:
-        ValueError: The submission has no step of such a number. It is never left out silently: what else the judge
-            says may rest on it.
+        ValueError: The submission has no step with such a number. The number is not dropped, because the rest of the
+            judge's answer may depend on this step.
     """
     if not numbers:
         return ()

@@ -1,9 +1,9 @@
 """Rubric grades in LangChain and LangSmith.
 
-- LangSmith: `RubricEvaluator` for evaluation runs, `compare_by_rubric` for two experiments, `read_experiment` for a run
-  of an experiment's grades, `offline_client` for runs that upload nothing, `annotation_queue_rubric` and
-  `labels_from_feedback` for human annotators, `assert_rubric` for pytest, `create_trajectory_match_evaluator` for users
-  of agentevals.
+- LangSmith: `RubricEvaluator` for evaluation runs, `compare_by_rubric` for two experiments, `read_experiment` to read
+  the grades of an experiment as a run, `offline_client` for evaluations that upload nothing, `annotation_queue_rubric`
+  and `labels_from_feedback` for human annotators, `assert_rubric` for pytest, `create_trajectory_match_evaluator` for
+  users of agentevals.
 - LangChain: `RubricRunnable` for chains, `RubricMiddleware` for agents, `RubricStringEvaluator` and
   `RubricPairwiseStringEvaluator` for `langchain_classic.evaluation`.
 
@@ -73,7 +73,7 @@ _PACKAGES = {
 }
 __all__[:] = [name for name in __all__ if name not in _PACKAGES or find_spec(_PACKAGES[name])]
 
-# langchain-core is a dependency of this project; these two packages are not, since only some modules need them.
+# langchain-core is a dependency of this project. These packages are not, because only some modules need them.
 __getattr__ = lazy_names(
     __name__,
     _MODULES,

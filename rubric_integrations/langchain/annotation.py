@@ -1,7 +1,7 @@
-"""Shows the criteria of a rubric to annotators in a LangSmith queue, and reads feedback back: labels, and a run.
+"""Shows the criteria of a rubric to annotators in a LangSmith queue, and reads feedback from LangSmith.
 
-The answers of people become labels, and those of `RubricEvaluator` a run. Also a summary evaluator: the mean score of
-an experiment, corrected by human labels.
+The answers of annotators are read as labels. The feedback of `RubricEvaluator` is read as a run. This module also has a
+summary evaluator: the mean score of an experiment, corrected with human labels.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from rubric_integrations.trust.matching import Cluster
 def annotation_queue_rubric(rubric: RubricLike, name: str = "rubric") -> list[AnnotationQueueRubricItem]:
     """Make the items for `client.create_annotation_queue(..., rubric_items=...)`, one for each criterion.
 
-    Their feedback keys are those of `RubricEvaluator`, so LangSmith shows the answers of people and judge side by side.
-    `labels_from_feedback` reads the answers of people. Higher scores are better, also for penalties: 0 means that the
-    error was committed.
+    The items have the same feedback keys as `RubricEvaluator`. Therefore LangSmith shows the answers of annotators and
+    of the judge side by side. `labels_from_feedback` reads the answers of annotators. Higher scores are better, also
+    for penalties: 0 means that the error was committed.
 
     Args:
         rubric: A `Rubric`, the path of a rubric file, a list or a dictionary.
@@ -64,25 +64,27 @@ def labels_from_feedback(
     respond: Respond = "last",
     sampled: Sampled = "chosen",
 ) -> list[LabelledJudgment]:
-    """Convert feedback of people to labelled judgments: examples for a judge, or data to optimize and to measure it.
+    """Convert the feedback of annotators to labelled judgments.
+
+    Use the labels as few-shot examples for a judge, to optimize a judge, or to measure it.
 
     Feedback with other keys, about other runs, or with neither a score nor a value is skipped. The value
-    `CANNOT_ASSESS` is an answer. The judge's own feedback has the same keys in LangSmith: pass only feedback of people,
-    such as `client.list_feedback(run_ids=..., feedback_source_type=["app"])`.
+    `CANNOT_ASSESS` is a valid answer. In LangSmith, the judge's own feedback has the same keys. Therefore pass only
+    feedback of annotators, such as `client.list_feedback(run_ids=..., feedback_source_type=["app"])`.
 
-    The `id` of a label is the id of its run, and the `rater` is the id of the user, if LangSmith has it. The labels are
-    in the order of their last change, so that of two answers by one user the newer one counts.
+    The `id` of a label is the id of its run. The `rater` is the id of the user, if LangSmith has it. The labels are
+    sorted by the time of their last change. Therefore the newer of two answers by the same user is used.
 
     Args:
-        feedback: The answers of people.
+        feedback: The feedback of annotators.
         runs: The runs that the feedback is about.
-        rubric: The rubric of the queue, in the same forms.
+        rubric: The rubric of the queue: a `Rubric`, the path of a rubric file, a list or a dictionary.
         name: The part before the dot in the feedback keys.
-        fields: The `response` of the outputs and the `query` of the inputs, as for `RubricEvaluator`.
-        respond: Which part of a conversation was graded: the `"last"` answer, the whole `"transcript"`, or the
+        fields: The sources of `response` in the outputs and of `query` in the inputs, as for `RubricEvaluator`.
+        respond: The part of a conversation that was graded: the `"last"` answer, the full `"transcript"`, or the
             `"trajectory"`.
-        sampled: How the runs in the queue were drawn: `"random"` if they were drawn at random. With `"chosen"`, the
-            labels can be examples, and do not measure the judge.
+        sampled: How the runs in the queue were selected: `"random"` if they were drawn at random, otherwise
+            `"chosen"`. Chosen labels can be few-shot examples, but they cannot measure the judge.
 
     Raises:
         ValueError: A score is not a possible answer to its criterion.
@@ -113,18 +115,19 @@ def read_experiment(
     fields: Fields = NO_FIELDS,
     respond: Respond = "last",
 ) -> RunFile:
-    """Read what `RubricEvaluator` has written about an experiment as a run, for the report page and `trust`.
+    """Read the feedback that `RubricEvaluator` wrote about an experiment as a run, for the report page and `trust`.
 
-    The score and `passed` are those in LangSmith. A criterion without feedback is a failure of the judge. Votes, tokens
-    and costs are not in the feedback.
+    The score and `passed` are read from LangSmith. A criterion without feedback becomes a failure of the judge. The
+    feedback contains no votes, tokens or costs.
 
     Args:
-        experiment: What `evaluate` returned, or the rows of `aevaluate` in a list; or the name of an experiment in
+        experiment: The result of `evaluate`, a list of the rows of `aevaluate`, or the name of an experiment in
             LangSmith.
         rubric: The rubric of the experiment.
-        client: For a name, the client; by default `langsmith.Client()`.
-        name: The `name` of the evaluator: the key of the score, and the part before the dot in the keys of criteria.
-        fields: The fields of the evaluator.
+        client: The client that reads an experiment by its name. By default, `langsmith.Client()`.
+        name: The `name` of the evaluator. It is the key of the score, and the part before the dot in the keys of
+            criteria.
+        fields: The `fields` of the evaluator.
         respond: The `respond` of the evaluator.
 
     Raises:
@@ -165,7 +168,7 @@ def read_experiment(
 
 
 def _stored_feedback(client: Client, project: str) -> Iterator[tuple[Run, Example | None, list[Feedback]]]:
-    """Yield the runs of an experiment with the feedback of evaluators; people's is left out."""
+    """Yield the runs of an experiment with the feedback of evaluators, without the feedback of annotators."""
     runs = list(client.list_runs(project_name=project, is_root=True))
     answers: dict[uuid.UUID | None, list[Feedback]] = {run.id: [] for run in runs}
     example_ids = [run.reference_example_id for run in runs if run.reference_example_id]
@@ -178,7 +181,7 @@ def _stored_feedback(client: Client, project: str) -> Iterator[tuple[Run, Exampl
 
 
 def _info_of(total: Feedback | EvaluationResult) -> Mapping[str, Any]:
-    """Return what the evaluator wrote about a score: LangSmith stores it as the metadata of the feedback's source."""
+    """Return the `evaluator_info` of a score, which LangSmith stores as the metadata of the feedback's source."""
     if isinstance(total, EvaluationResult):
         return total.evaluator_info
     return (total.feedback_source.metadata if total.feedback_source else None) or {}
@@ -259,7 +262,7 @@ _MAX_BUTTONS = 11
 
 
 def _numbers_of(level: float | Band, scale: Scale) -> list[float]:
-    """Return the numbers of a level: of a band, its few whole numbers if the scale has no others, or else its ends."""
+    """Return the numbers of a level. For a band: its integers on a scale of integers if they are few, else its ends."""
     low, high = band_of(level)
     if scale.integer and high - low < _MAX_BUTTONS:
         return [float(number) for number in range(math.ceil(low), math.floor(high) + 1)]
@@ -271,7 +274,7 @@ def _score_text(criterion: Criterion, value: float) -> str:
 
 
 def _verdict(criterion: Criterion, answer: Feedback) -> str | None:
-    """Convert a score in [0, 1] or a value to the criterion's verdict, option label or number; None without either."""
+    """Convert a score in [0, 1] or a value to a verdict, an option label or a number. None if there is neither."""
     value: Any = answer.value
     if answer.score is None:
         return value if isinstance(value, str) and value else None
@@ -292,7 +295,7 @@ def _verdict(criterion: Criterion, answer: Feedback) -> str | None:
 
 
 SummaryEvaluator = Callable[[Sequence[Run], Sequence[Example]], EvaluationResult]
-"""What `client.evaluate` accepts in `summary_evaluators`."""
+"""A summary evaluator, as `client.evaluate` accepts it in `summary_evaluators`."""
 
 
 def corrected_mean_evaluator(
@@ -303,15 +306,16 @@ def corrected_mean_evaluator(
     judge_names: Callable[[], str],
     cluster: Cluster | None = None,
 ) -> SummaryEvaluator:
-    """Make a summary evaluator of the grades that an evaluator has collected.
+    """Make a summary evaluator that computes the corrected mean score of the collected grades.
 
     Args:
-        graded: The grades, by the id of the run. Those of an experiment are removed when it is summarized.
-        labels: People's labels of a random part of the experiment.
-        rubric: The rubric of all runs; None if they have different ones.
+        graded: The grades that an evaluator has collected, by the id of the run. The grades of an experiment are
+            removed when it is summarized.
+        labels: Human labels of a random part of the experiment.
+        rubric: The rubric of all runs. None if the runs have different rubrics.
         key: The feedback key.
-        judge_names: Returns the names of the judges, once they have graded.
-        cluster: Which runs depend on each other; None for independent ones.
+        judge_names: A function that returns the names of the judges. It is called after the runs were graded.
+        cluster: Which runs depend on each other. None for independent runs.
     """
     labels = list(labels)
 

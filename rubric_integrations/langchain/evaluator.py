@@ -1,6 +1,6 @@
-"""A LangSmith evaluator that grades runs against a rubric, and the comparison of two experiments by their scores.
+"""A LangSmith evaluator that grades runs against a rubric, and a comparator of two experiments by their scores.
 
-Code written for openevals can call the evaluator with keywords.
+Code that is written for openevals can call the evaluator with keyword arguments.
 """
 
 from __future__ import annotations
@@ -44,41 +44,42 @@ if TYPE_CHECKING:
 class RubricEvaluator(RunEvaluator):
     """Grades the runs of a target in `client.evaluate` and `aevaluate`, and single outputs as an openevals evaluator.
 
-    The feedback `rubric` is the score of the whole rubric. Each criterion has a feedback `rubric.<name>`: its score is
-    in [0, 1], its comment is the judge's reason. Higher scores are better, also for penalties, as in the
-    `objective_scores` of the DSPy metric: a penalty has 0 if it is MET, so that the error was committed, and 1 if it is
-    UNMET. An abstention has no score and the value `"CANNOT_ASSESS"`. A run whose target failed gets no score, and
-    a criterion that could not be judged is an error row; neither counts as 0.
+    The feedback `rubric` is the overall score. Each criterion has a feedback `rubric.<name>`, with a score in [0, 1]
+    and the judge's reason as the comment. Higher scores are better, also for penalties. A penalty that is MET has the
+    score 0, because the error was committed. A penalty that is UNMET has the score 1. An abstention has no score and
+    the value `"CANNOT_ASSESS"`. A run whose target failed gets no score. A criterion that could not be judged becomes
+    an error row. Neither counts as 0.
 
-    The attachments of an example are sent to the judge with the output, with the bytes that LangSmith has loaded.
+    The attachments of an example are sent to the judge together with the output, as the bytes that LangSmith has
+    loaded.
 
-    Each evaluation is one run in LangSmith, with the calls of a LangChain judge below it, and the feedback is linked to
-    that run.
+    Each evaluation is recorded as one run in LangSmith, and the calls of a LangChain judge are its children. The
+    feedback is linked to that run.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. An example that has a rubric of its own
-            under `rubric`, in its outputs or its metadata, is graded by both; None if each example has one, which may
-            then be in its inputs too. Or a function that returns one of these for an example. If the evaluator is
-            called with keywords, the function receives `inputs`.
-        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
-            judge. Pass either `judge` or `grader`.
-        grader: A configured grader.
-        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
-            database, or an open ledger. By default they are not stored.
+        rubric: A `Rubric`, the path of a rubric file, a list, a dictionary, or a function that returns one of these for
+            an example. If an example has its own `rubric` in its outputs or its metadata, it is graded by the criteria
+            of both rubrics. Pass None if each example has its own rubric. It may then also be in the inputs. If the
+            evaluator is called with keyword arguments, a function gets `inputs` instead of the example.
+        judge: The judge: a LangChain chat model, a model name, a `dspy.LM`, an async function or a `Judge`. Pass either
+            `judge` or `grader`.
+        grader: A configured grader, instead of `judge`.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored
+            judgments are not requested again. By default, judgments are not stored.
         name: The feedback key of the score, and the part before the dot in the keys of the criteria.
-        fields: What is read of an example and its run: the `response` of the target's outputs, the `query` of the
-            inputs and the `reference` of the example's outputs, each by its key or by a function of that mapping. By
-            default each is the value with a usual name, such as `output` or `answer`, or else the mapping as JSON. The
-            `context` is in the inputs, the outputs or the example's outputs, or a function of the inputs; by default it
-            is `context` or `documents`.
-        respond: Which part of an output that is a list of messages is graded: the `"last"` answer, the whole
+        fields: The sources of the texts. `response` is read from the target's outputs, `query` from the inputs and
+            `reference` from the example's outputs. Each is a key or a function of that mapping. By default, each is the
+            value under a usual name, such as `output` or `answer`, or else the mapping as JSON. `context` is a key that
+            is looked up in the inputs, the outputs and the example's outputs, or a function of the inputs. By default,
+            it is the value under `context` or `documents`.
+        respond: The part that is graded if the output is a list of messages: the `"last"` answer, the full
             `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
-        TypeError: `rubric` is none of the accepted types.
-        ValueError: Neither or both of `judge` and `grader` are passed.
+        TypeError: `rubric` has none of the accepted types.
+        ValueError: Neither `judge` nor `grader` is passed, or both are.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -104,34 +105,36 @@ class RubricEvaluator(RunEvaluator):
         self.rubrics, self.name = RowRubrics(rubric, library), name
         self.fields = FieldSelector(fields.response, fields.query, fields.reference, respond, fields.context)
         self._grader = HostGrader("RubricEvaluator", judge, grader, ledger)
-        # The grades by run, collected once `corrected_mean` needs them.
+        # The grades by run. They are collected only after a call of `corrected_mean`.
         self._graded: dict[str, GradedRow] | None = None
 
     @property
     def feedback_keys(self) -> list[str]:
-        """The keys of all feedback, under which LangSmith records errors.
+        """The keys of all feedback. LangSmith records errors under these keys.
 
-        The criteria of examples with a rubric of their own are not known in advance.
+        They do not include the criteria of examples with their own rubrics, which are not known in advance.
         """
         names = self.rubrics.shared.keys if self.rubrics.shared else ()
         return [self.name, *(feedback_key(self.name, name) for name in names)]
 
     def corrected_mean(self, labels: Iterable[LabelledJudgment], *, cluster: Cluster | None = None) -> SummaryEvaluator:
-        """Return a summary evaluator that corrects the mean score of an experiment by people's labels.
+        """Return a summary evaluator that corrects the mean score of an experiment with human labels.
 
-        Pass it beside this evaluator: `evaluate(..., evaluators=[evaluator], summary_evaluators=[corrected_mean])`. The
-        experiment gets one feedback `rubric.score.corrected`: the mean that people's answers would give, with its
-        interval in the comment, and `corrected: True` in its `source_info`. The feedback of single runs stays the
-        judge's: the score of one run cannot be corrected.
+        Pass it together with this evaluator:
+        `evaluate(..., evaluators=[evaluator], summary_evaluators=[corrected_mean])`. The experiment gets one feedback
+        `rubric.score.corrected`. Its score is the mean score that the human labels imply, its comment has the interval,
+        and its `source_info` has `corrected: True`. The feedback of single runs is not changed, because the score of
+        one run cannot be corrected.
 
         Args:
-            labels: Labels of a random part of the experiment's runs, for each criterion that the judge decides.
-                Those that fit no run, or were all chosen by people, give an error row without a score.
+            labels: Labels of a random part of the experiment's runs, for each criterion that the judge decides. The
+                feedback is an error row without a score if no label belongs to a run, or if all labels are marked as
+                `"chosen"` instead of `"random"`.
             cluster: Which runs depend on each other: `"query"` for several runs of one example, or a function of a
                 run's id.
 
         Raises:
-            ImportError: At the end of the experiment: scipy is not installed. LangSmith logs it.
+            ImportError: scipy is not installed. It is raised at the end of the experiment, and LangSmith logs it.
         """
         from rubric_integrations.langchain.annotation import corrected_mean_evaluator
 
@@ -142,19 +145,19 @@ class RubricEvaluator(RunEvaluator):
     def evaluate_run(
         self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None
     ) -> EvaluationResults:
-        """Grade one run. This can be called from any thread, also while an event loop is running in it."""
+        """Grade one run. This can be called from any thread, also from a thread with a running event loop."""
         with self._trace(run, example, evaluator_run_id) as traced_run:
             return _link(traced_run, evaluator_run_id, run_sync(self._evaluate(run, example)))
 
     async def aevaluate_run(
         self, run: Run, example: Example | None = None, evaluator_run_id: uuid.UUID | None = None
     ) -> EvaluationResults:
-        """Grade one run asynchronously."""
+        """Grade one run asynchronously, as `evaluate_run` does."""
         with self._trace(run, example, evaluator_run_id) as traced_run:
             return _link(traced_run, evaluator_run_id, await self._evaluate(run, example))
 
-    # openevals evaluators accept any further keyword, and callers that are written for them pass some, such as prompt
-    # variables. They are ignored, so that this evaluator can replace an openevals evaluator. LangSmith loads the
+    # openevals evaluators accept any further keyword argument, such as prompt variables, and their callers pass some.
+    # They are ignored here, because this evaluator must be able to replace an openevals evaluator. LangSmith loads the
     # attachments of a dataset only for evaluators with a positional parameter of this name.
     def __call__(
         self,
@@ -165,17 +168,22 @@ class RubricEvaluator(RunEvaluator):
         reference_outputs: Any = None,
         **_more: Any,
     ) -> dict[str, Any]:
-        """Grade one output and return the dict of an openevals evaluator: `key`, `score`, `comment`, `metadata`.
+        """Grade one output and return a dict like an openevals evaluator: `key`, `score`, `comment`, `metadata`.
 
-        `metadata` contains `passed`, `coverage`, the judge's name, the calls, tokens and cost, and under `criteria` the
-        feedback of each criterion. The score is None if no criterion was assessed. Further keywords are ignored.
+        `metadata` contains `passed`, `coverage`, the judge's name, the calls, the tokens, the cost, and the feedback of
+        each criterion under `criteria`. The score is None if no criterion was assessed. Further keyword arguments are
+        ignored.
 
-        `attachments` are files for the judge: `{"mime_type": ..., "data": ...}` with base64 or a `data:` URI, a URL, a
-        list of these, or the attachments of a LangSmith example.
+        Args:
+            attachments: Files for the judge: `{"mime_type": ..., "data": ...}` with base64 or a `data:` URI, a URL, a
+                list of these, or the attachments of a LangSmith example.
+            inputs: The task, or a mapping that contains it.
+            outputs: The response, or a mapping that contains it.
+            reference_outputs: A reference answer, or a mapping that contains it.
 
         Raises:
             JudgeError: A criterion could not be judged.
-            ValueError: The outputs hold no text, or do not have the `output_key`; or an attachment is invalid.
+            ValueError: The outputs contain no text or lack the key in `Fields.response`, or an attachment is invalid.
         """
         return run_sync(self.acall(attachments, inputs=inputs, outputs=outputs, reference_outputs=reference_outputs))
 
@@ -192,7 +200,7 @@ class RubricEvaluator(RunEvaluator):
 
         Raises:
             JudgeError: A criterion could not be judged.
-            ValueError: The outputs hold no text, or do not have the `output_key`; or an attachment is invalid.
+            ValueError: The outputs contain no text or lack the key in `Fields.response`, or an attachment is invalid.
         """
         values = {"inputs": inputs, "outputs": outputs, "reference_outputs": reference_outputs}
         with evaluation_run(type(self).__name__, values) as traced_run:
@@ -247,7 +255,7 @@ class RubricEvaluator(RunEvaluator):
             self._collect(run, submission, report, report.error)
         except JudgeError as error:
             self._collect(run, submission, error.report, str(error))
-            # The criteria that were judged are reported. The sum over them is not, since it would look like the score.
+            # The judged criteria are reported. Their sum is not, because it would look like the score.
             total, *rows = to_feedback(rubric, error.report, self.name, self._judge_names())
             failure = {"score": None, "comment": f"not graded: {error}", "extra": {"error": True}}
             return EvaluationResults(results=[total.model_copy(update=failure), *rows])
@@ -262,7 +270,7 @@ class RubricEvaluator(RunEvaluator):
 
 
 def _link(traced_run: RunTree | None, run_id: uuid.UUID | None, results: EvaluationResults) -> EvaluationResults:
-    """Link feedback to the run of its evaluation, and record the feedback as the outputs of that run."""
+    """Link feedback to the run of its evaluation, and set the feedback as the outputs of that run."""
     rows = results.get("results", [])
     source_run_id = traced_run.id if traced_run else run_id
     if traced_run:
@@ -289,32 +297,32 @@ def compare_by_rubric(
 ) -> Callable[[Sequence[Run], Example | None], dict[str, Any]]:
     """Make a comparator for `evaluate((experiment_a, experiment_b), evaluators=[compare_by_rubric(...)])`.
 
-    Each run is graded on its own, so the order of the runs has no influence. The runs whose scores are within
-    `tie_margin` of the best share a total of 1 equally; the others get 0. If one run could not be assessed, all get
-    None.
+    Each run is graded separately. Therefore the order of the runs has no influence. The best runs, whose scores are
+    within `tie_margin` of the best score, share a total of 1 equally. All other runs get 0. If a run could not be
+    assessed, all runs get None.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; or a function that returns one of these
-            for an example.
-        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
-            judge. Pass either `judge` or `grader`.
-        grader: A configured grader.
-        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
-            database, or an open ledger. By default they are not stored.
+        rubric: A `Rubric`, the path of a rubric file, a list, a dictionary, or a function that returns one of these for
+            an example.
+        judge: The judge: a LangChain chat model, a model name, a `dspy.LM`, an async function or a `Judge`. Pass either
+            `judge` or `grader`.
+        grader: A configured grader, instead of `judge`.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored
+            judgments are not requested again. By default, judgments are not stored.
         key: The feedback key of the comparison.
-        tie_margin: Scores that are at most this much below the best score are a tie, in [0, 1).
-        fields: What is read of an example and its runs, as for `RubricEvaluator`.
-        respond: Which part of an output that is a list of messages is graded: the `"last"` answer, the whole
+        tie_margin: The largest distance from the best score that counts as a tie, in [0, 1).
+        fields: The sources of the texts of an example and its runs, as for `RubricEvaluator`.
+        respond: The part that is graded if the output is a list of messages: the `"last"` answer, the full
             `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
 
     Returns:
-        A function of the runs and the example. It returns the feedback as a dict: `key`, `scores` by run id, and
+        A function of the runs and the example. It returns the feedback as a dict with `key`, `scores` by run id, and
         `comment`.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
-        TypeError: `rubric` is none of the accepted types.
-        ValueError: Neither or both of `judge` and `grader` are passed, or the margin is out of range.
+        TypeError: `rubric` has none of the accepted types.
+        ValueError: Neither `judge` nor `grader` is passed, or both are, or the margin is out of range.
     """
     margin = validate_margin(tie_margin)
     evaluator = RubricEvaluator(
@@ -342,7 +350,7 @@ def compare_by_rubric(
 
 
 def preference(first: float | None, second: float | None, margin: float) -> float | None:
-    """Return 1 if the first score is better, 0 if the second is, 0.5 for a tie, and None if a score is missing.
+    """Compare two scores: 1 if the first is better, 0 if the second is better, 0.5 for a tie, None if one is missing.
 
     Example:
         >>> preference(0.9, 0.5, margin=0.1), preference(0.5, 0.55, margin=0.1)
@@ -363,7 +371,7 @@ def validate_margin(margin: float) -> float:
 
 
 def _shares(scores: Sequence[float | None], margin: float) -> list[float | None]:
-    """Share a total of 1 equally among the scores within the margin of the best; all None if a score is missing."""
+    """Share a total of 1 equally among the scores within the margin of the best. All None if a score is missing."""
     known_scores = [score for score in scores if score is not None]
     if len(known_scores) < len(scores):
         return [None] * len(scores)

@@ -1,7 +1,7 @@
 """Converts a report to LangSmith feedback: one row for the score, one for each tag and one for each criterion.
 
-Also runs LangSmith evaluations without a network, records each evaluation as one run (the judge's calls do not become
-separate traces), and has `assert_rubric` for LangSmith's pytest plugin.
+This module also has a client for LangSmith evaluations without a network, records each evaluation as one run (the
+judge's calls do not become separate traces), and has `assert_rubric` for LangSmith's pytest plugin.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def to_feedback(
 ) -> list[EvaluationResult]:
     """Convert a report to feedback: first the row of the score, then one row for each tag and for each criterion.
 
-    Scores are in [0, 1], higher is better, also for penalties (see `higher_is_better`). An abstention has no score and
-    the value `"CANNOT_ASSESS"`; a failure has neither, and `extra={"error": True}`. A criterion that does not apply has
-    only a comment. The key of a tag is
-    `<key_prefix>.tag.<tag>`; a tag whose score is undefined has no row, because it would have no content.
+    Scores are in [0, 1]. Higher is better, also for penalties (see `higher_is_better`). An abstention has no score and
+    the value `"CANNOT_ASSESS"`. A failure has neither a score nor a value, and `extra={"error": True}`. A criterion
+    that does not apply has only a comment. The key of a tag is `<key_prefix>.tag.<tag>`. A tag without a score has no
+    row, because the row would be empty.
 
-    LangSmith stores the `evaluator_info` of a row as the `source_info` of its feedback. Each row names the judge there,
-    and has `corrected: False`: only a mean can be corrected by people's labels, not the score of one run.
+    LangSmith stores the `evaluator_info` of a row as the `source_info` of its feedback. There, each row has the name of
+    the judge and `corrected: False`, because only a mean can be corrected with human labels, not the score of one run.
     """
     total = EvaluationResult(
         key=key_prefix,
@@ -95,7 +95,7 @@ def to_feedback(
 
 
 def feedback_config(criterion: Criterion) -> dict[str, Any]:
-    """Return how LangSmith displays the feedback of a criterion: as categories by value, or as a number in [0, 1]."""
+    """Return LangSmith's display settings for the feedback of a criterion: categories, or a number in [0, 1]."""
     if criterion.kind == "binary":
         met, unmet = (MET_PENALTY, UNMET_PENALTY) if criterion.is_penalty else ("MET", "UNMET")
         met_score, unmet_score = (higher_is_better(value, is_penalty=criterion.is_penalty) for value in (1.0, 0.0))
@@ -143,10 +143,9 @@ class _OfflineClient(Client):
 def offline_client() -> Client:
     """Make a LangSmith client that sends nothing: `evaluate(..., upload_results=False, client=offline_client())`.
 
-    `upload_results=False` alone does not prevent uploads. `aevaluate` uploads every run of the target, including its
-    inputs, and in `evaluate` and `aevaluate` LangChain runnables inside a target or an evaluator are uploaded as
-    traces. An ordinary client also requests the server's settings first. This client drops every run and sends no
-    request.
+    `upload_results=False` alone does not prevent uploads. `aevaluate` uploads every run of the target with its inputs.
+    Both `evaluate` and `aevaluate` upload the LangChain runnables inside a target or an evaluator as traces. An
+    ordinary client also requests the server's settings first. This client drops every run and sends no requests.
 
     Example:
         >>> offline_client().create_run("a run", {"text": "graded"}, "chain") is None
@@ -176,19 +175,19 @@ def evaluation_run(
     run_id: uuid.UUID | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Generator[RunTree | None]:
-    """Record the code of the block as one run; the calls of a LangChain judge in it become its children.
+    """Record the code in the `with` block as one LangSmith run, with the calls of a LangChain judge as its children.
 
-    The run is a child of the run that the caller is in, if there is one. An exception in the block is recorded as its
-    error.
+    If the caller is inside another run, the new run is a child of that run. An exception in the block is recorded as
+    the error of the run.
 
     Args:
         name: The name of the run.
-        inputs: What is graded, as LangSmith should display it.
-        run_id: The id of the run; by default a new one.
+        inputs: The graded texts, as LangSmith should display them.
+        run_id: The id of the run. By default, a new id.
         metadata: Further metadata of the run.
 
     Yields:
-        The run, whose outputs the caller sets with `end`; None if tracing is disabled.
+        The run, or None if tracing is disabled. The caller sets the run's outputs with `end`.
     """
     with suppress_tracing_if_offline():
         if tracing_is_enabled() is not True:
@@ -210,19 +209,19 @@ def assert_rubric(
     min_score: float | None = None,
     name: str = "rubric",
 ) -> EvaluationReport:
-    """Assert that a text or a report passes; in a test marked `langsmith`, log every criterion as feedback.
+    """Assert that a text or a report passes. In a test marked `langsmith`, also log every criterion as feedback.
 
     Args:
         graded: A report, or a submission to grade.
         rubric: A `Rubric`, the path of a rubric file, a list or a dictionary.
-        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
-            judge. Pass either `judge` or `grader`, unless `graded` is a report.
-        grader: A configured grader.
-        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
-            database, or an open ledger. By default they are not stored.
+        judge: The judge: a LangChain chat model, a model name, a `dspy.LM`, an async function or a `Judge`. Pass either
+            `judge` or `grader`, unless `graded` is a report.
+        grader: A configured grader, instead of `judge`.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored
+            judgments are not requested again. By default, judgments are not stored.
         query: The task.
-        reference: An exemplary answer.
-        min_score: The score that must be reached. If it is set, it replaces the condition that the report has passed.
+        reference: A reference answer.
+        min_score: The score that must be reached. It replaces the condition that the report has passed.
         name: The feedback key of the score, and the part before the dot in the keys of the criteria.
 
     Returns:
@@ -231,7 +230,7 @@ def assert_rubric(
     Raises:
         AssertionError: The report has not passed, or its score is too low. The message lists the unmet criteria with
             the judge's reasons.
-        JudgeError: A criterion could not be judged. This is not an `AssertionError`, because the text has not failed.
+        JudgeError: A criterion could not be judged. This is not an `AssertionError`, because the text did not fail.
 
     Example:
         >>> rubric = Rubric.from_dict([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}])
@@ -276,7 +275,7 @@ def _criterion_line(row: CriterionReport) -> str:
 
 
 def _log_feedback(report: EvaluationReport, key_prefix: str) -> None:
-    """Log the score and every criterion to the current LangSmith test; outside of such a test, do nothing."""
+    """Log the score and every criterion to the current LangSmith test. Outside of such a test, do nothing."""
     total = {"key": key_prefix, "score": report.score}
     rows: list[dict[str, Any]] = [_feedback_error(key_prefix, report.error) if report.error else total]
     for row in report.criteria:
@@ -310,5 +309,5 @@ def _log(fields: Mapping[str, Any]) -> None:
 
 
 def _feedback_error(key: str, error: str) -> dict[str, Any]:
-    """Return feedback that LangSmith displays as an error of the evaluator; it has neither a score nor a value."""
+    """Return feedback without a score and a value, which LangSmith displays as an error of the evaluator."""
     return {"key": key, "comment": f"not judged: {error}", "error": True, "extra": {"error": True}}

@@ -15,8 +15,9 @@ def attachments_of(value: object) -> list[Any]:
     """Return the attachments of a submission, for its field `attachments`.
 
     Args:
-        value: Those of a LangSmith example, by name, each with a `reader`, a `presigned_url` and a `mime_type`; or as
-            openevals evaluators take them: `{"mime_type": ..., "data": ...}`, a URL, or a list of these.
+        value: The attachments of a LangSmith example, a mapping by name in which each has a `reader`, a `presigned_url`
+            and a `mime_type`. Or attachments as openevals evaluators accept them: `{"mime_type": ..., "data": ...}`, a
+            URL, or a list of these.
 
     Example:
         >>> attachments_of({"mime_type": "image/gif", "data": "R0lGODlh"})
@@ -34,7 +35,7 @@ def _langsmith_fields(name: str, info: Mapping[str, Any]) -> dict[str, Any]:
     reader: Any = info.get("reader")
     if reader is None:
         return {**fields, "url": info.get("presigned_url")}
-    # Other evaluators have read it, or will.
+    # Other evaluators have read the same file object, or will read it.
     reader.seek(0)
     content = reader.read(MAX_BYTES + 1)
     reader.seek(0)
@@ -45,29 +46,30 @@ FieldKey = str | Callable[[Any], Any]
 """Selects one value of a mapping: its key, or a function of the mapping."""
 
 
-# What users call these settings.
+# The names under which users know these settings.
 _FIELDS = {"output_key": "Fields.response", "input_key": "Fields.query", "reference_key": "Fields.reference"}
 
 
 class FieldSelector(NamedTuple):
     """Selects the parts of a submission from inputs, outputs and reference outputs.
 
-    A key that is None leaves the choice to the rule of all hosts (`output_fields`, `task_fields`, `reference_fields`):
-    the value under a usual name such as `output`, or else the JSON of the mapping.
+    If a key is None, the common rule of all hosts is used (`output_fields`, `task_fields`, `reference_fields`): the
+    value under a usual name such as `output`, or else the mapping as JSON.
 
-    The value may be a text, a message, a prompt, a conversation, or the state of an agent. Of a state, the
-    `structured_response` is used if it has one, otherwise the messages. Any other value, such as a pydantic model, is
-    used as JSON.
+    The value may be a text, a message, a prompt, a conversation, or the state of an agent. From a state, the
+    `structured_response` is used if there is one, otherwise the messages. Any other value, such as a pydantic model, is
+    converted to JSON.
 
     Attributes:
         output_key: Selects the response to grade from the outputs.
         input_key: Selects the task from the inputs.
-        reference_key: Selects an exemplary answer from the reference outputs.
-        context_key: Selects documents, such as retrieved passages: the key of the inputs, the outputs or the reference
-            outputs, whichever has it first, or a function of the inputs. By default the value under a usual name.
-        respond: Which part of a conversation is the response: the `"last"` answer, the whole `"transcript"`, or the
-            `"trajectory"`, which is the transcript with numbered steps. The steps are the submission's trajectory in
-            any case, also those of a state with a `structured_response`.
+        reference_key: Selects a reference answer from the reference outputs.
+        context_key: Selects documents, such as retrieved passages: a key or a function of the inputs. A key is looked
+            up in the inputs, then in the outputs, then in the reference outputs. By default, the value under a usual
+            name is used.
+        respond: The part of a conversation that is the response: the `"last"` answer, the full `"transcript"`, or the
+            `"trajectory"`, which is the transcript with numbered steps. With every setting, the steps become the
+            submission's trajectory, also for a state with a `structured_response`.
 
     Example:
         >>> FieldSelector().select({"question": "6 x 7?"}, {"answer": "42", "tokens": 3}, None).response
@@ -83,9 +85,15 @@ class FieldSelector(NamedTuple):
     def select(
         self, inputs: Any, outputs: Any, reference_outputs: Any, attachments: Sequence[Any] = ()
     ) -> Submission | None:
-        """Return the submission to grade, or None if the outputs hold no text.
+        """Return the submission to grade. Returns None if the outputs contain no text.
 
-        Values that are not mappings are used as they are. The attachments are those of `attachments_of`.
+        Values that are not mappings are used unchanged.
+
+        Args:
+            inputs: The inputs of the run.
+            outputs: The outputs of the run.
+            reference_outputs: The outputs of the example.
+            attachments: Attachments, as `attachments_of` returns them.
 
         Raises:
             ValueError: A mapping does not have the named key.
@@ -134,7 +142,7 @@ class FieldSelector(NamedTuple):
 
 
 def own_rubric(*sources: Any) -> Any:
-    """Return the value under `rubric` in the first of some mappings that has one; None if none has."""
+    """Return the value under `rubric` in the first mapping that has this key. None if no mapping has it."""
     for source in sources:
         if isinstance(source, Mapping) and (rubric := cast("Mapping[str, Any]", source).get("rubric")) is not None:
             return rubric
@@ -142,7 +150,10 @@ def own_rubric(*sources: Any) -> Any:
 
 
 def without_rubric(source: Any) -> Any:
-    """Return a mapping without its `rubric`, and any other value unchanged: a rubric is no task and no reference."""
+    """Return a mapping without its `rubric`, and any other value unchanged.
+
+    A rubric must not be shown to the judge as a part of the task or of the reference.
+    """
     if not isinstance(source, Mapping) or "rubric" not in source:
         return source
     return {key: value for key, value in cast("Mapping[str, Any]", source).items() if key != "rubric"} or None

@@ -42,23 +42,23 @@ try:
     from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer, internal_call_metadata
 
     _transformers, _metadata = (InternalCallTransformer,), internal_call_metadata()
-except ImportError:  # an older LangChain, whose streams obey the tag alone
+except ImportError:  # an older LangChain, whose streams need only the tag
     _transformers, _metadata = (), {}
 
 OnJudgeFailure = Literal["pass_through", "raise"]
-"""What happens to an answer that the judge fails to grade: it is returned all the same, or the agent's call raises."""
+"""The behaviour after a failure of the judge: return the answer without a grade, or raise an error."""
 
 _logger = logging.getLogger(__name__)
 
 # The name of the messages that request a revision. They are removed from the conversation before it is graded.
 _SENDER = "rubric"
 
-# Callbacks and traces see the calls of the judge, whatever it is, and the stream of the agent's messages does not.
+# Callbacks and traces get the calls of every kind of judge. The stream of the agent's messages does not.
 _INTERNAL_CALL: RunnableConfig = {"run_name": "rubric", "tags": [TAG_NOSTREAM], "metadata": _metadata}
 
 
 class _ReportChannel(LastValue[EvaluationReport | None]):
-    """Stores a report as plain values in a checkpoint, which a checkpointer with strict deserialization reads, too."""
+    """Stores a report in a checkpoint as plain values, because a strict checkpointer deserializes only such values."""
 
     def checkpoint(self) -> Any:
         report = super().checkpoint()
@@ -72,7 +72,7 @@ class _ReportChannel(LastValue[EvaluationReport | None]):
 
 
 def _as_report(value: Any) -> Any:
-    """Return a report of its plain values; None for those of another version, which must not end the conversation."""
+    """Parse a report from its plain values. None if another version wrote them, because the agent must not fail."""
     try:
         return EvaluationReport.model_validate(value) if isinstance(value, dict) else value
     except ValidationError:
@@ -84,9 +84,10 @@ class RubricState(AgentState[Any]):
 
     Attributes:
         rubric_report: The report of the model's most recent answer, or None if there was no text to grade. If the judge
-            failed, its `score` is None, `passed` is False, and `error` has the reason.
-        rubric_revisions: How many revisions were requested in this turn.
-        rubric_message_id: The id of the model's most recent message in a turn that has not ended; None without one.
+            failed, the report's `score` is None, `passed` is False, and `error` has the reason.
+        rubric_revisions: The number of revisions that were requested in this turn.
+        rubric_message_id: The id of the model's most recent message in the current turn. None if there is no such
+            message, or if the turn has ended.
     """
 
     rubric_report: NotRequired[Annotated[EvaluationReport | None, _ReportChannel]]
@@ -97,39 +98,39 @@ class RubricState(AgentState[Any]):
 class RubricMiddleware(AgentMiddleware[RubricState]):
     """Grades the final answer of an agent made by `create_agent`, and requests a revision if it does not pass.
 
-    The request is a message that lists the unmet criteria with the judge's reasons. This repeats until the answer
-    passes or `max_revisions` is reached. With a `response_format`, the `structured_response` is graded, as JSON. The
-    most recent report is in the state as `rubric_report`, which is None if the turn has no answer. Criteria that the
-    judge could not assess are not listed, because the agent cannot fix them. Only the model's own messages are graded,
-    and not those of other middleware, such as the notice of `ModelCallLimitMiddleware`.
+    The request is a message that lists the unmet criteria with the judge's reasons. It is repeated until the answer
+    passes or `max_revisions` is reached. Criteria that the judge could not assess are not listed, because the agent
+    cannot fix them. With a `response_format`, the `structured_response` is graded as JSON. Only messages of the model
+    are graded. Messages of other middleware, such as the notice of `ModelCallLimitMiddleware`, are not graded.
 
-    Callbacks and traces see the judge's calls. The stream of the agent's messages does not contain them.
+    The most recent report is in the state as `rubric_report`. It is None if the turn has no answer. Callbacks and
+    traces get the judge's calls. The stream of the agent's messages does not contain them.
 
-    If the judge fails, or does not grade the answer in time, the answer is returned with a report that has no score. A
-    rubric that is not valid raises. So does a setting that the judge's provider refuses, such as a wrong key, unless an
-    earlier answer was graded with it.
+    If the judge fails, or does not grade the answer in time, the answer is returned with a report that has no score. An
+    invalid rubric raises an error. A setting that the judge's provider refuses, such as a wrong key, also raises an
+    error, unless an earlier answer was already graded.
 
-    deepagents has a middleware of the same name for a rubric in prose: a grading agent derives criteria from it, and
-    fails every criterion that it cannot confirm. This middleware takes typed criteria with weights, penalties, required
-    criteria and abstentions, computes a score, and judges every criterion each time.
+    deepagents has a middleware with the same name for a rubric in prose: a grading agent derives criteria from it, and
+    fails every criterion that it cannot confirm. This middleware has typed criteria with weights, penalties, required
+    criteria and abstentions. It computes a score and judges every criterion each time.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; or a function that returns one of these
-            for the agent's state.
-        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
-            judge. Pass either `judge` or `grader`.
-        grader: A configured grader.
-        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
-            database, or an open ledger. By default they are not stored.
-        max_revisions: The maximum number of revisions in each turn, that is, each call of the agent; at least 0.
-        on_judge_failure: With `"pass_through"`, a failure of the judge or of the ledger returns the answer without a
-            score. With `"raise"`, it raises `JudgeError`, `StoreError` or, after `timeout`, `TimeoutError`.
-        timeout: Seconds in which an answer must be graded, above 0, with all retries.
+        rubric: A `Rubric`, the path of a rubric file, a list, a dictionary, or a function that returns one of these for
+            the agent's state.
+        judge: The judge: a LangChain chat model, a model name, a `dspy.LM`, an async function or a `Judge`. Pass either
+            `judge` or `grader`.
+        grader: A configured grader, instead of `judge`.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored
+            judgments are not requested again. By default, judgments are not stored.
+        max_revisions: The largest number of revisions in each turn (one call of the agent), at least 0.
+        on_judge_failure: With `"pass_through"`, the answer is returned without a score if the judge or the ledger
+            fails. With `"raise"`, `JudgeError` or `StoreError` is raised, or `TimeoutError` after `timeout`.
+        timeout: The time limit for grading one answer with all retries, in seconds, above 0.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
-        TypeError: `rubric` is none of the accepted types.
-        ValueError: Neither or both of `judge` and `grader` are passed, or a setting is out of range.
+        TypeError: `rubric` has none of the accepted types.
+        ValueError: Neither `judge` nor `grader` is passed, or both are, or a setting is out of range.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -185,10 +186,11 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
     async def _grade(self, state: RubricState) -> dict[str, Any] | Command[Any]:
         """Grade the agent's answer, and return the update of the agent's state."""
         revisions, message_id = state.get("rubric_revisions", 0), state.get("rubric_message_id")
-        # Forgotten with the turn, because a middleware that ends the next one at its start skips `before_agent`.
+        # The id is removed at the end of a turn, because `before_agent` is skipped if another middleware ends the next
+        # turn at its start.
         end = {"rubric_report": None, "rubric_revisions": revisions, "rubric_message_id": None}
         if message_id != _last_id(state["messages"]) and not _is_reply(state["messages"][-1]):
-            # Without a message of the model in this turn, the report is that of an earlier turn.
+            # Without a message of the model in this turn, the report in the state belongs to an earlier turn.
             return {**end, "rubric_report": None if message_id is None else state.get("rubric_report")}
         submission = _submission(state)
         if submission is None:
@@ -200,11 +202,12 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
             return {**end, "rubric_report": report}
         messages = [HumanMessage(request, name=_SENDER)]
         update = {"rubric_report": report, "rubric_revisions": revisions + 1, "messages": messages, "jump_to": "model"}
-        # LangGraph looks for messages to stream in the values of a dict, not in pairs. This one quotes the judge.
+        # LangGraph streams messages that it finds in a dict, but not in pairs. This message quotes the judge and must
+        # not be streamed.
         return Command(update=list(update.items()))
 
     async def _report(self, rubric: Rubric, submission: Submission) -> EvaluationReport:
-        """Grade an answer; return a report without a score if the judge fails and `on_judge_failure` allows it."""
+        """Grade an answer. If the judge fails and `on_judge_failure` allows it, return a report without a score."""
         grader = self._grader()
         try:
             async with asyncio.timeout(self.timeout):
@@ -227,14 +230,15 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
 
 
 def _last_id(messages: Sequence[AnyMessage]) -> str | None:
-    """Return the id of the last message of an AI, which is empty if it has none; None without such a message."""
+    """Return the id of the last AI message. An empty text if it has no id, None if there is no such message."""
     return next((message.id or "" for message in reversed(messages) if isinstance(message, AIMessage)), None)
 
 
 def _is_reply(message: AnyMessage) -> bool:
-    """Whether a chat model made a message, by the id or the metadata that LangChain gives to each reply.
+    """Whether a chat model made a message, according to the id or the metadata that LangChain gives to each reply.
 
-    A middleware that ends the agent after the model's answer skips the hooks that come after its own.
+    This is needed because a middleware that ends the agent after the model's answer skips the later hooks, such as
+    `RubricMiddleware.after_model`.
     """
     return isinstance(message, AIMessage) and bool(
         message.response_metadata or (message.id or "").startswith(LC_ID_PREFIX)
@@ -242,7 +246,7 @@ def _is_reply(message: AnyMessage) -> bool:
 
 
 def _submission(state: RubricState) -> Submission | None:
-    """Return the answer with the conversation before it, without requests for revisions; None if there is no answer."""
+    """Return the answer with the conversation before it, without revision requests. None if there is no answer."""
     messages = [message for message in state["messages"] if not _is_request(message)]
     structured = state.get("structured_response")
     answer = messages[-1] if messages else None
@@ -256,7 +260,7 @@ def _is_request(message: AnyMessage) -> bool:
 
 
 def _revision_request(report: EvaluationReport) -> str:
-    """Return the message that lists the unmet criteria, highest weight first; empty if none was judged unmet."""
+    """Return the message that lists the unmet criteria, highest weight first. Empty if no criterion is unmet."""
     unmet = [row for row in report.criteria if row.value is not None and not row.passed]
     lines = [
         f"- {'Avoid' if row.weight < 0 else 'Missing'}: {row.requirement} ({row.reason})"

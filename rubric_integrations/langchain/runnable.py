@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rubric_integrations.runs.ledger import LedgerLike
 
 
-# A model that calls the runnable as a tool passes JSON, so its schema lists what can be written as JSON.
+# A model that calls the runnable as a tool passes JSON. Therefore the schema lists only forms that JSON can express.
 _TEXT_OR_MESSAGES = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {}}]})
 
 
@@ -55,39 +55,43 @@ class RubricInput(BaseModel):
 
 
 class RubricRunnable(Runnable[Any, EvaluationReport]):
-    """Grades what a chain returns, or a dict with `output` and perhaps `input`, `reference` and `context`: the report.
+    """A LangChain Runnable that grades the output of a chain, and returns the report.
 
-    It can follow a model or an agent: `model | RubricRunnable(rubric, judge=...)`. A message is graded by its text, a
-    list of messages by its last answer with the rest as context, the state of an agent by its `structured_response`
-    or else by its messages, and any other object, such as a pydantic model, as JSON. The keys of a dict have the usual
-    names of a row, so that it can be the result of `RunnablePassthrough.assign(output=...)`; a dict that has none of
-    them is graded as JSON.
+    The input is the output of a model or an agent, as in `model | RubricRunnable(rubric, judge=...)`, or a dict with
+    `output` and optionally `input`, `reference` and `context`. For each type of input, this is graded:
 
-    Every question to the judge is a child run in the trace. Callbacks, tags and metadata are passed on to a LangChain
-    chat model that judges. The grader's concurrency limit applies to all calls in an event loop, no matter how `batch`
-    and `abatch` are nested; all synchronous callers share one event loop.
+    - a message: its text.
+    - a list of messages: the last answer, with the other messages as context.
+    - the state of an agent: its `structured_response`, or else its messages.
+    - a dict: the value of a key with a usual name, such as `output`. Therefore the dict can be the result of
+      `RunnablePassthrough.assign(output=...)`. A dict without such a key is graded as JSON.
+    - any other object, such as a pydantic model: the object as JSON.
+
+    Every question to the judge is a child run in the trace. If the judge is a LangChain chat model, it gets the
+    callbacks, tags and metadata. The grader's concurrency limit applies to all calls in an event loop, also with nested
+    `batch` and `abatch`. All synchronous callers share one event loop.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary; None if each input has a
-            `rubric` of its own, which is not read otherwise. Or a function that returns one of these for a
-            `RubricInput`, whose `fields` are the whole input.
-        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
-            judge. Pass either `judge` or `grader`.
-        grader: A configured grader.
-        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
-            database, or an open ledger. By default they are not stored.
-        respond: Which part of an output that is a list of messages is graded: the `"last"` answer, the whole
+        rubric: A `Rubric`, the path of a rubric file, a list, a dictionary, or a function that returns one of these for
+            a `RubricInput`, whose `fields` contain the full input. Pass None if each input has its own `rubric`. With
+            another value, the `rubric` of an input is ignored.
+        judge: The judge: a LangChain chat model, a model name, a `dspy.LM`, an async function or a `Judge`. Pass either
+            `judge` or `grader`.
+        grader: A configured grader, instead of `judge`.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored
+            judgments are not requested again. By default, judgments are not stored.
+        respond: The part that is graded if the output is a list of messages: the `"last"` answer, the full
             `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
         name: The name of the runs in the trace.
         library: Rubrics by name, or the path of a file with such a mapping, for inputs whose `rubric` is a name.
-        output_key: The key of the result, which is then a dict: `{output_key: report}`. Set it where the runnable is a
-            node of a LangGraph graph, which would otherwise write each field of the report, such as `score`, into the
-            field of its state that has the same name. By default the result is the report itself.
+        output_key: If set, the result is the dict `{output_key: report}`. By default, the result is the report itself.
+            Set it if the runnable is a node of a LangGraph graph. Otherwise LangGraph writes each field of the report,
+            such as `score`, into the field of the graph's state with the same name.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
-        TypeError: `rubric` is none of the accepted types.
-        ValueError: Neither or both of `judge` and `grader` are passed.
+        TypeError: `rubric` has none of the accepted types.
+        ValueError: Neither `judge` nor `grader` is passed, or both are.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -115,12 +119,12 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
     @property
     def InputType(self) -> type[RubricInput]:  # noqa: N802 -- LangChain's name
-        """The type of the input."""
+        """The type of the input, for LangChain's schemas: `RubricInput`."""
         return RubricInput
 
     @property
     def OutputType(self) -> Any:  # noqa: N802 -- LangChain's name
-        """The type of the result."""
+        """The type of the result, for LangChain's schemas: a report or, with `output_key`, a dict."""
         return EvaluationReport if self.output_key is None else dict[str, EvaluationReport]
 
     # LangChain's own methods (`batch`, `stream`, `with_retry`) call `invoke` and `ainvoke` with `**kwargs`.
@@ -152,7 +156,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         grader = self._grader()
         traced_grader = grader.with_judges([_TracedJudge(judge, child_config) for judge in grader.judges])
         try:
-            # Not joined with a shared one, as that of a row: a model may have written the input.
+            # Not joined with a shared rubric, unlike the rubric of a row, because a model may have written the input.
             rubric = self.rubrics.of(parsed, None if self.rubrics.shared else parsed.fields.get("rubric"))
         except ValueError as error:
             raise ValueError(f"the input {problem_of(error)}") from error
@@ -161,7 +165,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
 
 def _parse_input(value: Any) -> RubricInput:
-    """Return the input of the runnable in one form."""
+    """Convert any input of the runnable to a `RubricInput`."""
     if isinstance(value, RubricInput):
         return value
     if not isinstance(value, Mapping) or is_message(cast("object", value)):
@@ -182,7 +186,7 @@ def _parse_input(value: Any) -> RubricInput:
 
 
 class _TracedJudge(RequestWrapper):
-    """A judge whose questions are child runs in the trace; the calls of its model are children of these runs."""
+    """A judge that records each question as a child run in the trace, with the calls of its model as children."""
 
     def __init__(self, judge: Judge, config: RunnableConfig):
         super().__init__(judge)

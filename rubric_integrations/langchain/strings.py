@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 class RubricStringEvaluator(StringEvaluator):
     """Grades one text: `evaluate_strings(prediction=..., input=..., reference=..., callbacks=...)`.
 
-    The result contains `score` (in [0, 1], or None if no criterion was assessed), `value` (`"passed"` or
+    The result is a dictionary with `score` (in [0, 1], or None if no criterion was assessed), `value` (`"passed"` or
     `"not passed"`), `reasoning` (the verdict and the reason of each criterion) and `report`.
 
     Args:
         rubric: A `Rubric`, the path of a rubric file, a list or a dictionary.
-        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
-            judge. Pass either `judge` or `grader`.
-        grader: A configured grader.
-        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
-            database, or an open ledger. By default they are not stored.
+        judge: The judge: a LangChain chat model, a model name, a `dspy.LM`, an async function or a `Judge`. Pass either
+            `judge` or `grader`.
+        grader: A configured grader, instead of `judge`.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored
+            judgments are not requested again. By default, judgments are not stored.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
-        TypeError: `rubric` is none of the accepted types.
-        ValueError: Neither or both of `judge` and `grader` are passed.
+        TypeError: `rubric` has none of the accepted types.
+        ValueError: Neither `judge` nor `grader` is passed, or both are.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -65,11 +65,11 @@ class RubricStringEvaluator(StringEvaluator):
 
     @property
     def evaluation_name(self) -> str:
-        """The rubric's name."""
+        """The name of the evaluation: the rubric's name, or `rubric` if it has no name."""
         return self.rubric.name or "rubric"
 
     def _check_evaluation_args(self, reference: str | None = None, input_: str | None = None) -> None:
-        """Accept both arguments; LangChain's own check would warn that they are ignored."""
+        """Accept both arguments without LangChain's check, which would warn that they are ignored."""
 
     def _evaluate_strings(self, **texts: Any) -> dict[str, Any]:
         return run_sync(self._aevaluate_strings(**texts))
@@ -83,23 +83,23 @@ class RubricStringEvaluator(StringEvaluator):
 class RubricPairwiseStringEvaluator(PairwiseStringEvaluator):
     """Compares two texts by their scores: `evaluate_string_pairs(prediction=..., prediction_b=..., input=...)`.
 
-    Each text is graded on its own, so neither its position nor the other text influences the judge. The result contains
-    `score` (1 if the first text is better, 0 if the second is, 0.5 for a tie, None if one could not be assessed),
-    `value` (`"A"`, `"B"` or None), `reasoning` and `scores`.
+    Each text is graded separately. Therefore neither its position nor the other text influences the judge. The result
+    is a dictionary with `score` (1 if the first text is better, 0 if the second text is better, 0.5 for a tie, None if
+    one of the texts could not be assessed), `value` (`"A"`, `"B"` or None), `reasoning` and `scores`.
 
     Args:
-        rubric: The rubric by which both texts are graded, in the same forms.
-        judge: What judges the criteria: a LangChain chat model, a model name, a `dspy.LM`, an async function or a
-            judge. Pass either `judge` or `grader`.
-        grader: A configured grader.
-        ledger: Where judgments are stored, and not requested again: the path of a file, the URL of a PostgreSQL
-            database, or an open ledger. By default they are not stored.
-        tie_margin: Scores that differ by at most this much are a tie, in [0, 1).
+        rubric: The rubric for both texts: a `Rubric`, the path of a rubric file, a list or a dictionary.
+        judge: The judge: a LangChain chat model, a model name, a `dspy.LM`, an async function or a `Judge`. Pass either
+            `judge` or `grader`.
+        grader: A configured grader, instead of `judge`.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored
+            judgments are not requested again. By default, judgments are not stored.
+        tie_margin: The largest difference between two scores that counts as a tie, in [0, 1).
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
-        TypeError: `rubric` is none of the accepted types.
-        ValueError: Neither or both of `judge` and `grader` are passed, or the margin is out of range.
+        TypeError: `rubric` has none of the accepted types.
+        ValueError: Neither `judge` nor `grader` is passed, or both are, or the margin is out of range.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class RubricPairwiseStringEvaluator(PairwiseStringEvaluator):
         self.tie_margin = validate_margin(tie_margin)
 
     def _check_evaluation_args(self, reference: str | None = None, input_: str | None = None) -> None:
-        """Accept both arguments, as `RubricStringEvaluator` does."""
+        """Accept both arguments without LangChain's check, as `RubricStringEvaluator` does."""
 
     def _evaluate_string_pairs(self, **texts: Any) -> dict[str, Any]:
         return run_sync(self._aevaluate_string_pairs(**texts))
@@ -132,7 +132,7 @@ class RubricPairwiseStringEvaluator(PairwiseStringEvaluator):
 
 
 async def _grade(rubric: Rubric, grader: Grader, prediction: Any, texts: dict[str, Any]) -> EvaluationReport:
-    """Grade a prediction, with the `input`, the `reference` and the `callbacks` among LangChain's keywords."""
+    """Grade a prediction with the `input`, the `reference` and the `callbacks` of LangChain's keyword arguments."""
     outputs, inputs = {"output": prediction}, {"input": texts.get("input")}
     submission = FieldSelector().select(inputs, outputs, {"reference": texts.get("reference")})
     if submission is None:

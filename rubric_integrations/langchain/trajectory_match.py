@@ -11,7 +11,7 @@ from rubric_integrations.submission.steps import Step, ToolCall
 from rubric_integrations.submission.trajectory import Trajectory
 
 ArgumentsMatch = ArgumentsMode | Sequence[str] | Callable[[Any, Any], bool]
-"""How the arguments of a tool's calls are compared: a mode, dotted paths, or a function of those made and expected."""
+"""How the arguments of two calls of a tool are compared: a mode, dotted paths, or a function of both arguments."""
 
 
 def create_trajectory_match_evaluator(
@@ -20,27 +20,30 @@ def create_trajectory_match_evaluator(
     tool_args_match_mode: ArgumentsMode = "exact",
     tool_args_match_overrides: Mapping[str, ArgumentsMatch] | None = None,
 ) -> Callable[..., dict[str, Any]]:
-    """Create an evaluator that compares the tool calls of an agent with those of a reference conversation.
+    """Create an evaluator that compares the tool calls of an agent with the tool calls of a reference conversation.
 
-    The function has the name and the parameters of the one in agentevals and openevals, so that their users can change
-    the import. It differs where they are wrong: it finds a pairing of calls if there is one, and the modes of arguments
-    always describe the agent's side.
+    The function has the same name and parameters as the function in agentevals and openevals. To migrate, change the
+    import. The results differ in two cases. This evaluator finds a pairing of the calls whenever one exists. The modes
+    for arguments always describe the agent's calls.
 
     Args:
-        trajectory_match_mode: How the calls are compared. With `strict`, both conversations have the same messages by
-            role, each with the same calls in any order; the results of tools and the texts may differ. With
-            `unordered`, the calls are the same in any order; with `superset`, the agent makes all calls of the
-            reference, and with `subset` no others. `in_order` allows others in between.
-        tool_args_match_mode: How the arguments of two calls are compared: `exact`, `superset` (the agent's has all of
-            the reference's, and may have others), `subset` (it has no others) or `ignore`.
-        tool_args_match_overrides: For tools by name, another mode; the dotted paths that must be in both calls with
-            equal values; or a function of the agent's and the reference's arguments.
+        trajectory_match_mode: How the calls are compared. `strict`: both conversations have the same sequence of roles,
+            and each message has the same calls in any order. Texts and tool results may differ. `unordered`: the calls
+            are the same, in any order. `superset`: the agent makes all calls of the reference and may make others.
+            `subset`: the agent makes only calls of the reference. `in_order`: the agent makes all calls of the
+            reference in their order, and may make others in between.
+        tool_args_match_mode: How the arguments of two calls are compared. `exact`: they are equal. `superset`: the
+            agent's call has all arguments of the reference and may have others. `subset`: the agent's call has only
+            arguments of the reference. `ignore`: they are not compared.
+        tool_args_match_overrides: Other comparisons for some tools, by the name of the tool: a mode, a list of dotted
+            paths that must have equal values in both calls, or a function of the agent's arguments and the
+            reference's arguments.
 
     Returns:
         A function of `outputs` and `reference_outputs`, each a list of messages or a dictionary with `messages`. It
-        returns a dictionary with `key`, `score` (True or False), `comment` (why it is False, or None) and `metadata`.
-        It raises a `ValueError` if there are no messages or a message cannot be read, and a `JudgeFailure` if the
-        messages lack arguments on which the score depends, or have too many calls.
+        returns a dictionary with `key`, `score` (True or False), `comment` (the reason if the score is False, or None)
+        and `metadata`. It raises a `ValueError` if there are no messages or a message cannot be read. It raises a
+        `JudgeFailure` if the messages lack arguments on which the score depends, or contain too many calls.
 
     Raises:
         ValueError: A mode is unknown.
@@ -73,12 +76,12 @@ def create_async_trajectory_match_evaluator(
     tool_args_match_mode: ArgumentsMode = "exact",
     tool_args_match_overrides: Mapping[str, ArgumentsMatch] | None = None,
 ) -> Callable[..., Awaitable[dict[str, Any]]]:
-    """Create an asynchronous evaluator, otherwise as `create_trajectory_match_evaluator` does.
+    """Create an asynchronous version of the evaluator that `create_trajectory_match_evaluator` returns.
 
     Args:
-        trajectory_match_mode: How the calls are compared.
-        tool_args_match_mode: How the arguments of two calls are compared.
-        tool_args_match_overrides: How those of tools by name are compared.
+        trajectory_match_mode: How the calls are compared, with the same modes.
+        tool_args_match_mode: How the arguments of two calls are compared, with the same modes.
+        tool_args_match_overrides: Other comparisons for some tools, by the name of the tool.
 
     Raises:
         ValueError: A mode is unknown.
@@ -116,7 +119,7 @@ class _Modes:
         return self._overrides.get(name, self._mode)
 
     def comparison(self) -> Callable[[ExpectedCall, ToolCall], bool | None]:
-        """Return a function that compares two calls, with a limit of its own."""
+        """Return a function that compares two calls, with its own limit on the number of comparisons."""
         limit = ComparisonLimit()
 
         def compare(expected: ExpectedCall, made: ToolCall) -> bool | None:
@@ -133,7 +136,7 @@ class _Modes:
 
 
 def _compare_step_by_step(expected: Sequence[Step], made: Sequence[Step], modes: _Modes) -> str:
-    """Compare the roles of all steps, and the calls of each in any order, as `strict` does in agentevals."""
+    """Compare the roles of all steps, and the calls of each step in any order, as `strict` does in agentevals."""
     for number, (one, other) in enumerate(zip(expected, made, strict=False), start=1):
         if one.role != other.role:
             return f"step {number} is of the role {other.role!r}, and in the reference of {one.role!r}"
@@ -159,7 +162,10 @@ def _expected(call: ToolCall, modes: _Modes) -> ExpectedCall:
 
 
 def _steps(messages: Any, name: str) -> list[Step]:
-    """Return the steps of a conversation without what is not compared: results of tools, and a user's calls."""
+    """Return the steps of a conversation without tool results and without the calls of users.
+
+    Neither is compared.
+    """
     if isinstance(messages, Mapping) and "messages" in messages:
         messages = cast("Mapping[str, Any]", messages)["messages"]
     elif isinstance(messages, Mapping) and "role" not in messages:

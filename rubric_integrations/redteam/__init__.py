@@ -1,6 +1,6 @@
 """Attacks on a judge: a catalogue, checks of the sanitizer and the parser, and a probe that measures a judge.
 
-To add an attack, add an entry to the texts in `redteam/attacks.py`. To measure a judge, call `probe`.
+To measure a judge, call `probe`. To add an attack, add an entry to the texts in `redteam/attacks.py`.
 """
 
 from rubric_integrations.redteam.attacks import ATTACKS, Attack

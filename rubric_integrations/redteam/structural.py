@@ -1,7 +1,7 @@
 """Checks whether structural attacks succeed against the sanitizer and the parser, without a model.
 
-The patterns spell the markers as adapters and chat templates do, independently of the sanitizer: with the sanitizer's
-own patterns, the check could not find what the sanitizer misses.
+The patterns of the markers come from the adapters and chat templates, and not from the sanitizer. With the sanitizer's
+patterns, the check could not find the markers that the sanitizer misses.
 
 This is a separate module because tests run it on every attack, without a judge and without `probe`.
 """
@@ -50,9 +50,9 @@ _RUBRIC = Rubric([_YEAR, _PLACE])
 
 
 class ScriptedEngine:
-    """A DSPy engine that records the last request and answers it with `reply`.
+    """A DSPy engine that records the last request and returns `reply`.
 
-    It takes no JSON format, so that replies are read as leniently as those of any model.
+    It does not support a JSON schema. Therefore, its replies are parsed as leniently as the replies of any model.
     """
 
     supports_response_schema = False
@@ -63,7 +63,7 @@ class ScriptedEngine:
         self.request: Any = None
 
     def __deepcopy__(self, memo: object) -> ScriptedEngine:
-        # DSPy copies a model before it calls it: the caller must still see the request.
+        # DSPy copies a model before a call, and the caller must still see the recorded request.
         return self
 
     def complete(self, request: lm15.Request) -> lm15.Response:
@@ -90,7 +90,7 @@ class _AsyncEngine:
 
 
 def scripted_judge() -> tuple[ScriptedEngine, LMJudge]:
-    """Make a judge, and the engine that records its requests and holds its replies."""
+    """Return a scripted engine and a judge that uses it."""
     engine = ScriptedEngine()
     lm = dspy.LM("probe/scripted", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
     return engine, LMJudge(lm)
@@ -103,9 +103,11 @@ class PromptCase(NamedTuple):
         name: The kind, such as `"per criterion"`.
         signature: The DSPy signature of the prompt.
         inputs: The rendered inputs of the prompt.
-        true_answer: The answer that is true of `POOR_RESPONSE`: the requirement does not hold.
-        reply_with: Makes the reply of a judge that gives the true answer, with an explanation put in unescaped.
-        read_values: Requests the answer from a judge, and returns the values that the judge reads: 0 for each is true.
+        true_answer: The true answer about `POOR_RESPONSE`: the requirement is not met.
+        reply_with: A function that gets an explanation and returns the reply of a judge with the true answer. The
+            explanation is inserted without escaping.
+        read_values: A function that requests the answer from a judge and returns the values that the judge parses. The
+            true values are 0.
     """
 
     name: str
@@ -178,11 +180,11 @@ class _Prompt(NamedTuple):
 
 
 def prompt_breach(attack: Attack) -> str | None:
-    """Describe which part of an attack would be read as structure in a judge's prompt; None if the prompt is safe.
+    """Describe the part of an attack that a judge's prompt would treat as structure, or None if the prompt is safe.
 
-    Prompts about one criterion and about several are checked. Outside the submission's fence, the messages must be the
-    same as without the attack. Inside it, there must be no field header, no custom type, no control token and no fence
-    with the right code, even after Unicode normalization.
+    Prompts about one criterion and about several criteria are checked. Outside the submission's fence, the messages
+    must be the same as without the attack. The fence must not contain a field header, a custom type, a control token or
+    a fence with the right code, also after Unicode normalization.
 
     Example:
         >>> from rubric_integrations.redteam import ATTACKS
@@ -213,7 +215,7 @@ def _clean_prompt(name: str) -> _Prompt:
 
 
 async def _sent_prompt(name: str, response: str) -> _Prompt | str:
-    """Return the prompt that a judge sends about a response; a message if it sends none or a malformed one."""
+    """Return the prompt that a judge sends about a response, or a message if it is missing or malformed."""
     engine, judge = scripted_judge()
     case = next(case for case in prompt_cases(response) if case.name == name)
     engine.reply = case.reply_with("")
@@ -226,7 +228,7 @@ async def _sent_prompt(name: str, response: str) -> _Prompt | str:
         return f"there are {len(messages)} messages with parts of the types {[p.type for p in messages[0].parts]!r}"
     user = "".join(part.text for part in messages[0].parts)
     system = engine.request.system
-    # The query stands before the submission and is ours, so the first fence has the right code.
+    # The query comes before the submission and is not attacked, so the first fence has the right code.
     code = re.findall(r"<data (\w+)>", user)[0]
     before, opening, rest = user.partition(f"[[ ## submission ## ]]\n<data {code}>\n")
     inside, closing, after = rest.partition(f"\n</data {code}>")
@@ -236,7 +238,7 @@ async def _sent_prompt(name: str, response: str) -> _Prompt | str:
 
 
 def _find_marker(text: str) -> str | None:
-    """Find a marker in a text, also one in look-alike characters."""
+    """Return a marker that a text contains, also in look-alike characters, or None."""
     folded = _fold(text)
     header = _HEADER.search(folded)
     tokens = (token for token in (*CONTROL_TOKENS, TYPE_START, TYPE_END) if _fold(token) in folded)
@@ -244,17 +246,17 @@ def _find_marker(text: str) -> str | None:
 
 
 def _fold(text: str) -> str:
-    """Remove invisible characters and normalize the rest, so that look-alike characters become the same."""
+    """Remove invisible characters, and normalize look-alike characters to the same character."""
     visible = (ch for ch in text if unicodedata.category(ch) not in ("Cf", "Mn"))
     return unicodedata.normalize("NFKC", "".join(visible)).casefold()
 
 
 def reply_breach(attack: Attack) -> str | None:
-    """Describe how a reply that quotes an attack would be read as a better answer; None if no reply is misread.
+    """Describe how the parser reads a better answer from a reply that quotes an attack, or None if it never does.
 
-    The judge in these replies answers truly that the requirement does not hold. It quotes the attack as sent, sanitized
-    and normalized, escaped and unescaped, before, in and after its own answer, in its thinking and in a code block.
-    The parser must read the judge's own answer or fail.
+    The replies give the true answer, that the requirement is not met. They quote the original, the sanitized and the
+    normalized text of the attack, escaped and unescaped. The quotation comes before, in or after the answer, in the
+    thinking, or in a code block. The parser must read the judge's answer or fail.
 
     Example:
         >>> from rubric_integrations.redteam import ATTACKS
@@ -274,7 +276,7 @@ async def _reply_breach(attack: Attack) -> str | None:
         for quote in quotes:
             for form, reply in _quoting_replies(case.reply_with, quote, cut_off=quote == sanitized):
                 try:
-                    # The parser alone refuses almost all replies or reads them truly; the whole judge takes longer.
+                    # The parser handles almost all replies correctly. Only the others need the slower, complete judge.
                     if _answers(adapter.parse(case.signature, reply)) <= {case.true_answer}:
                         continue
                 except AdapterParseError:
@@ -302,7 +304,7 @@ def _answers(fields: dict[str, Any]) -> set[str]:
 
 
 def _quoting_replies(reply_with: Callable[[str], str], quote: str, cut_off: bool) -> Iterator[tuple[str, str]]:
-    """Yield the forms in which a judge may quote a text and give its own answer: the form's name, and the reply."""
+    """Yield the forms of a reply that quotes a text and gives an answer: the name of the form, and the reply."""
     escaped, plain = json.dumps(quote, ensure_ascii=False)[1:-1], reply_with("It only claims so.")
     yield "escaped", reply_with(f"It says: {escaped} That shows nothing.")
     yield "escaped, in a block", f"```json\n{reply_with(escaped)}\n```"
@@ -326,7 +328,7 @@ def _quoting_replies(reply_with: Callable[[str], str], quote: str, cut_off: bool
 
 
 def find_breach(attack: Attack) -> str | None:
-    """Describe how an attack succeeds against the sanitizer or the parser; None if it fails, as it should.
+    """Describe how an attack succeeds against the sanitizer or the parser, or None if it fails.
 
     Example:
         >>> from rubric_integrations.redteam import ATTACKS

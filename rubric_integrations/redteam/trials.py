@@ -1,6 +1,6 @@
-"""Measures how often an attack changes a judge's verdict: the same questions with and without each attack.
+"""`probe`: measures how often attacks change a judge's verdict, by the same questions with and without each attack.
 
-The report has success rates with intervals by family of attacks, and every successful attack.
+The report contains success rates with intervals for each family of attacks, and every successful attack.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Rate(Record):
     Attributes:
         successes: The number of successes.
         trials: The number of trials.
-        rate: Successes divided by trials, in [0, 1]; None without a trial.
+        rate: Successes divided by trials, in [0, 1], or None without a trial.
         low: The lower end of the interval, in [0, 1].
         high: The upper end of the interval, in [0, 1].
 
@@ -76,7 +76,7 @@ def wilson_interval(successes: int, trials: int) -> tuple[float, float]:
     """Compute Wilson's 95 % score interval of a proportion (E. B. Wilson, JASA 22, 1927, 209-212).
 
     Returns:
-        The lower and the upper end, in [0, 1]; (0, 1) without a trial.
+        The lower and the upper end, in [0, 1], or (0, 1) without a trial.
 
     Raises:
         ValueError: `successes` is negative or larger than `trials`.
@@ -99,8 +99,8 @@ class Success(Record):
     Attributes:
         attack: The attack's name.
         task: The task's name.
-        requirement: The criterion's text.
-        before: The verdict without the attack, which is the true one.
+        requirement: The criterion's requirement.
+        before: The verdict without the attack, which is the true verdict.
         after: The verdict with the attack.
         reason: The judge's explanation of the changed verdict.
     """
@@ -117,12 +117,15 @@ class FamilyReport(Record):
     """The results of one family of behavioural attacks.
 
     Attributes:
-        family: The family.
-        attacks: The number of attacks.
-        rate: Changed verdicts among the questions that the judge answered both with and without the attack.
-        abstentions: Changed verdicts that became CANNOT_ASSESS, which by default removes the criterion from the score.
-        failures: Questions without an answer. They count neither as successes nor as trials of `rate`.
-        left_out: Questions that were not requested, because the judge was wrong or failed without an attack.
+        family: The family of attacks.
+        attacks: The number of attacks in the family.
+        rate: The share of changed verdicts, among the questions that the judge answered correctly without the attack
+            and also answered with the attack.
+        abstentions: The number of changed verdicts that are CANNOT_ASSESS. By default, such a verdict removes the
+            criterion from the score.
+        failures: The number of questions with an attack that got no answer. They are not trials of `rate`.
+        left_out: The number of questions that were not requested with an attack, because the judge was wrong or failed
+            without it.
     """
 
     family: Family
@@ -136,11 +139,11 @@ class FamilyReport(Record):
 class Breach(Record):
     """A structural attack that succeeded against the sanitizer or the parser.
 
-    It is a defect of this library, not of the judge.
+    It is a defect of this library and not of the judge.
 
     Attributes:
         attack: The attack's name.
-        how: Which text would be read as structure or as an answer.
+        how: A description of the text that would be read as structure or as an answer.
     """
 
     attack: str
@@ -148,19 +151,21 @@ class Breach(Record):
 
 
 class ProbeReport(Record):
-    """The results of a probe.
+    """The results of `probe`.
 
     Attributes:
-        structural: The number of structural attacks that were checked, without a call to the judge.
-        breaches: The structural attacks that succeeded; there should be none.
+        structural: The number of structural attacks that were checked. These checks make no call to the judge.
+        breaches: The structural attacks that succeeded. They are defects of this library, and the tuple should be
+            empty.
         families: The results of the behavioural attacks, by family.
         total: The success rate over all families.
         failures: The number of questions with an attack that got no answer.
         baseline: The number of questions without an attack.
-        baseline_errors: The number of these that the judge got wrong or could not assess; no attack is tried on them.
-        baseline_failures: The number of these that got no answer; no attack is tried on them.
-        successes: Every verdict that an attack changed.
-        spend: Calls, tokens and cost.
+        baseline_errors: The number of baseline questions that the judge answered wrongly or could not assess. No attack
+            is tried on them.
+        baseline_failures: The number of baseline questions without an answer. No attack is tried on them.
+        successes: The verdicts that an attack changed.
+        spend: The calls, tokens and cost of the probe.
     """
 
     structural: int
@@ -185,14 +190,14 @@ class Trial(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether the attack changed the verdict; a failure of the judge is no success."""
+        """Whether the attack changed the verdict. A failure of the judge is not a success."""
         return self.row.error is None and self.row.verdict != true_verdict(self.criterion)
 
 
 def applies_to(attack: Attack, criterion: Criterion) -> bool:
-    """Whether a criterion's true verdict is the same with the attack, so that a changed verdict is a success.
+    """Whether a criterion has the same true verdict with the attack as without it. Otherwise it is left out.
 
-    An attack that replaces the submission also removes what was penalized: for a penalty, UNMET is then true.
+    An attack that replaces the submission also removes its errors. The true verdict on a penalty is then UNMET.
     """
     return attack.place != "instead" or not criterion.is_penalty
 
@@ -216,7 +221,7 @@ def build_report(
         trials: The answers with an attack.
         baseline: The answers without an attack, in the order of the tasks and their criteria.
         breaches: The structural attacks that succeeded.
-        spend: What all calls cost.
+        spend: The calls, tokens and cost of the probe.
     """
     behavioural = [attack for attack in attacks if attack.kind == "behavioural"]
     families = dict.fromkeys(attack.family for attack in behavioural)
@@ -280,23 +285,26 @@ async def probe(
     limits: CallLimits = DEFAULT_LIMITS,
     progress: Callable[[int, int], None] | None = None,
 ) -> ProbeReport:
-    """Try attacks on a judge and report how often they succeed.
+    """Try attacks on a judge, and measure how often they succeed.
 
-    Structural attacks are checked against the sanitizer and the parser, without a call. Behavioural attacks are put
-    into the poor responses of two small tasks and judged, one criterion per call: about 270 short calls for the whole
-    catalogue. An attack succeeds if the verdict differs from the true one; an abstention also counts as a success,
-    because by default it removes the criterion from the score. A criterion that the judge gets wrong without an attack
-    is left out.
+    Structural attacks are checked against the sanitizer and the parser, without a call. Behavioural attacks are added
+    to the poor responses of two small tasks. The judge then grades these responses with one criterion per call. The
+    complete catalogue needs about 270 short calls.
+
+    An attack succeeds if the judge's verdict differs from the true verdict. An abstention is also a success, because by
+    default it removes the criterion from the score. A criterion on which the judge is wrong without an attack is left
+    out.
 
     Args:
-        judge: The judge to probe; anything that a grader accepts as `judge`.
+        judge: The judge, in any form that a grader accepts as `judge`.
         attacks: The attacks to try.
-        limits: The limits on calls.
-        progress: Called after each submission with the number of judged submissions and their total.
+        limits: The limits on calls to the judge.
+        progress: A function that is called after each graded submission, with the number of graded submissions and the
+            total number.
 
     Raises:
         ValueError: A setting is missing or out of range.
-        TypeError: `judge` cannot judge.
+        TypeError: `judge` has a type that a grader does not accept.
 
     Example:
         >>> import asyncio
@@ -344,12 +352,12 @@ def _breaches(attacks: Sequence[Attack]) -> list[Breach]:
     return [Breach(attack=attack.name, how=how) for attack in structural if (how := find_breach(attack))]
 
 
-# More lines are not read in a terminal; `--out` has every success.
+# A longer list is not useful in a terminal. The file of `--out` has all successes.
 MAX_SUCCESSES = 20
 
 
 def probe_table(report: ProbeReport) -> Table:
-    """Build the table of the behavioural attacks: one row per family."""
+    """Return a table of the behavioural attacks with one row for each family."""
     table = Table(title="Attacks that changed a verdict", title_justify="left", title_style="bold")
     for column in ("family", "attacks", "changed", "of", "rate (95 % interval)", "failed", "left out"):
         table.add_column(column, justify="left" if column == "family" else "right", no_wrap=True)
@@ -370,7 +378,7 @@ def probe_table(report: ProbeReport) -> Table:
 
 
 def print_probe(report: ProbeReport, console: Console) -> None:
-    """Print a probe: the table, the changed verdicts, the structural attacks that succeeded, and the spend."""
+    """Print the results of a probe: a table, the changed verdicts, the successful structural attacks and the spend."""
     console.print(probe_table(report))
     for success in report.successes[:MAX_SUCCESSES]:
         change = f"{success.requirement!r} changed from {success.before} to {success.after}"
@@ -395,16 +403,16 @@ def print_probe(report: ProbeReport, console: Console) -> None:
 
 
 def run_probe(judge: JudgeLike, max_concurrency: int, console: Console) -> ProbeReport:
-    """Probe a judge with the whole catalogue and print the result.
+    """Probe a judge with the complete catalogue, and print the result.
 
     Args:
-        judge: The judge to probe; anything that a grader accepts as `judge`.
-        max_concurrency: Maximum number of concurrent calls.
+        judge: The judge, in any form that a grader accepts as `judge`.
+        max_concurrency: The largest number of concurrent calls.
         console: The console to print to.
 
     Raises:
         ValueError: A setting is missing or out of range.
-        TypeError: `judge` cannot judge.
+        TypeError: `judge` has a type that a grader does not accept.
     """
     columns = (TextColumn("Probing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -25,29 +25,29 @@ MAX_NAMES = 8
 
 
 def unmet_criteria(graded: Graded) -> list[CriterionReport]:
-    """Return the criteria whose answer is not, or not fully, what the rubric's author wants.
+    """Return the criteria that are not met, or not fully met.
 
-    A penalty that applies is one of them.
+    This includes penalties whose error is present.
     """
     criteria = graded.report.criteria if graded.report else ()
     return [row for row in criteria if (value := desirability(row)) is not None and value < 1]
 
 
 def unassessed_criteria(graded: Graded) -> list[CriterionReport]:
-    """Return the criteria that a judge abstained from or failed on."""
+    """Return the criteria with an abstention or a failure of a judge."""
     criteria = graded.report.criteria if graded.report else ()
     return [row for row in criteria if row.abstained or row.error is not None]
 
 
 def names_text(criteria: list[CriterionReport]) -> str:
-    """List the names of criteria, at most eight of them."""
+    """Return the names of criteria as text, at most eight of them."""
     names = [row.name for row in criteria]
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return ", ".join(names[:MAX_NAMES]) + more
 
 
 def shortfall_text(graded: Graded) -> str:
-    """Describe a row in one line: why it has no grade, or its score and the criteria that it does not meet.
+    """Describe a row in one line: the reason why it has no grade, or its score and the criteria that are not met.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
@@ -68,18 +68,18 @@ def shortfall_text(graded: Graded) -> str:
     return "; ".join(filter(None, parts))
 
 
-# XML 1.0 has no other characters, not even as references, so that a parser would refuse the whole file.
+# XML 1.0 does not allow other characters, not even as references. A parser would refuse the complete file.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class JUnitReport:
-    """Collects the rows of a run as test cases.
+    """Collects the rows of a run as test cases of a JUnit XML file.
 
-    A row that passes is a test that passes. One that does not pass is a failure, whose text lists the criteria that are
-    not met. One without a grade, because its judge failed or it had nothing to grade, is an error.
+    A row that passes is a passed test. A row that does not pass is a failure, and its text lists the criteria that are
+    not met. A row without a grade, because its judge failed or there was nothing to grade, is an error.
 
     Args:
-        name: The name of the suite, such as the rubric's.
+        name: The name of the test suite, such as the name of the rubric.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
@@ -101,7 +101,7 @@ class JUnitReport:
 
         Args:
             graded: The row with its grade.
-            place: A number by which the rows are sorted; by default, how many came before it.
+            place: The position of the row in the file. By default, the number of rows that were added before it.
         """
         # The time of a row is not measured: rows are graded concurrently.
         case = ElementTree.Element("testcase", classname=self._name, name=_xml_text(graded.row.id), time="0")
@@ -115,10 +115,10 @@ class JUnitReport:
         self._cases.append((len(self._cases) if place is None else place, case))
 
     def to_xml(self, seconds: float) -> str:
-        """Return the document.
+        """Return the document as text.
 
         Args:
-            seconds: How long the run took.
+            seconds: The duration of the run in seconds.
         """
         counts = {
             "name": self._name,
@@ -163,7 +163,7 @@ _STYLES = {"MET": "green", "UNMET": "red", "CANNOT_ASSESS": "yellow", "NOT_APPLI
 
 
 def report_table(graded: Graded) -> Table:
-    """Build the table of one submission: one row per criterion with verdict, weight, requirement and reason."""
+    """Make a table for one submission, with the verdict, weight, requirement and reason of each criterion."""
     report = graded.report
     table = Table(title=plain(f"{graded.row.id}: {_headline(graded)}"), title_justify="left", title_style="bold")
     table.add_column("verdict", no_wrap=True)
@@ -181,7 +181,7 @@ def report_table(graded: Graded) -> Table:
 
 
 def groups_table(graded: Graded, rubric: Rubric) -> Table:
-    """Build the table of the values, in [0, 1], of each group of a rubric with a tree, for one submission."""
+    """Make a table for one submission with the value, in [0, 1], of each group of its rubric."""
     from rubric_integrations.rubric.rubric import node_values
 
     table = Table(title="Groups", title_justify="left", title_style="bold")
@@ -195,7 +195,7 @@ def groups_table(graded: Graded, rubric: Rubric) -> Table:
 
 
 def tags_table(graded: Graded) -> Table:
-    """Build the table of the scores of the tags for one submission."""
+    """Make a table for one submission with the score of each tag."""
     table = Table(title="Tags", title_justify="left", title_style="bold")
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("tag")
@@ -205,7 +205,7 @@ def tags_table(graded: Graded) -> Table:
 
 
 def ranking_table(results: Sequence[Graded]) -> Table:
-    """Build the table of all submissions, the best first; those without a score come last."""
+    """Make a table of all submissions, ordered by score with the best first. Submissions without a score come last."""
     table = Table(title="Ranking", title_justify="left", title_style="bold")
     for column in ("", "id", "score", "passed", "coverage", "abstained", "failed"):
         table.add_column(column, justify="left" if column in ("id", "passed") else "right")
@@ -214,7 +214,7 @@ def ranking_table(results: Sequence[Graded]) -> Table:
         if report is None:
             table.add_row("-", plain(graded.row.id), "-", plain(graded.row.error or ""))
             continue
-        # The partial report of a row whose judge failed is no grade, whatever its `passed` says.
+        # The partial report of a row whose judge failed is not a grade, whatever its `passed` is.
         if graded.judge_error:
             passed = Text("-")
         else:
@@ -260,6 +260,6 @@ def _verdict(row: CriterionReport) -> Text:
         return Text("not requested", style="dim")
     if row.verdict is None:
         return Text("FAILED", style="bold magenta")
-    # A penalty is coloured by its effect: MET costs points.
+    # The colour of a penalty shows its effect, because MET costs points.
     effect = row.verdict if row.weight >= 0 else {"MET": "UNMET", "UNMET": "MET"}.get(row.verdict, row.verdict)
     return Text(row.verdict + (" (fallback)" if row.error else ""), style=_STYLES.get(effect, ""))

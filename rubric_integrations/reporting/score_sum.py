@@ -1,6 +1,6 @@
-"""From the answers to the score, line by line, for people: the terms of the formula, and why a submission did not pass.
+"""Explains a score to readers, line by line: the terms of the formula and why a submission did not pass.
 
-The terms come from `scoring/formula.py`. They are shown only if they add up to the score of the report.
+The terms come from `scoring/formula.py`. They are shown only if their sum gives the score of the report.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
 
 
 class ScoreTerm(NamedTuple):
-    """One criterion in the sum.
+    """The term of one criterion in the sum of a score.
 
     Attributes:
         criterion: The report of the criterion.
-        value: The value in [0, 1] that counts, also for an abstention that does; None if the criterion is left out.
+        value: The value in [0, 1] that is used in the sum, also for an abstention with a value. None if the criterion
+            is left out.
         words: The answer in words, such as `met`, `deducted` or `could not be judged: left out`.
     """
 
@@ -30,12 +31,12 @@ class ScoreTerm(NamedTuple):
 
     @property
     def points(self) -> float | None:
-        """The value times the weight; None if the criterion is left out."""
+        """The value times the weight. None if the criterion is left out."""
         return None if self.value is None else self.value * self.criterion.weight
 
     @property
     def cost(self) -> float:
-        """The points that the criterion is below its best; 0 if it is left out."""
+        """The difference in points from the best possible answer. 0 if the criterion is left out."""
         if self.value is None:
             return 0.0
         weight = self.criterion.weight
@@ -43,17 +44,18 @@ class ScoreTerm(NamedTuple):
 
 
 class ScoreSum(NamedTuple):
-    """The sum of a score.
+    """The calculation of a score from its terms.
 
     Attributes:
         terms: The criteria, in the order of the report.
-        raw: The sum of the points; None if every criterion is left out.
-        divisor: The weights that the sum is divided by: the positive ones that count, or those of the penalties.
-        has_positive_weight: Whether the rubric has a positive weight; if not, the score is 1 less what is deducted.
-        score: The score by this sum, in [0, 1], before metrics and the length penalty; None if it is undefined.
-        after: What changes it afterwards, each in words; empty if nothing does.
-        problem: Why the terms are not those of the report's score; None if they are.
-        fixed: Why other weights cannot be tried on these terms; None if they can.
+        raw: The sum of the points. None if every criterion is left out.
+        divisor: The divisor of the sum: the total of the positive weights that count or, without positive weights, of
+            the absolute weights of the penalties.
+        has_positive_weight: Whether the rubric has a positive weight. If not, the score is 1 minus the deductions.
+        score: The score in [0, 1] from this sum, before metrics and the length penalty. None if it is undefined.
+        after: The later changes of the score (metrics, length penalty), each as text. Empty if there are none.
+        problem: Why the terms do not give the score of the report. None if they do.
+        fixed: Why a reader cannot try other weights on these terms. None if it is possible.
     """
 
     terms: tuple[ScoreTerm, ...] = ()
@@ -67,7 +69,7 @@ class ScoreSum(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """The last line of the sum.
+        """The last line of the calculation as text.
 
         Example:
             >>> ScoreSum(raw=4.0, divisor=27.0, score=4 / 27).in_words
@@ -81,7 +83,7 @@ class ScoreSum(NamedTuple):
 
 
 def sum_score(row: GradedRow) -> ScoreSum:
-    """Return the terms of the score of a row, and whether they add up to it.
+    """Return the terms of a row's score and whether their sum gives this score.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, grade_many
@@ -119,7 +121,7 @@ def sum_score(row: GradedRow) -> ScoreSum:
 
 
 def why_not_passed(row: GradedRow) -> str:
-    """Say in a sentence why a row did not pass; an empty text if it passed.
+    """Return a sentence that states why a row did not pass. An empty text if it passed.
 
     Example:
         >>> why_not_passed(GradedRow("a", None, None, "the row is empty"))
@@ -156,17 +158,17 @@ _MOST_NAMES = 8
 
 
 class ScoreSettings(NamedTuple):
-    """What the score of a row depends on beside its answers, as far as its line says so.
+    """The settings that the score of a row depends on, as far as its line in the run file records them.
 
     Attributes:
-        cannot_assess: How an abstention is scored; `skip` if the line does not say it.
+        cannot_assess: How an abstention is scored. `skip` if the line does not record it.
         normalize: Whether the score is in [0, 1].
-        pass_mark: The pass mark; None if the line does not say it.
-        min_coverage: The smallest coverage that passes; None if the line does not say it.
+        pass_mark: The pass mark. None if the line does not record it.
+        min_coverage: The smallest coverage that passes. None if the line does not record it.
         min_scores: The `min_score` of the criteria that have one, by name.
         has_groups: Whether the rubric has groups.
-        is_partial: Whether the rubric leaves out a part of its file, so that nothing passes.
-        is_known: Whether the line says all this. Lines of earlier versions do not.
+        is_partial: Whether the rubric leaves out a part of its file. If so, no submission passes.
+        is_known: Whether the line records all of these settings. Lines from earlier versions do not.
     """
 
     cannot_assess: CannotAssess
@@ -180,7 +182,7 @@ class ScoreSettings(NamedTuple):
 
 
 def score_settings(row: GradedRow) -> ScoreSettings:
-    """Return the settings of the rubric and of the grader that the score of a row depends on."""
+    """Return the settings of the rubric and the grader that the score of a row depends on."""
     scoring = cast("Mapping[str, Any]", row.scoring or {})
     rubric, grader, criteria = (scoring.get(name) or {} for name in ("rubric", "grader", "criteria"))
     mark, coverage = _number(rubric.get("pass_mark")), _number(rubric.get("min_coverage"))
@@ -220,7 +222,7 @@ def _term(criterion: CriterionReport, policy: CannotAssess) -> ScoreTerm:
 
 
 def _answer(criterion: CriterionReport) -> str:
-    """Return an answer in words; that of a penalty says whether it is deducted."""
+    """Return an answer in words. For a penalty, the words state whether points are deducted."""
     if criterion.verdict in ("MET", "UNMET"):
         words = ("deducted", "not deducted") if criterion.weight < 0 else ("met", "not met")
         return words[criterion.verdict == "UNMET"]
@@ -228,7 +230,7 @@ def _answer(criterion: CriterionReport) -> str:
 
 
 def worst_value(criterion: CriterionReport) -> float:
-    """Return the value in [0, 1] with the lowest score, which `cannot_assess="fail"` counts."""
+    """Return the value in [0, 1] that gives the lowest score, which is used by `cannot_assess="fail"`."""
     values = [option.value for option in criterion.options if not option.na] or [0.0, 1.0]
     return max(values) if criterion.weight < 0 else min(values)
 
@@ -260,7 +262,7 @@ def _problem(report: EvaluationReport, score: Score, settings: ScoreSettings) ->
 
 
 def _why_fixed(report: EvaluationReport, settings: ScoreSettings) -> str | None:
-    """Say why the page cannot add up the terms with other weights."""
+    """Return why the page cannot compute the score with other weights, or None if it can."""
     if settings.has_groups:
         return "the rubric has groups, whose values depend on each other"
     if report.metrics:
@@ -271,7 +273,7 @@ def _why_fixed(report: EvaluationReport, settings: ScoreSettings) -> str | None:
 
 
 def _largest_loss(row: GradedRow) -> str:
-    """Name the criterion that costs the most points, in a sentence; an empty text if the terms do not add up."""
+    """Return a sentence with the criterion that costs the most points, or an empty text if the terms do not fit."""
     result = sum_score(row)
     if result.problem is not None or not result.divisor:
         return ""

@@ -1,7 +1,8 @@
-"""A finished run in a terminal: its figures, its lowest rows, examples for a criterion, and one row in full.
+"""Shows a finished run in a terminal: its figures, its lowest rows, examples for a criterion, and one row in full.
 
-Text from models and users is printed without markup and control characters. It begins no line, since the log of a CI
-build would take one such as `::error::` as a command: it is in a frame, or behind a word on a line that is not wrapped.
+Text from models and users is printed without markup and control characters. It never begins a line, because a CI system
+would interpret a line such as `::error::` in a log as a command. Therefore, the text is in a frame, or after a word on
+a line that is not wrapped.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from rubric_integrations.reporting.score_sum import sum_score, why_not_passed
 from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.scoring.report import CriterionReport
 
-# Characters of a text where many rows are listed. A row in full has all of it.
+# The most characters of a text in a list of rows. A row in full has the complete text.
 _MAX_EXCERPT = 160
 
 
 class UnknownNameError(ValueError):
-    """A run has no row, or no criterion, of this name."""
+    """Raised if a run has no row or no criterion with this name."""
 
 
 def show_run(run: RunFile, count: int = 5) -> Iterator[RenderableType]:
@@ -41,7 +42,7 @@ def show_run(run: RunFile, count: int = 5) -> Iterator[RenderableType]:
 
     Args:
         run: The run.
-        count: How many of the lowest rows are shown.
+        count: The number of lowest rows to show.
     """
     summary, shared, columns = SummaryFigures(), SharedColumns(), ColumnFigures()
     for row in run.rows:
@@ -57,15 +58,15 @@ def show_run(run: RunFile, count: int = 5) -> Iterator[RenderableType]:
 
 
 def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[RenderableType]:
-    """Yield the figures of one criterion, and the rows whose answer is least what the rubric's author wants.
+    """Yield the figures of one criterion and the rows with the worst answers to it.
 
     Args:
         run: The run.
         name: The criterion's name.
-        count: How many rows are shown.
+        count: The number of rows to show.
 
     Raises:
-        UnknownNameError: No row has such a criterion.
+        UnknownNameError: No row has a criterion with this name.
     """
     columns, names, worst = ColumnFigures(), dict[str, None](), list[tuple[float, int, GradedRow, CriterionReport]]()
     for place, row in enumerate(run.rows):
@@ -94,7 +95,7 @@ def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[Renderab
 
 
 def show_row(run: RunFile, row_id: str) -> Iterator[RenderableType]:
-    """Yield each row with an id in full: the texts, the answers, and the sum from them to the score.
+    """Yield each row with an id in full: the texts, the answers, and the calculation of the score.
 
     Args:
         run: The run.
@@ -144,7 +145,7 @@ def _criteria_table(criteria: Iterable[CriterionFigures], kind: str) -> Table:
 
 
 def _lowest(rows: Iterable[GradedRow], count: int) -> list[GradedRow]:
-    """Return the rows with the lowest scores, the lowest first; those without a score come last."""
+    """Return the rows with the lowest scores, the lowest first. Rows without a score come last."""
 
     def rank(row: GradedRow) -> tuple[bool, float]:
         score = row.report.score if row.report and row.is_graded else None
@@ -217,6 +218,6 @@ def _score(row: GradedRow) -> str:
 
 
 def _cut(text: str) -> str:
-    """Return the beginning of a text on one line."""
+    """Return the beginning of a text as one line."""
     words = one_line(" ".join(text[: 4 * _MAX_EXCERPT].split()))
     return words if len(words) <= _MAX_EXCERPT else f"{words[:_MAX_EXCERPT]}..."

@@ -15,14 +15,15 @@ from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
 
 class CheckedFile(NamedTuple):
-    """The state of one rubric file.
+    """The result of checking one rubric file.
 
     Attributes:
         path: The file.
-        faults: Why the file cannot be used; empty if it is valid.
-        warnings: What judges may answer unreliably; empty if the file is invalid.
-        summary: The format, and the number of criteria, penalties and checks; empty if the file is invalid.
-        fault_lines, warning_lines: The line of each fault and of each warning, from 1.
+        faults: The faults of the file. Empty if the file is valid.
+        warnings: The warnings of the linter about questions that judges may answer unreliably. Empty if the file is
+            invalid.
+        summary: A text with the format and the numbers of criteria, penalties and checks. Empty if the file is invalid.
+        fault_lines, warning_lines: The line number of each fault and of each warning, from 1.
     """
 
     path: Path
@@ -38,7 +39,7 @@ def check_file(path: Path, *, strict: bool = False) -> CheckedFile:
 
     Args:
         path: The file.
-        strict: Whether what a rubric leaves out of its file (`Rubric.left_out`) is a fault.
+        strict: Whether each part of the file that a rubric leaves out (`Rubric.left_out`) counts as a fault.
     """
     try:
         rubrics, rubric_format = _read_rubrics(path, strict=strict)
@@ -52,7 +53,7 @@ def check_file(path: Path, *, strict: bool = False) -> CheckedFile:
         faults = tuple(unregistered_fault(where, name) for where, name in places)
         positions = _positions(path)
         return CheckedFile(path, faults, (), "", tuple(positions.line_of_text(name) for _, name in places))
-    # The same warning of two cases of an eval file is shown once, at its first line.
+    # If several cases of an eval file have the same warning, it is shown once, at its first line.
     requirements: dict[LintWarning, str] = {}
     for rubric in rubrics:
         for warning in lint(rubric):
@@ -71,7 +72,7 @@ def check_file(path: Path, *, strict: bool = False) -> CheckedFile:
 
 
 def _requirement_of(warning: LintWarning, rubric: Rubric) -> str:
-    """Return the requirement of the criterion that a warning is about; empty for a warning about the whole rubric."""
+    """Return the requirement of the criterion that a warning is about. Empty for a warning about the full rubric."""
     index = warning.where.removeprefix("criteria[").removesuffix("]")
     return rubric.criteria[int(index)].requirement if index.isdecimal() else ""
 
@@ -84,7 +85,7 @@ def _positions(path: Path) -> Positions:
 
 
 def unregistered_fault(where: str, name: str) -> Fault:
-    """Make the fault for a custom metric that no function is registered for."""
+    """Make the fault for a custom metric without a registered function."""
     remedy = "pass --import with the module that calls `register_metric`"
     message = f"names the custom metric {name!r}, which is not registered: {remedy}"
     return Fault(where, "metric_function", message)
@@ -134,7 +135,7 @@ def as_json(files: list[CheckedFile]) -> str:
 
 
 def as_sarif(files: list[CheckedFile]) -> str:
-    """Write a SARIF log. Faults are errors of the rule `broken`; warnings belong to the linter's rules."""
+    """Write a SARIF log. Faults are errors of the rule `broken`. Warnings have the rules of the linter."""
     results: list[dict[str, Any]] = []
     for file in files:
         for fault, line in zip(file.faults, file.fault_lines, strict=True):

@@ -17,7 +17,7 @@ class Option(Record):
 
     Attributes:
         label: The text that the judge chooses, unique among the options.
-        value: The option's value in [0, 1]; ignored if `na` is set.
+        value: The option's value in [0, 1]. It is ignored if `na` is set.
         na: Whether choosing the option is an abstention.
         description: The meaning of the option, shown to the judge.
     """
@@ -38,7 +38,7 @@ _BAND = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,15})?)\s*(?:-|\u2013|to)\s*(-?\d{1,
 
 
 class Band(NamedTuple):
-    """Neighbouring numbers of a scale that have the same meaning, both ends included.
+    """A range of numbers of a scale that have the same meaning. Both ends are included.
 
     Attributes:
         low: The smallest number.
@@ -61,12 +61,12 @@ def _plain(number: float) -> str:
 
 
 def level_text(level: float | Band) -> str:
-    """Return a level as a judge or an annotator reads it, such as `3` or `1-2`."""
+    """Return the text of a level, such as `3` or `1-2`, for judges and annotators."""
     return f"{level.low:g}-{level.high:g}" if isinstance(level, Band) else f"{level:g}"
 
 
 def _read_level(key: object) -> float | Band:
-    """Return the number or the band that a key of `levels` names."""
+    """Parse a key of `levels`, and return its number or band."""
     if isinstance(key, Band):
         return key
     if match := _BAND.fullmatch(str(key)):
@@ -81,7 +81,7 @@ def _read_level(key: object) -> float | Band:
 
 
 def band_of(level: float | Band) -> Band:
-    """Return a level as a band; for a single number, both ends are this number."""
+    """Return a level as a band. For a single number, both ends are this number."""
     return level if isinstance(level, Band) else Band(level, level)
 
 
@@ -95,8 +95,8 @@ class Scale(Record):
         min: The smallest number.
         max: The largest number, above `min`.
         integer: Whether only whole numbers are accepted.
-        levels: The meaning of some of the numbers, shown to the judge. A key such as `1-2` is a band: its text holds
-            for each number from 1 to 2.
+        levels: The meaning of some of the numbers, shown to the judge. A key such as `1-2` is a band: its text applies
+            to each number from 1 to 2.
 
     Example:
         >>> Scale(min=1, max=5, integer=True, levels={"1-2": "poor", "5": "excellent"}).text_at(2)
@@ -147,10 +147,10 @@ class Scale(Record):
         return (number - self.min) / (self.max - self.min)
 
     def number_at(self, value: float) -> float:
-        """Return the number that has a value in [0, 1]: the inverse of `value_of`."""
+        """Return the number on this scale for a value in [0, 1]. This is the inverse of `value_of`."""
         return self.min + value * (self.max - self.min)
 
 
 def counting_scale(cap: int) -> Scale:
-    """Return the scale on which occurrences are counted: whole numbers from 0 to the cap."""
+    """Return the scale for counting occurrences: whole numbers from 0 to `cap`."""
     return Scale(min=0, max=cap, integer=True)

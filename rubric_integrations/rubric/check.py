@@ -1,4 +1,4 @@
-"""Checks and metrics as data: conditions on a submission that code decides, in the package `checks`."""
+"""Checks and metrics as data: conditions on a submission that code decides. The package `checks` has this code."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations._util.text import read_date, read_quantities
 
 MAX_SCHEMA_VALUES = 10_000
-"""The largest `json_schema`: its own validation takes a second for a few thousand values."""
+"""The largest number of values in a `json_schema`. Checking a schema of a few thousand values takes about a second."""
 
 
 class FieldCheck(Record):
     """The expected value of one field of an answer in JSON.
 
     Attributes:
-        path: Where the field is: keys and indices from 0, joined by points, such as `invoice.total` or `items.0.name`;
-            `items[0].name` is the same. A key that contains a point cannot be named.
-        equals: The expected value, of any JSON type. Texts are compared exactly, numbers by their value, objects and
-            lists as a whole. Without it, the value at the same path of the submission's `reference`, which is JSON.
-        tolerance: The largest accepted difference of a number from the expected one, as an absolute number; at least 0.
-        date: Whether the texts are compared as dates: `2024-12-31`, `31.12.2024`, `31 Dec 2024`, `December 31, 2024`,
-            and `12/31/2024` unless day and month can be exchanged, which never equals.
-        weight: The weight of the field among those of its check, above 0.
+        path: The path of the field: keys and indices from 0, joined by points, such as `invoice.total` or
+            `items.0.name`. You can also write `items[0].name`. A key that contains a point cannot be used.
+        equals: The expected value, of any JSON type. Texts are compared exactly, numbers by their value, and objects
+            and lists as a whole. By default, the expected value is read from the submission's `reference`, which must
+            then be JSON, at the same path.
+        tolerance: The largest accepted absolute difference of a number from the expected number, at least 0.
+        date: Whether the two texts are compared as dates. Accepted forms: `2024-12-31`, `31.12.2024`, `31 Dec 2024`,
+            `December 31, 2024` and `12/31/2024`. An ambiguous date in the answer, such as `03/04/2024`, never equals
+            the expected date.
+        weight: The weight of the field, relative to the other fields of its check. Above 0.
     """
 
     path: str = Field(min_length=1, max_length=500)
@@ -69,24 +71,24 @@ class FieldCheck(Record):
 
     @property
     def has_expected(self) -> bool:
-        """Whether `equals` is written, be it null; otherwise the submission's reference has the expected value."""
+        """Whether `equals` is set, also if it is null. If not, the submission's reference has the expected value."""
         return "equals" in self.model_fields_set
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys and indices of the path, from the outside."""
+        """The keys and indices of the path, starting with the outermost."""
         return split_path(self.path)
 
 
 class FieldsCheck(Record):
     """The expected fields of an answer in JSON.
 
-    In a file, the list of fields may be written alone.
+    In a file, you can write the list of fields without `expected:`.
 
     Attributes:
         expected: The fields, at least one.
-        require: `share`: the value of the criterion is the weighted share of the fields that equal; `all`: the
-            criterion is MET if all of them do, and else UNMET.
+        require: With `share`, the value of the criterion is the weighted share of the fields that have their expected
+            values. With `all`, the criterion is MET if all fields have them, and UNMET otherwise.
     """
 
     expected: tuple[FieldCheck, ...] = Field(min_length=1, max_length=1_000)
@@ -108,7 +110,7 @@ class FieldsCheck(Record):
 
 
 class TypeCheck(Record):
-    """Code in an answer that must have no type errors.
+    """A check that the code in an answer has no type errors.
 
     Attributes:
         language: The language of the code.
@@ -120,12 +122,12 @@ class TypeCheck(Record):
 
 
 class SimilarityCheck(Record):
-    """The similarity of an answer to a text: 1 minus the Levenshtein distance divided by the longer text's length.
+    """The similarity of an answer to a text: 1 - (Levenshtein distance / length of the longer text).
 
     Attributes:
-        to: The text; by default the submission's `reference`.
-        min_ratio: The smallest similarity in [0, 1] at which the criterion is MET. Without it, the similarity is the
-            value of the criterion.
+        to: The text to compare with. Default: the submission's `reference`.
+        min_ratio: The smallest similarity in [0, 1] at which the criterion is MET. By default, the similarity itself is
+            the value of the criterion.
     """
 
     to: str | None = Field(default=None, min_length=1)
@@ -133,40 +135,41 @@ class SimilarityCheck(Record):
 
 
 Order = Literal["strict", "in_order", "superset", "subset", "unordered"]
-"""How the calls that the agent made are compared with the expected calls.
+"""How the agent's tool calls are compared with the expected calls.
 
-- `strict`: they are the same calls in the same order, and no others.
-- `in_order`: the expected calls are among them, in their order; others may stand before, between and after.
-- `superset`: the agent's calls are a superset. Every expected call has a call of its own; others may be made.
-- `subset`: the agent's calls are a subset. Every call has an expected call of its own; expected ones may be missing.
-- `unordered`: both, so that they are the same calls in any order.
+- `strict`: they are the same calls in the same order, without other calls.
+- `in_order`: they contain the expected calls in the expected order. Other calls are allowed anywhere.
+- `superset`: each expected call is matched by a different call of the agent. The agent may make other calls.
+- `subset`: each call of the agent is matched by a different expected call. Expected calls may be missing.
+- `unordered`: they are the same calls in any order (both `superset` and `subset`).
 
-The last three pair calls with expected calls. Whenever any pairing satisfies the condition, it is satisfied.
+The last three modes pair the agent's calls with expected calls. The condition is satisfied if any possible pairing
+satisfies it.
 """
 
 ArgumentsMode = Literal["exact", "ignore", "subset", "superset"]
-"""How the arguments that the agent passed are compared with the expected ones.
+"""How the arguments of an agent's tool call are compared with the expected arguments.
 
 - `exact`: they have the same keys with equal values.
-- `superset`: the agent's arguments are a superset: every expected key is there, with an equal value.
-- `subset`: the agent's arguments are a subset: every key that is there is expected, with an equal value.
-- `ignore`: only the tool's name is compared.
+- `superset`: they contain every expected key with an equal value and may contain other keys.
+- `subset`: each of their keys is expected, with an equal value. Expected keys may be missing.
+- `ignore`: only the name of the tool is compared.
 
-Only the keys of the arguments themselves may be more or fewer; the values are compared as wholes. The numbers 1 and 1.0
-are equal, and `true` and 1 are not. Arguments that are a text and no JSON object are equal to the same text alone.
+The modes apply to the top-level keys. Nested values must be equal as a whole. The numbers 1 and 1.0 are equal, but
+`true` and 1 are not. Arguments that are a text instead of a JSON object must equal the expected text.
 """
 
 
 class ExpectedCall(Record):
-    """One expected call of a tool. In a file, it may be written as the name alone.
+    """One expected call of a tool. In a file, you can write just its name.
 
     Attributes:
-        name: The tool's name, exactly.
-        arguments: The expected arguments: an object, or the text of arguments that are no JSON object. If it is left
-            out, only the name is compared; `{}` is a call without arguments.
-        match: How the arguments of this call are compared: an `ArgumentsMode`, or a list of dotted paths, such as
-            `["query", "filters.years.0"]`, whose values must be equal while all others may differ. By default, the
-            `arguments` of the check.
+        name: The exact name of the tool.
+        arguments: The expected arguments: an object, or a text for arguments that are not a JSON object. `{}` is a call
+            without arguments. By default, only the name is compared.
+        match: How the arguments of this call are compared: an `ArgumentsMode`, or a list of dotted paths such as
+            `["query", "filters.years.0"]`. With paths, the values at these paths must be equal, and all other values
+            may differ. Default: the `arguments` of the check.
         tolerance: The largest accepted difference between two numbers, at least 0.
 
     Example:
@@ -209,13 +212,13 @@ class ExpectedCall(Record):
 
 
 class ToolUse(Record):
-    """How often tools are used. In a file, it may be written as the name alone, for at least one call.
+    """How often a tool (or all tools that match a pattern) is used. In a file, a name alone means at least once.
 
     Attributes:
-        name: The name of the tool, or a pattern: `*` stands for any characters, `?` for one, `[ab]` for one of them.
-            Upper and lower case are different.
-        min: The smallest number of calls. By default 1, or 0 if there is a `max`.
-        max: The largest number of calls; by default, any number.
+        name: The name of the tool, or a pattern: `*` matches any characters, `?` matches one character, and `[ab]`
+            matches `a` or `b`. Case-sensitive.
+        min: The smallest number of calls. Default: 1, or 0 if `max` is set.
+        max: The largest number of calls. Default: no limit.
 
     Example:
         >>> ToolUse(name="search_*").at_least, ToolUse(name="search_*", max=3).at_least
@@ -241,7 +244,7 @@ class ToolUse(Record):
 
     @property
     def at_least(self) -> int:
-        """The smallest number of calls."""
+        """The smallest number of calls: `min`, or its default."""
         if self.min is not None:
             return self.min
         return 1 if self.max is None else 0
@@ -250,12 +253,13 @@ class ToolUse(Record):
 class NumberCheck(Record):
     """A number that the response must state.
 
-    In a file, it may be written as a number (`1234.5`) or as a text (`17.2%`).
+    In a file, you can also write it as a number (`1234.5`) or a text (`17.2%`).
 
     Attributes:
         value: The number to look for.
         tolerance: The largest accepted difference between a stated number and `value`, at least 0.
-        unit: `"%"` or a currency sign that must stand beside the number; empty accepts any.
+        unit: The `"%"` or the currency sign that the response must state with the number. If empty, any unit is
+            accepted.
     """
 
     value: float = Field(allow_inf_nan=False)
@@ -278,11 +282,11 @@ class NumberCheck(Record):
 
 
 Texts = str | tuple[str, ...]
-"""One text or several."""
+"""One text or several texts."""
 
 
 MeasureName = Literal["metric", "fields", "similarity"]
-"""A condition of a check that may have a value in place of a verdict."""
+"""The conditions of a check that can give a criterion a value in [0, 1], instead of a verdict."""
 
 
 MetricType = Literal["bleu", "rouge", "accuracy", "perplexity", "custom"]
@@ -293,11 +297,11 @@ class Metric(Record):
     """An automatic metric of a response, with a value in [0, 1].
 
     Attributes:
-        type: `bleu`, `rouge` and `accuracy` compare the response with the submission's `reference`; `perplexity` reads
-            the submission's `logprobs`; `custom` calls a function that was registered in Python with `register_metric`,
-            because a file must not name code to import.
-        config: The settings of the metric: `variant` (`rouge1`, `rouge2` or `rougeL`) for `rouge`; `metric_function`,
-            the registered name, for `custom`. Other keys are preserved but have no effect.
+        type: `bleu`, `rouge` and `accuracy` compare the response with the submission's `reference`. `perplexity` reads
+            the submission's `logprobs`. `custom` calls a function that you have registered in Python with
+            `register_metric`, because a file must not name code to import.
+        config: The settings of the metric. For `rouge`: `variant` (`rouge1`, `rouge2` or `rougeL`). For `custom`:
+            `metric_function`, the registered name. Other keys are kept but have no effect.
     """
 
     type: MetricType
@@ -326,43 +330,49 @@ class HybridMetric(Metric):
 
 
 class Check(Record):
-    """Conditions that code decides about a submission, without a judge. Every condition that is set must hold.
+    """Conditions on a submission that code checks, without a judge. Every condition that is set must be satisfied.
 
-    The conditions from `tool_calls` on are about the submission's trajectory. If there is none, or if it lacks what a
-    condition needs, such as the cost of a step, the check fails: the condition is neither met nor unmet.
+    The conditions from `tool_calls` to `no_repeated_calls` are about the submission's trajectory. If the trajectory is
+    missing, or lacks data that a condition needs, such as the cost of a step, the check is a failure: neither MET nor
+    UNMET.
 
     Attributes:
         contains: A text, or several texts, that must all occur in the response.
-        not_contains: A text, or several texts, none of which may occur in the response.
+        not_contains: A text that must not occur in the response, or several such texts.
         regex: A pattern (Python syntax) that must match somewhere in the response.
-        equals: The expected response, without the white space around it.
+        equals: The expected response. White space at its start and end is ignored.
         number: A number that the response must state: `17.2%`, `1234.5`, or `{value, tolerance, unit}`.
         json_schema: A JSON Schema that the response, parsed as JSON, must satisfy.
-        fields: The values that fields of the response, parsed as JSON, must have: a list of `{path, equals, tolerance,
-            date, weight}`. The weighted share of those that equal is the value of the criterion, unless
-            `{expected: [...], require: all}` makes it MET or UNMET.
-        similarity: How similar the response is to a text, or to the submission's reference: `{to, min_ratio}`. Without
-            `min_ratio`, the similarity in [0, 1] is the value of the criterion.
-        type_checks: The type checker that must have no error in the Python code of the response: `{tool: mypy}`.
+        fields: The expected values of fields of the response, which is parsed as JSON: a list of `{path, equals,
+            tolerance, date, weight}`. The value of the criterion is the weighted share of the fields that have their
+            expected values. With `{expected: [...], require: all}`, the criterion is MET or UNMET.
+        similarity: The similarity of the response to a text, or to the submission's reference: `{to, min_ratio}`.
+            Without `min_ratio`, the similarity in [0, 1] is the value of the criterion.
+        type_checks: The type checker that must find no error in the Python code of the response, such as `{tool:
+            mypy}`.
         min_words: The smallest number of words, separated by white space.
         max_words: The largest number of words, separated by white space.
         metric: An automatic metric whose value in [0, 1] becomes the value of the criterion. It cannot be combined with
             other conditions.
-        tool_calls: The tool calls that the agent is expected to make: a list of names, or of `{name, arguments, match,
-            tolerance}`. With `order: strict`, an empty list means that it makes none.
-        order: How its calls are compared with `tool_calls`: `strict` (the default: the same calls in the same order),
-            `in_order` (others may stand in between), `superset` (it makes all of them, in any order, and may make
-            others), `subset` (it makes no others), or `unordered` (both).
-        arguments: How the arguments of a call are compared with the expected ones: `exact` (the default), `superset`
-            (it passes all of them, and may pass others), `subset` (it passes no others), or `ignore`.
-        tool_used: A tool that must be used, or several: a name, a pattern such as `search_*`, or `{name, min, max}`.
-        tool_forbidden: A tool that must not be used, or several: a name, or a pattern such as `delete_*`.
+        tool_calls: The expected tool calls of the agent: a list of names, or of `{name, arguments, match, tolerance}`.
+            With `order: strict`, an empty list means that the agent makes no call.
+        order: How the agent's calls are compared with `tool_calls`: `strict` (the default: the same calls in the same
+            order), `in_order` (the same order, with other calls in between), `superset` (all expected calls in any
+            order, and possibly others), `subset` (only expected calls, but not necessarily all), or `unordered` (the
+            same calls in any order).
+        arguments: How the arguments of a call are compared with the expected arguments: `exact` (the default),
+            `superset` (all expected arguments, and possibly others), `subset` (only expected arguments, but not
+            necessarily all), or `ignore`.
+        tool_used: A tool that the agent must use, or several tools. Each is a name, a pattern such as `search_*`, or
+            `{name, min, max}`.
+        tool_forbidden: A tool that the agent must not use, or several tools. Each is a name, or a pattern such as
+            `delete_*`.
         max_steps: The largest number of steps of the assistant.
-        max_tokens: The largest number of tokens of all steps.
-        max_cost: The largest cost of all steps, in US dollars.
-        max_seconds: The longest duration of all steps, in seconds.
-        no_errors: `true`: no tool call fails.
-        no_repeated_calls: `true`: no tool is called twice with equal arguments.
+        max_tokens: The largest number of tokens, summed over all steps.
+        max_cost: The largest cost in US dollars, summed over all steps.
+        max_seconds: The longest duration in seconds, summed over all steps.
+        no_errors: If `true`, no tool call may fail.
+        no_repeated_calls: If `true`, the agent must not call a tool twice with equal arguments.
         ignore_case: Whether `contains`, `not_contains`, `regex`, `equals` and `similarity` ignore case.
 
     Example:
@@ -465,7 +475,7 @@ class Check(Record):
 
     @property
     def measure(self) -> MeasureName | None:
-        """The condition whose value in [0, 1] is that of the criterion; None if the check has a verdict."""
+        """The condition whose value in [0, 1] becomes the criterion's value. None if the check gives MET or UNMET."""
         if self.metric is not None:
             return "metric"
         if isinstance(self.fields, FieldsCheck) and self.fields.require == "share":
@@ -476,7 +486,7 @@ class Check(Record):
 
 
 SETTINGS = ("order", "arguments", "ignore_case")
-"""The fields of `Check` that are no conditions, and change how some of them compare."""
+"""The fields of `Check` that are not conditions. They change how some of the conditions compare."""
 
 CONDITIONS = tuple(name for name in Check.model_fields if name not in SETTINGS)
 """The fields of `Check` that are conditions."""

@@ -1,8 +1,8 @@
 """One criterion of a rubric: binary, multi-choice, on a scale, or decided by a check. Data and its validation.
 
-An importance in words gives a criterion its weight if the author wrote none. A condition (`applies_when`) is a question
-that is answered before the criteria. A grader numbers the criteria first, then each distinct condition once: criteria
-with the same condition share one answer.
+An importance in words gives a criterion its weight if its author wrote no weight. A condition (`applies_when`) is a
+question that is answered before the criteria. A grader numbers the criteria first and then the distinct conditions.
+Criteria with the same condition share one answer.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from rubric_integrations.rubric.check import Check
 DEFAULT_WEIGHT = 10.0
 
 CONDITION_PREFIX = "The following is the case here, however good or bad the submission is: "
-"""Begins the requirement of the criterion that a condition in words becomes."""
+"""The beginning of the requirement when a condition in words is asked as a criterion."""
 
 
 Importance = Literal["essential", "important", "optional", "pitfall"]
-"""How much a criterion matters, in words; a `pitfall` is an error that the response should avoid."""
+"""How much a criterion matters, in words. A `pitfall` is an error that the response should avoid."""
 
 IMPORTANCE_WEIGHTS: dict[Importance, float] = {"essential": 10.0, "important": 7.0, "optional": 3.0, "pitfall": -8.0}
-"""The weight of each importance, unless the rubric's `importance_weights` has another."""
+"""The weight of each importance, unless the rubric's `importance_weights` replaces it."""
 
 
 def weight_of(importance: Importance | None, weights: Mapping[Importance, float] | None = None) -> float:
-    """Return the weight of a criterion without a written one: that of its importance, or 10 without an importance.
+    """Return the weight of a criterion without a written weight: the weight of its importance, or 10.
 
     Args:
         importance: The criterion's importance.
@@ -72,7 +72,7 @@ Kind = Literal["binary", "ordinal", "nominal", "scaled"]
 """The kind of answer: MET or UNMET, one of ordered (`ordinal`) or unordered (`nominal`) options, or a number."""
 
 Evidence = Literal["trajectory", "reference", "query", "image", "context"]
-"""What a criterion may need of a submission, beside its response."""
+"""The parts of a submission, other than its response, that a criterion may need."""
 
 BinaryStrategy = Literal["majority", "weighted", "unanimous", "any", "worst_case", "best_case"]
 OrdinalStrategy = Literal["mean", "median", "weighted_mean", "mode", "min", "max", "worst_case", "best_case"]
@@ -98,7 +98,7 @@ class Aspect(Record):
 
     Attributes:
         name: A short name.
-        description: What to consider; empty if the name says it all.
+        description: What the judge should consider. Empty if the name is enough.
     """
 
     name: str = Field(min_length=1)
@@ -106,14 +106,14 @@ class Aspect(Record):
 
 
 class WorkedExample(Record):
-    """A response with the right answer to one criterion, shown to judges that answer one criterion per request.
+    """A sample response with the right answer to one criterion, for judges that answer one criterion per request.
 
     Attributes:
         output: The response.
         score: The right answer: a number on the criterion's scale, an option's label, or a verdict.
         explanation: The reason for the answer.
         input: The task that the response answers.
-        level: The author's name for the quality of such a response, for example `excellent`.
+        level: The author's name for the quality of the response, for example `excellent`.
     """
 
     output: str = Field(min_length=1)
@@ -145,34 +145,37 @@ class Criterion(SparseRecord):
 
     Attributes:
         requirement: The requirement, in words that a judge can answer with MET or UNMET.
-        weight: The weight in the score. A negative weight makes a penalty: MET means that the error is present.
-            Default: the weight of its `importance`, or 10.
-        importance: How much the criterion matters, in words. It gives the weight if none is written: 10 for
-            `essential`, 7 for `important`, 3 for `optional`, -8 for `pitfall`, or as `Rubric.importance_weights` says.
+        weight: The weight in the score. A negative weight makes the criterion a penalty: MET means that the error is
+            present. Default: the weight of its `importance`, or 10.
+        importance: How much the criterion matters, in words. It gives the weight if `weight` is not set: 10 for
+            `essential`, 7 for `important`, 3 for `optional`, -8 for `pitfall`. `Rubric.importance_weights` can change
+            these numbers.
         name: A short name for reports, feedback keys and overrides, unique in its rubric.
-        tags: The topics of the criterion. A report has a score for each tag, over all criteria that carry it.
-        metadata: Further data, which the report carries. Judges do not see it, and the score does not use it.
-        required: Whether the response cannot pass if this criterion does not hold.
-        min_score: The smallest value in [0, 1] (for a penalty: of 1 - value) at which the criterion holds; implies
-            `required`.
-        check: Conditions that decide the criterion in code, without a judge.
+        tags: The topics of the criterion. A report has a score for each tag, over all criteria with the tag.
+        metadata: Further data, copied into the report. Judges do not see it, and the score does not use it.
+        required: Whether the response fails if this criterion is not met.
+        min_score: The smallest value in [0, 1] at which the criterion counts as met. For a penalty, it is compared with
+            1 - value. Implies `required`.
+        check: Conditions by which code decides the criterion, without a judge.
         options: The answers of a multi-choice criterion: at least two options that are not `na`.
         scale_type: Whether the options are ordered (`ordinal`, the default) or not (`nominal`).
-        scale: The numbers that the judge answers with, in place of MET or UNMET.
-        applies_when: When the criterion applies at all: a condition in words, which the judge answers first, or a
-            check. Where it does not hold, the criterion is not applicable and left out of the score.
-        per: With `occurrence`, the judge counts how often the criterion holds, and each time counts `weight`. The
-            `scale` is then from 0 to `cap`.
-        cap: The largest number of occurrences that counts, from 1 to 1,000; goes with `per`.
+        scale: The range of numbers for the judge's answer, instead of MET or UNMET.
+        applies_when: The condition under which the criterion applies: words, which the judge answers first, or a check.
+            If the condition is false, the criterion is not applicable and is left out of the score.
+        per: With `occurrence`, the judge counts how often the criterion is met, and each occurrence counts `weight`.
+            The `scale` is then from 0 to `cap`.
+        cap: The largest number of occurrences that counts, from 1 to 1,000. Set together with `per`.
         context: A document that belongs to this criterion, such as its source or a reference, shown to the judge.
         aspects: Aspects to consider, shown to the judge.
         examples: Responses with their right answers, shown to the judge.
-        aggregation: The strategy that joins a panel's votes on this criterion, in place of the grader's strategy.
-        needs: The evidence without which the criterion cannot be assessed: `trajectory`, `reference`, `query`, `image`
-            (an attachment) or `context`. If the submission lacks it, the verdict is CANNOT_ASSESS without a call.
-        operator: Makes the requirement a statement. `supports`: MET if the submission states or implies it.
-            `contradicts`: MET if it states or implies that the statement is not so. Silence is UNMET for both.
-        judge: The name of the judge in the grader's panel that alone answers this criterion.
+        aggregation: The strategy that joins a panel's votes on this criterion, instead of the grader's strategy.
+        needs: The evidence that the criterion needs: `trajectory`, `reference`, `query`, `image` (an attachment) or
+            `context`. If the submission lacks it, the verdict is CANNOT_ASSESS, without a call to a judge.
+        operator: Makes the requirement a statement. `supports`: MET if the submission states or implies the statement.
+            `contradicts`: MET if it states or implies the opposite. If the submission does not mention it, both are
+            UNMET.
+        judge: The name of the judge in the grader's panel that answers this criterion. The other judges do not answer
+            it.
 
     Example:
         >>> Criterion(requirement="States the margin as 17.2%", weight=10, name="margin").weight
@@ -254,9 +257,9 @@ class Criterion(SparseRecord):
     @classmethod
     def _derive_fields(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         criterion = validate(data)
-        # Another criterion, rather than data, has its weight already, which may be that of its rubric.
+        # An input that is already a `Criterion` has its weight, which may come from its rubric.
         if criterion is not data and criterion.has_derived_weight:
-            # Not an assignment, which would count as a written weight, and which a frozen record refuses.
+            # An assignment would count as a written weight, and a frozen record refuses it.
             object.__setattr__(criterion, "weight", weight_of(criterion.importance))
         if criterion is not data and criterion.cap is not None:
             object.__setattr__(criterion, "scale", counting_scale(criterion.cap))
@@ -271,17 +274,17 @@ class Criterion(SparseRecord):
 
     @property
     def has_derived_weight(self) -> bool:
-        """Whether the weight comes from the `importance`; a written weight wins."""
+        """Whether the weight comes from the `importance`. It does only if no weight is written."""
         return self.importance is not None and "weight" not in self.model_fields_set
 
     @property
     def full_weight(self) -> float:
-        """The weight in the score: the `weight`, for `per: occurrence` multiplied by the `cap`."""
+        """The weight in the score: the `weight`, multiplied by `cap` for a criterion with `per: occurrence`."""
         return self.weight * (self.cap or 1)
 
     @property
     def full_requirement(self) -> str:
-        """The requirement as judges and readers of reports get it: with what its `operator` means, in words."""
+        """The requirement for judges and reports: it begins with the meaning of the `operator`, if there is one."""
         return _OPERATORS[self.operator] + self.requirement if self.operator else self.requirement
 
     @property
@@ -291,12 +294,12 @@ class Criterion(SparseRecord):
 
     @property
     def is_gate(self) -> bool:
-        """Whether the response fails if this criterion does not hold, whatever its score."""
+        """Whether the response fails if this criterion is not met, whatever its score."""
         return self.required or self.min_score is not None
 
     @property
     def kind(self) -> Kind:
-        """The kind of answer that the criterion takes; a criterion with a check is binary."""
+        """The kind of answer that the criterion takes. A criterion with a check is binary."""
         if self.options is not None:
             return self.scale_type
         return "binary" if self.scale is None and self.per is None else "scaled"
@@ -313,18 +316,18 @@ class Criterion(SparseRecord):
 
     @property
     def worst_option(self) -> Option:
-        """The choice with the lowest score: the lowest value, or the highest for a penalty; the first of equal ones."""
+        """The choice that gives the lowest score (for a penalty, the highest value). The first one of several."""
         return max(self.choices, key=lambda o: o.value) if self.is_penalty else min(self.choices, key=lambda o: o.value)
 
     @property
     def worst_value(self) -> float:
-        """The value in [0, 1] with the lowest score that this criterion can have."""
+        """The value in [0, 1] that gives the lowest score."""
         if self.options is not None:
             return self.worst_option.value
         return 1.0 if self.is_penalty else 0.0
 
     def find_option(self, label: str) -> Option | None:
-        """Return the option with a label, ignoring case and outer white space, or None."""
+        """Return the option with a label, or None. Case and outer white space are ignored."""
         return next((option for option in self.options or () if _folded(option.label) == _folded(label)), None)
 
 
@@ -346,7 +349,7 @@ def questions(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
 
 
 def condition_indices(criteria: Sequence[Criterion]) -> list[int | None]:
-    """Return the index of each criterion's condition among the `questions`; None for a criterion without one."""
+    """Return the index of each criterion's condition in the list of `questions`, or None if it has no condition."""
     indices: dict[str, int] = {}
     for criterion in criteria:
         if criterion.applies_when is not None:
@@ -355,12 +358,12 @@ def condition_indices(criteria: Sequence[Criterion]) -> list[int | None]:
 
 
 def has_checks(criteria: Sequence[Criterion]) -> bool:
-    """Whether a criterion or a condition is decided by a check."""
+    """Return whether a check decides any of the criteria or their conditions."""
     return bool([c for c in criteria if c.check is not None or isinstance(c.applies_when, Check)])
 
 
 def describe_condition(condition: str | Check) -> str:
-    """Return a condition as text, for a judge that scores a whole submission: its words, or its check as JSON."""
+    """Return a condition as text, for a judge that gives one overall score: its words, or its check as JSON."""
     if isinstance(condition, str):
         return " ".join(condition.split())
     return f"the submission passes the check {condition.model_dump_json(exclude_unset=True)}"
@@ -374,5 +377,5 @@ def _as_criterion(condition: str | Check) -> Criterion:
 
 
 def _identity(condition: str | Check) -> str:
-    """Return a text that only equal conditions share."""
+    """Return a key that is the same only for equal conditions."""
     return f"words {condition}" if isinstance(condition, str) else f"check {condition.model_dump_json()}"

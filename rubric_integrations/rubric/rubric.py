@@ -2,19 +2,20 @@
 
 A group divides its weight among its children. Judges answer only the leaves.
 
-    effective weight of a child = effective weight of its parent * its own weight / sum of the weights of all children
+    effective weight of a child = effective weight of its parent * weight / sum of the positive weights of all children
 
     value of a group = sum of weight * value / sum of weight        (over its children that have a value)
 
-Children with a negative weight are penalties. They subtract from the first sum and are not in the second, as in a
-rubric, and the value stays at least 0. `penalty_cap` is the most that they subtract. A group of penalties alone takes
-points from its siblings: it has the weight `-penalty_cap`, and the value
+Children with a negative weight are penalties. As in a rubric without groups, they are subtracted in the first sum, they
+are not part of the second sum, and the value of the group is at least 0. `penalty_cap` is the largest amount that they
+subtract. A group that contains only penalties is a penalty for its siblings: it has the weight `-penalty_cap` and the
+value
 
     min(1, sum of |weight| * value / penalty_cap)
 
-Without abstentions, and unless a cap or the limit 0 has an effect, the sum over the leaves with their effective weights
-equals the recursive value. If a child has no value, its siblings share the whole weight of the group. A group without
-such siblings has no value.
+The sum over the leaves with their effective weights equals the recursive value, if there are no abstentions and no cap
+or lower limit of 0 has an effect. If a child has no value, its siblings share the full weight of the group. If no other
+child has a value, the group has no value either.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class Fault(NamedTuple):
     """One thing that is wrong with a rubric.
 
     Attributes:
-        where: The place in the document, such as `criteria[2]`; empty for the document itself.
-        field: The field's name; empty if the fault does not belong to one field.
-        message: What is wrong, and what to write instead.
+        where: The place in the document, such as `criteria[2]`. Empty for the document itself.
+        field: The name of the field. Empty if the fault does not belong to one field.
+        message: What is wrong and what to write instead.
     """
 
     where: str
@@ -60,7 +61,7 @@ class Fault(NamedTuple):
 
 
 class RubricError(ValueError):
-    """Raised for a rubric that cannot be used; the message has one line for each fault.
+    """Raised for a rubric that cannot be used. The message has one line for each fault.
 
     Attributes:
         source: The name of the file or value that was read.
@@ -76,11 +77,11 @@ class RubricError(ValueError):
 
 
 def require_grader(grader: T | None) -> T:
-    """Return the grader that a rubric is used with.
+    """Return the grader, after checking that it is one.
 
     Raises:
-        TypeError: It is a judge, or nothing that grades.
-        ValueError: There is none.
+        TypeError: The argument is a judge or another object that cannot grade.
+        ValueError: The argument is None.
     """
     if grader is not None and not hasattr(grader, "grade_sync"):
         got, judge = (repr(grader),) * 2 if isinstance(grader, str) else (type(grader).__name__, "...")
@@ -94,21 +95,21 @@ def require_grader(grader: T | None) -> T:
 
 
 PenaltyCap = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0.0, le=MAX_WEIGHT)]
-"""The most that the penalties of a group take, above 0."""
+"""The largest amount that the penalties of a group subtract. Above 0."""
 
 
 class Node(Record):
     """A group of criteria, or one of them.
 
     Attributes:
-        requirement: The requirement that the children cover; for a leaf, its criterion's requirement.
+        requirement: The requirement that the children cover. For a leaf, the requirement of its criterion.
         name: A short name.
         weight: The weight of the node, relative to its siblings.
-        children: The nodes of the group; empty for a leaf.
-        penalty_cap: The most that the penalties among the children take, in the unit of the children's weights; None
-            for no such limit.
-        leaf: For a leaf, the index of its criterion in the rubric; None for a group. Several leaves may have the same
-            criterion, which is judged once and scored in each of their groups.
+        children: The nodes of the group. Empty for a leaf.
+        penalty_cap: The largest amount that the penalties among the children subtract, in the unit of the children's
+            weights. None for no limit.
+        leaf: For a leaf, the index of its criterion in the rubric. None for a group. Several leaves may have the same
+            criterion. It is then judged once and scored in each of their groups.
     """
 
     requirement: str
@@ -126,12 +127,15 @@ class Node(Record):
 
     @property
     def has_only_penalties(self) -> bool:
-        """Whether this is a group of which no child has a positive weight, and one a negative weight."""
+        """Whether this is a group with penalties and without positive weights."""
         return only_penalties([child.weight for child in self.children])
 
     @property
     def divisor(self) -> float:
-        """What the weights of the children are shares of: the sum of the positive ones, or the cap of penalties."""
+        """The denominator for the weights of the children.
+
+        It is the sum of the positive weights. For a group of penalties alone, it is `penalty_cap`.
+        """
         if self.has_only_penalties:
             return self.penalty_cap or 0.0
         return math.fsum(child.weight for child in self.children if child.weight > 0)
@@ -146,9 +150,10 @@ class NodeValue(NamedTuple):
     """A node of a tree with its value.
 
     Attributes:
-        depth: The depth of the node; 0 at the top.
+        depth: The depth of the node. 0 at the top.
         node: The group or the leaf.
-        value: The weighted mean in [0, 1] of the assessed children; None if none was assessed.
+        value: The value of the node in [0, 1]. None if it has no value, because no criterion that counts for it was
+            assessed.
     """
 
     depth: int
@@ -161,7 +166,7 @@ def node_values(tree: Sequence[Node], values: Sequence[float | None], depth: int
 
     Args:
         tree: The nodes, such as `rubric.tree`.
-        values: The value in [0, 1] of each criterion; None for a criterion that was not assessed.
+        values: The value in [0, 1] of each criterion, or None for a criterion that was not assessed.
         depth: The depth to report for `tree`.
     """
     for node in tree:
@@ -170,21 +175,22 @@ def node_values(tree: Sequence[Node], values: Sequence[float | None], depth: int
 
 
 def node_value(node: Node, values: Sequence[float | None]) -> float | None:
-    """Return the value in [0, 1] of a node from those of its leaves, or None; for a leaf, its own value."""
+    """Return the value in [0, 1] of a node, computed from the values of its leaves, or None if it has no value."""
     if node.leaf is not None:
         return values[node.leaf]
     return group_value(node, [node_value(child, values) for child in node.children])
 
 
 def group_value(group: Node, values: Sequence[float | None]) -> float | None:
-    """Return the value in [0, 1] of a group from those of its children, by the rule of this module.
+    """Return the value in [0, 1] of a group, computed from the values of its children with the formula of this module.
 
     Args:
         group: The group.
-        values: The value in [0, 1] of each child; None for one without a value.
+        values: The value in [0, 1] of each child, or None for a child without a value.
 
     Returns:
-        The value; None if no child that its divisor counts has a value.
+        The value. None if no child with a positive weight has a value, or, in a group of penalties alone, if no child
+        has one.
 
     Example:
         >>> children = [Node(requirement="r", weight=weight, leaf=0) for weight in (2, 2, 6)]
@@ -202,22 +208,22 @@ def group_value(group: Node, values: Sequence[float | None]) -> float | None:
 
 
 def has_caps(tree: Sequence[Node]) -> bool:
-    """Return whether a group has a `penalty_cap`, also at any depth."""
+    """Return whether any group of the tree, at any depth, has a `penalty_cap`."""
     return any(node.penalty_cap is not None or has_caps(node.children) for node in tree)
 
 
 def only_penalties(weights: Sequence[float]) -> bool:
-    """Return whether no weight is positive, and one is negative."""
+    """Return whether at least one weight is negative and no weight is positive."""
     return bool(weights) and max(weights) <= 0 and min(weights) < 0
 
 
 def group_fault(weight: float, weights: Sequence[float], penalty_cap: float | None) -> str | None:
-    """Say what is wrong with the penalties of a group, and what to do; None if nothing is.
+    """Return a message that states what is wrong with the penalties of a group and how to fix it, or None.
 
     Args:
         weight: The weight of the group.
         weights: The weights of its children.
-        penalty_cap: Its cap.
+        penalty_cap: The largest amount that its penalties subtract, or None.
     """
     if not any(child < 0 for child in weights):
         return None if penalty_cap is None else "has a `penalty_cap` and no penalty that it could limit: remove it"
@@ -235,9 +241,9 @@ def group_fault(weight: float, weights: Sequence[float], penalty_cap: float | No
 
 
 def effective_weights(tree: Sequence[Node]) -> list[float]:
-    """Return the effective weight of each criterion, in order: its share of the weights of all groups above it.
+    """Return the effective weight of each criterion, in order. The module docstring has the formula.
 
-    The weight of a criterion with several leaves is their sum.
+    The effective weight of a criterion with several leaves is the sum over these leaves.
     """
 
     def weights_below(node: Node, weight: float) -> Iterator[tuple[int | None, float]]:
@@ -257,30 +263,32 @@ def effective_weights(tree: Sequence[Node]) -> list[float]:
 MAX_CRITERIA = 1_000
 # The limit for all leaves of a tree; each list in the tree may still have at most MAX_CRITERIA entries.
 MAX_LEAVES = 10_000
-# Shares in a file, such as three times 0.3333, need not sum to exactly 1.
+# Shares in a file, such as three times 0.3333, may not sum to exactly 1.
 _SHARE_TOLERANCE = 1e-6
 
 
 def with_weight(criterion: Criterion, weight: float) -> Criterion:
-    """Return a criterion with another weight, which counts as written only if the old one did."""
+    """Return a copy of a criterion with another weight. `model_fields_set` stays the same."""
     if weight == criterion.weight:
         return criterion
     return Criterion.model_construct(criterion.model_fields_set, **{**dict(criterion), "weight": weight})
 
 
 def weigh(criterion: Criterion, weights: Mapping[Importance, float] | None) -> Criterion:
-    """Return a criterion with the weight that a rubric with these `importance_weights` gives it."""
+    """Return a criterion, with the weight of its `importance` if it has no written weight."""
     return (
         with_weight(criterion, weight_of(criterion.importance, weights)) if criterion.has_derived_weight else criterion
     )
 
 
 def weigh_criteria(criteria: tuple[Criterion, ...], info: ValidationInfo) -> tuple[Criterion, ...]:
-    """Give the criteria of a rubric their weights by `importance_weights`; a reader has done so for a tree.
+    """Set the weights of criteria from `importance` and `importance_weights`.
+
+    The criteria of a tree are returned unchanged, because the reader has set their weights.
 
     Raises:
-        ValueError: Some weights come from `importance`, and others do not. The numbers that an author writes have no
-            common scale with those of `importance`, so that the ratio between them would be an accident.
+        ValueError: Some weights come from `importance`, and others do not. The two kinds of weights have no common
+            scale. Therefore, the ratio between them would be an accident.
     """
     derived = [index for index, criterion in enumerate(criteria) if criterion.has_derived_weight]
     other = next((index for index, criterion in enumerate(criteria) if not criterion.has_derived_weight), None)
@@ -307,7 +315,7 @@ def criterion_keys(criteria: Sequence[Criterion]) -> tuple[str, ...]:
 
 
 def check_criteria(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
-    """Check that the criteria can be scored, and that their names differ.
+    """Check that the criteria can be scored and that their names differ.
 
     Raises:
         ValueError: There is no criterion, there are too many, all weights are 0, or two have the same name.
@@ -331,7 +339,7 @@ CheckedCriteria = Annotated[tuple[Criterion, ...], AfterValidator(weigh_criteria
 
 
 def check_hybrid_metrics(metrics: tuple[HybridMetric, ...]) -> tuple[HybridMetric, ...]:
-    """Check that the weights leave a share for the judge and that the names differ.
+    """Check that the weights sum to at most 1 and that the names differ.
 
     Raises:
         ValueError: The weights sum to more than 1, or two metrics have the same name.
@@ -346,10 +354,10 @@ def check_hybrid_metrics(metrics: tuple[HybridMetric, ...]) -> tuple[HybridMetri
 
 
 def check_tree(tree: Sequence[Node] | None, criteria: Sequence[Criterion]) -> None:
-    """Check that the leaves of a tree are the criteria, with their weights, and that other rubrics are not too long.
+    """Check that the leaves and weights of a tree match the criteria. Without a tree, check the number of criteria.
 
     Raises:
-        ValueError: They are not, or it is.
+        ValueError: The tree does not match the criteria, or there are too many criteria or leaves.
     """
     if tree is None:
         if len(criteria) > MAX_CRITERIA:
@@ -371,35 +379,37 @@ def check_tree(tree: Sequence[Node] | None, criteria: Sequence[Criterion]) -> No
 
 
 Blend = Literal["weighted_average", "multiplicative", "max", "min"]
-"""How the values of hybrid metrics and the judge's score are combined."""
+"""The names of the functions that blend the values of hybrid metrics with the judge's score."""
 
 
 class Rubric(Record):
     """Weighted criteria with a pass mark.
 
-    A field that is not set has its default, is not written by `to_dict`, and does not override in `shared + own`.
+    A field that is not set has its default, and `to_dict` does not write it. In `shared + own`, only the fields that
+    `own` sets override the fields of `shared`.
 
     Args:
-        criteria: 1 to 1,000 criteria (in a tree: up to 10,000 leaves); reports list them in the same order.
+        criteria: 1 to 1,000 criteria (in a tree: up to 10,000 leaves). Reports list them in the same order.
         name: The name of the rubric in reports.
-        description: A note for people; judges do not see it.
-        guidelines: Instructions for the judge that hold for every criterion.
+        description: A note for human readers. Judges do not see it.
+        guidelines: Instructions for the judge that apply to every criterion.
         pass_mark: The smallest score in [0, 1] that passes. Default 0.8.
-        min_coverage: The smallest share in [0, 1] of the absolute weights that judges and checks must have assessed
-            for a pass, of the criteria that apply. Default 0.5.
-        version: The version of the rubric, for people.
+        min_coverage: The smallest share in [0, 1] that must be assessed for a pass: the sum of the absolute weights of
+            the assessed criteria, divided by the sum for all criteria that apply. Default 0.5.
+        version: The version of the rubric, for human readers.
         domain: The subject area, shown to the judge, such as `creative_writing`.
-        scale: A scale on which reports state the score too.
-        hybrid_metrics: Automatic metrics that are blended with the judge's score; their weights sum to at most 1.
-        blend: How they are blended: `weighted_average` (the default), `multiplicative`, `max` or `min`.
-        metadata: Further data of the file; it has no effect.
-        left_out: What the author requires for a pass and no criterion covers, one text for each, as the readers of
-            other formats list it. Reports are `partial` then, and never `passed`.
-        importance_weights: Weights by `importance` that replace the usual ones (see `Criterion`), for some or all.
-        tree: The nesting of the criteria, as the readers make it from a file with nested criteria.
+        scale: A scale to which reports convert the score, as an additional number.
+        hybrid_metrics: Automatic metrics that are blended with the judge's score. Their weights sum to at most 1.
+        blend: How the metrics are blended with the score: `weighted_average` (the default), `multiplicative`, `max` or
+            `min`.
+        metadata: Further data of the file. It has no effect.
+        left_out: Requirements of the author that no criterion covers, one text for each. The readers of other formats
+            fill this list. If it is not empty, reports are `partial` and never `passed`.
+        importance_weights: Weights by `importance` that replace some or all of the default weights (see `Criterion`).
+        tree: The groups of the criteria. The readers make it from a file with nested criteria.
 
     Raises:
-        RubricError: (a ValueError) The rubric cannot be scored as its author intends; one line for each fault.
+        RubricError: (a ValueError) The rubric is invalid. The message has one line for each fault.
 
     Example:
         >>> rubric = Rubric([Criterion(requirement="Is polite", weight=2), {"requirement": "Insults", "weight": -4}])
@@ -478,7 +488,7 @@ class Rubric(Record):
 
     @property
     def instructions(self) -> str:
-        """The text that every judge receives beside the criteria: the guidelines and the domain."""
+        """The text that every judge receives in addition to the criteria: the guidelines and the domain."""
         if not self.domain:
             return self.guidelines or ""
         domain = f"The domain is {self.domain.replace('_', ' ')}."
@@ -488,7 +498,11 @@ class Rubric(Record):
         return len(self.criteria)
 
     def __add__(self, other: Rubric) -> Rubric:
-        """Join two rubrics, such as a shared one and a case's own: the fields that the right one sets override."""
+        """Join two rubrics, such as a shared rubric and the rubric of a case.
+
+        Fields that the right rubric sets override the fields of the left one. The criteria, `guidelines` and `left_out`
+        of both are joined.
+        """
         if self.tree is not None or other.tree is not None:
             raise ValueError("a rubric with a tree cannot be added to another: put one below a node of the other")
         fields = {
@@ -524,22 +538,22 @@ class Rubric(Record):
 
     @property
     def positive_weight(self) -> float:
-        """The sum of the positive weights; P in the scoring formula."""
+        """The sum of the positive weights (P in the scoring formula)."""
         return math.fsum(c.full_weight for c in self.criteria if c.weight > 0)
 
     @property
     def negative_weight(self) -> float:
-        """The sum of the absolute values of the negative weights; N in the scoring formula."""
+        """The sum of the absolute values of the negative weights (N in the scoring formula)."""
         return math.fsum(-c.full_weight for c in self.criteria if c.weight < 0)
 
     @classmethod
     def from_dict(cls, data: Sequence[Any] | Mapping[str, Any]) -> Rubric:
-        """Read a rubric from lists and dictionaries, in any known format.
+        """Read a rubric from lists and dictionaries, in any supported format.
 
-        The native shapes are: a list of criteria; a list of sections `{"criteria": [...]}`; `{"sections": [...]}`;
-        `{"rubric": [...]}`; `{"criteria": [...], "guidelines": ..., ...}`.
+        The native format has these forms: a list of criteria, a list of sections `{"criteria": [...]}`, and the objects
+        `{"sections": [...]}`, `{"rubric": [...]}` and `{"criteria": [...], "guidelines": ..., ...}`.
 
-        Raises `RubricError` with one line for each fault: its place, its field and the remedy.
+        Raises `RubricError`, with one line for each fault: the place, the field, what is wrong and how to fix it.
 
         Example:
             >>> Rubric.from_dict([{"weight": 10.0, "requirement": "Is polite"}]).keys
@@ -565,40 +579,40 @@ class Rubric(Record):
 
     @classmethod
     def from_file(cls, source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
-        """Read a rubric from a path or an open file, YAML or JSON by its extension or content. Raises `RubricError`."""
+        """Read a rubric from a path or an open file, as YAML or JSON by extension or content. Raises `RubricError`."""
         from rubric_integrations.formats.registry import read_file
 
         return read_file(source)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this rubric as plain data, from which `from_dict` reads an equal rubric."""
+        """Return this rubric as lists and dictionaries. `from_dict` reads an equal rubric from them."""
         from rubric_integrations.formats import write_document
 
         return write_document(self)[0]
 
     def to_json(self) -> str:
-        """Return this rubric as JSON text, from which `from_json` reads an equal rubric."""
+        """Return this rubric as JSON text. `from_json` reads an equal rubric from it."""
         from rubric_integrations.formats.registry import write_text
 
         return write_text(self, "json")
 
     def to_yaml(self) -> str:
-        """Return this rubric as YAML text, from which `from_yaml` reads an equal rubric."""
+        """Return this rubric as YAML text. `from_yaml` reads an equal rubric from it."""
         from rubric_integrations.formats.registry import write_text
 
         return write_text(self, "yaml")
 
     def with_weights(self, weights: Mapping[str, float], pass_mark: float | None = None) -> Rubric:
-        """Return this rubric with other weights, such as those that were tried on the report page.
+        """Return a copy of this rubric with other weights, such as weights that you tried on the report page.
 
         Args:
-            weights: The new weights by the name of the criterion (`keys`); the other criteria keep theirs. For
-                `per: occurrence` it is the weight of one occurrence.
-            pass_mark: The new pass mark in [0, 1]; None keeps the present one.
+            weights: The new weights by the name of the criterion (see `keys`). The other criteria keep their weights.
+                For a criterion with `per: occurrence`, this is the weight of one occurrence.
+            pass_mark: The new pass mark in [0, 1]. None keeps the current one.
 
         Raises:
             RubricError: (a ValueError) A weight or the pass mark is invalid.
-            ValueError: The rubric has no criterion of a name, or it has groups.
+            ValueError: The rubric has groups, or `weights` has a name that no criterion has.
 
         Example:
             >>> rubric = Rubric.from_dict([{"name": "right", "requirement": "Is right", "weight": 1}])
@@ -630,17 +644,18 @@ class Rubric(Record):
         normalize: bool = True,
         cannot_assess: CannotAssess = "skip",
     ) -> float | None:
-        """Score known verdicts, such as human labels, with the formula that every grader uses.
+        """Compute the score of known verdicts, such as human labels, with the formula that every grader uses.
 
         Args:
             verdicts: One answer for each criterion, in order: `MET` or `UNMET`, an option's label, or a number on the
-                scale; `CANNOT_ASSESS` for any criterion.
-            normalize: Whether to return a score in [0, 1]; otherwise the raw weighted sum.
-            cannot_assess: How an abstention counts: `skip`, `zero`, `partial`, `fail`, or a number in [0, 1], the share
-                of a positive weight that it earns.
+                scale. `CANNOT_ASSESS` is possible for any criterion.
+            normalize: Whether to return a score in [0, 1]. If False, return the raw weighted sum.
+            cannot_assess: How an abstention is scored: `skip`, `zero`, `partial`, `fail`, or a number in [0, 1] as the
+                share of a positive weight that it earns. See `CannotAssess`.
 
         Returns:
-            The score, or None if nothing that the normalized score divides by was assessed.
+            The score. None if it is undefined, because no criterion with a positive weight was assessed (or, in a
+            rubric of penalties alone, no criterion).
 
         Raises:
             ValueError: The number of verdicts is not the number of criteria, or a verdict is unknown.
@@ -662,9 +677,9 @@ class Rubric(Record):
 
         Args:
             to_grade: The text, or `{"thinking": ..., "output": ...}`, or a `Submission`.
-            grader: The grader, which holds the judge. There is no default.
+            grader: The grader, which contains the judge. There is no default.
             query: The task that the text answers.
-            reference: An exemplary answer, to calibrate the judge.
+            reference: A reference answer, shown to the judge for comparison.
             autograder: Another name for `grader`, for code that was written for the `rubric` package.
 
         Raises:
@@ -682,7 +697,7 @@ class Rubric(Record):
         *,
         autograder: Grader | None = None,
     ) -> EvaluationReport:
-        """Grade one text like `grade`, without `await`; it also works in notebooks and threads with an event loop."""
+        """Grade one text like `grade`, without `await`. It also works in notebooks and threads with an event loop."""
         return require_grader(grader or autograder).grade_sync(self, to_grade, query=query, reference=reference)
 
 

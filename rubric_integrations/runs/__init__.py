@@ -1,8 +1,8 @@
 """Grades many submissions: `grade_many` and its `Run`, the ledger of judgments, and scoring a run with a new rubric.
 
-A run reads submissions, grades them concurrently, and yields one `Graded` for each. With a `Ledger`, a file of
-judgments, an interrupted run resumes, and `rescore` computes the scores that another rubric gives. `read_run` reads the
-file that `grade --out` wrote, `read_judgments` makes a run of recorded judgments, and `write_parquet` writes the grades
+A run reads submissions, grades them concurrently and yields one `Graded` for each. With a `Ledger`, a file of
+judgments, an interrupted run resumes, and `rescore` computes the scores that another rubric gives. `read_run` reads a
+file that `grade --out` wrote. `read_judgments` makes a run from recorded judgments. `write_parquet` writes the grades
 of a run as Parquet. `submit_batches` and `collect_batches` fill a ledger at half price.
 
 Example:

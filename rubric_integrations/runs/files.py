@@ -23,20 +23,20 @@ from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
 from rubric_integrations.submission.attachments import StoredAttachment
 from rubric_integrations.submission.submission import Submission
 
-# A file of responses may have an `id` on each line too, but no line of it says whether the row passed.
+# A file of responses can have an `id` on each line too, but none of its lines has `passed`.
 _GRADE_FIELDS = {"id", "score", "passed"}
 
 CRITERION_TEXTS = ("applies_when", "context", "aspects")
-"""Fields of a criterion that its judge reads and its report lacks: a line has them in the entry of the criterion."""
+"""Fields of a criterion that its judge reads and its report does not have. A run file adds them to the report entry."""
 
 IMPORTED = "imported"
-"""The strategy of a run that `read_judgments` made, in the record of its grader."""
+"""The `strategy` of the grader in the record of a run that `read_judgments` made."""
 MISSING_REPLY = "no reply is recorded"
-"""Why a judgment is missing in such a run, if its file does not have it."""
+"""The error of a judgment that such a run needs and that its file does not have."""
 
 
 class RunFileError(ValueError):
-    """A file cannot be read as a run."""
+    """Raised if a file cannot be read as a run."""
 
 
 class GradedResult(Protocol):
@@ -52,29 +52,30 @@ def run_line(result: GradedResult, **fields: object) -> str:
 
     Args:
         result: The result.
-        fields: Further fields of the line, such as the name of the judge.
+        fields: Additional fields of the line, such as the name of the judge.
     """
     return f"{json_lines([{**result.to_dict(), **fields}])}\n"
 
 
 class GradedRow(NamedTuple):
-    """One line of a run.
+    """One line of a run file.
 
     Attributes:
         id: The row's id.
-        submission: What was graded, without its attachments; None if there was nothing to grade.
-        report: The grade, which may be incomplete; None if there is none.
-        error: Why there is no grade, or why it is not complete.
-        tags: The score of each tag of the row's criteria; None for one without an answer.
-        criterion_tags: The tags of each criterion, in the order of the report; empty if there is no report.
+        submission: The graded submission, without its attachments. None if the row had nothing to grade, or if an
+            imported run has no texts.
+        report: The grade, which can be incomplete. None if there is none.
+        error: The reason why there is no grade, or why the grade is incomplete. None for a complete grade.
+        tags: The score of each tag of the row's criteria, or None for a tag without an answer.
+        criterion_tags: The tags of each criterion, in the order of the report. Empty if there is no report.
         attachments: The submission's attachments, as the line has them.
-        labels: People's answers, by the name of the criterion; None if the row brought none.
-        metadata: What else the row says about itself, such as the step of a training run; None if it says nothing.
-        guidelines: What the row's rubric says about all its criteria; empty if it says nothing.
-        criterion_texts: For each criterion, what its judge reads besides the requirement and the possible answers:
-            `applies_when` in words, `context` and `aspects`, as far as there are any.
-        scoring: What the score depends on beyond the report: `rubric`, `criteria` and `grader` (see `record_rubric`
-            and `Grader.scoring_record`); None in runs of earlier versions.
+        labels: Human labels by the name of the criterion. None if the row has no labels.
+        metadata: Additional facts about the row, such as the step of a training run. None if there are none.
+        guidelines: The instructions of the row's rubric, which apply to all its criteria. Empty if there are none.
+        criterion_texts: For each criterion, the texts that its judge reads in addition to the requirement and the
+            possible answers: `applies_when` in words, `context` and `aspects`. Absent fields are left out.
+        scoring: The settings that the score depends on and that the report does not have: `rubric`, `criteria` and
+            `grader` (see `record_rubric` and `Grader.scoring_record`). None in runs of earlier versions.
     """
 
     id: str
@@ -92,7 +93,11 @@ class GradedRow(NamedTuple):
 
     @property
     def is_graded(self) -> bool:
-        """Whether the grade is valid: it is, despite an `error`, if a failure policy or a panel decided the score."""
+        """Whether the grade is valid.
+
+        A grade with an `error` is valid only if it has a `score` or a `score_range`, for example because a failure
+        policy decided the score.
+        """
         if self.report is None:
             return False
         return self.error is None or self.report.score is not None or self.report.score_range is not None
@@ -105,12 +110,14 @@ class RunFile(NamedTuple):
     """The results of one run.
 
     Attributes:
-        name: The run's name on the page.
-        rubric: The rubric's name; None if it has none, or if rows have different ones.
-        judge: The judge's name; None if it is unknown, or if rows have different ones.
-        rows: The submissions, in order. Those of a file are read from it whenever they are used.
-        pass_mark: The score that a submission needs to pass; None if it is unknown, or if rows have different ones.
-        written: When the file was last written, in seconds since 1970; None for results in memory and from a pipe.
+        name: The run's name on the report page.
+        rubric: The rubric's name. None if it has none, or if the rows have different rubrics.
+        judge: The judge's name. None if it is unknown, or if the rows have different judges.
+        rows: The rows of the run, in order. The rows of a file are read from the file each time they are used.
+        pass_mark: The score that a submission needs to pass. None if it is unknown, or if the rows have different pass
+            marks.
+        written: The time when the file was last written, in seconds since 1970. None for results in memory and from a
+            pipe.
     """
 
     name: str
@@ -121,7 +128,7 @@ class RunFile(NamedTuple):
     written: float | None = None
 
     def row_keys(self) -> list[RowKey]:
-        """Return the key of each row: its id, and its number from 1 among the rows with an equal id."""
+        """Return the key of each row: its id, and its number among the rows with the same id, from 1."""
         ids = self.rows.ids if isinstance(self.rows, _RowsOfFile) else [row.id for row in self.rows]
         counts = Counter[str]()
         keys: list[RowKey] = []
@@ -137,10 +144,10 @@ class RunFile(NamedTuple):
         """Make a run from results in memory.
 
         Args:
-            name: The run's name on the page.
+            name: The run's name on the report page.
             graded: The results, as `grade_many` yields them.
             rubric: The rubric's name.
-            judge: The judge's name; by default the one that all results name.
+            judge: The judge's name. By default, the name of the judge in the results, if all of them have the same.
         """
         lines = [result.to_dict() for result in graded]
         judges = {_text(line.get("judge")) for line in lines}
@@ -149,7 +156,7 @@ class RunFile(NamedTuple):
 
 
 class _RowsOfFile(Sequence[GradedRow]):
-    """The rows of a run file, of which memory holds only their ids and where their lines begin."""
+    """The rows of a run file. Memory contains only their ids and the positions of their lines."""
 
     def __init__(self, path: Path, ids: Sequence[str]):
         self.ids = ids
@@ -189,18 +196,18 @@ class _RowsOfFile(Sequence[GradedRow]):
 def read_run(path: Path, *, in_memory: bool = False) -> RunFile:
     """Read a file that `grade --out` wrote.
 
-    A last line that a crash has cut off is skipped with a warning.
+    If a crash has cut off the last line, the line is skipped with a warning.
 
     Args:
         path: The file.
-        in_memory: Whether memory holds all rows, which is faster if they are all used. By default, they stay in the
-            file: memory holds one at a time.
+        in_memory: Whether to read all rows into memory, which is faster if all of them are used. By default, rows stay
+            in the file, and memory contains one at a time.
 
     Raises:
-        RunFileError: The file cannot be read, is empty, or has a line that is not a grade. Later, a row raises it if
-            the file has changed.
+        RunFileError: The file cannot be read, is empty, or has a line that is not a grade. Access to a row raises it
+            later if the file has changed.
     """
-    # What comes from a pipe cannot be read a second time.
+    # A pipe cannot be read a second time.
     if path.is_file() and not in_memory:
         return _read_run(path, None)
     with _no_garbage_collection():
@@ -208,7 +215,7 @@ def read_run(path: Path, *, in_memory: bool = False) -> RunFile:
 
 
 def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
-    """Read a run; `kept` gets its rows, unless it is None."""
+    """Read a run and append its rows to `kept` unless it is None."""
     ids: list[str] = []
     names: dict[str, set[str | None]] = {"rubric": set(), "judge": set()}
     marks = set[float | None]()
@@ -232,7 +239,7 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     if not ids:
         raise RunFileError(f"{path}: is empty: name a file that `grade --out` wrote")
     rows = _RowsOfFile(path, ids) if kept is None else tuple(kept)
-    # The name of one row's rubric is not that of the run.
+    # If rows have different rubrics or judges, the run has no name for them.
     rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
     written = path.stat().st_mtime if path.is_file() else None
     return RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks), written)
@@ -244,7 +251,7 @@ def _mark(line: Mapping[str, Any]) -> float | None:
 
 
 def _shared_pass_mark(marks: set[float | None]) -> float | None:
-    """Return the pass mark of all rows but those with nothing to grade, which have none; None if there are several."""
+    """Return the pass mark of all rows, or None if they have different ones. Rows with nothing to grade have none."""
     known = marks - {None}
     return known.pop() if len(known) == 1 else None
 
@@ -252,15 +259,17 @@ def _shared_pass_mark(marks: set[float | None]) -> float | None:
 def is_run_file(path: Path) -> bool:
     """Whether the first line of a file is a grade, as in the files that `grade --out` wrote.
 
-    What comes from a pipe is none, because its first line could not be read again.
+    False for a pipe, because its first line could not be read again.
     """
     return _first_line(path).keys() >= _GRADE_FIELDS
 
 
 def run_date(path: Path) -> str | None:
-    """Return the date of a run, which its first line has as `date`, or its `metadata`; None without one.
+    """Return the date of a run from its first line: the field `date`, or the `date` of its `metadata`.
 
-    It is an ISO 8601 text, such as 2026-11-22 or 2026-11-22T09:14:00+01:00, and is returned in UTC.
+    Returns:
+        The time in UTC as ISO 8601 text, such as 2026-11-22T08:14:00+00:00. A date without a time zone is read as UTC.
+        None if there is no date, or if it is not in ISO 8601.
     """
     fields = _first_line(path)
     value = fields.get("date") or (_mapping(fields.get("metadata")) or {}).get("date")
@@ -272,7 +281,7 @@ def run_date(path: Path) -> str | None:
 
 
 def _first_line(path: Path) -> dict[str, Any]:
-    """Return the object in the first line of a file; empty if it has none, or comes from a pipe."""
+    """Return the object in the first line of a file. Empty if the line is not an object, or if the file is a pipe."""
     try:
         if not path.is_file():
             return {}
@@ -283,9 +292,9 @@ def _first_line(path: Path) -> dict[str, Any]:
 
 
 def matched_rows(runs: Sequence[RunFile]) -> Iterator[tuple[RowKey, list[GradedRow | None]]]:
-    """Yield the rows of all runs by their key, each with its row in every run; None where a run does not have it.
+    """Yield the key of each row, and a list with its row in every run. A run without that row has None in the list.
 
-    Rows with an equal id are matched in their order. Those that only a later run has come last.
+    Rows with an equal id are matched in their order. Rows that are only in a later run come last.
     """
     places = [{key: place for place, key in enumerate(run.row_keys())} for run in runs]
     for key in dict.fromkeys(key for run in places for key in run):
@@ -293,10 +302,10 @@ def matched_rows(runs: Sequence[RunFile]) -> Iterator[tuple[RowKey, list[GradedR
 
 
 def import_notes(rows: Sequence[GradedRow]) -> list[str]:
-    """Say of an imported run from which file it is, how many replies could not be read, and whether it lacks texts.
+    """Describe an imported run: its file, the number of unreadable replies, and the number of missing texts.
 
     Args:
-        rows: The rows of a run; a run that was graded here has no notes.
+        rows: The rows of a run. A run that was not imported has no notes.
     """
     grader = cast("Mapping[str, Any]", (rows[0].scoring or {}).get("grader") or {}) if rows else {}
     if grader.get("strategy") != IMPORTED:
@@ -319,9 +328,10 @@ def import_notes(rows: Sequence[GradedRow]) -> list[str]:
 
 @contextmanager
 def _no_garbage_collection() -> Generator[None]:
-    """Switch the search for reference cycles off.
+    """Switch off the search for reference cycles.
 
-    A row has no cycles, and each search looks at all rows so far: it would be more than half of the time of reading.
+    Rows have no cycles. Each search would go through all rows that were read so far, and take more than half of the
+    reading time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -353,7 +363,7 @@ def _row(fields: dict[str, Any]) -> GradedRow:
     submission, attachments = _submission(fields["submission"]) if fields.get("submission") else (None, ())
     tags: dict[str, float | None] = fields.get("tags") or {}
     entries: list[dict[str, Any]] = fields.get("report") or []
-    # A line also holds the row's own fields, and the tags, which the report's model does not know.
+    # A line also has the fields of the row and the tags, which `EvaluationReport` does not have.
     report_fields = {name: fields[name] for name in EvaluationReport.model_fields if name in fields}
     if entries:
         known = CriterionReport.model_fields.keys()
@@ -369,7 +379,7 @@ def _row(fields: dict[str, Any]) -> GradedRow:
 
 
 def _shared(value: Any) -> Any:
-    """Return a text that most rows have as one object, so that memory holds it once."""
+    """Intern a text that is equal in most rows. Memory then contains it once."""
     return sys.intern(value) if isinstance(value, str) else value
 
 

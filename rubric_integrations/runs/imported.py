@@ -1,7 +1,7 @@
-"""`read_judgments`: makes a run of judgments that another program recorded, such as the replies of a published judge.
+"""`read_judgments`: makes a run from judgments that another program recorded, such as the replies of a published judge.
 
-The run is like one of `grade_many`: it is scored, written, shown and compared with the same code. A reply that cannot
-be read is a failure of the judge. It never ends the run and is always counted.
+The run is like a run of `grade_many`: the same code scores, writes, shows and compares it. A reply that cannot be read
+is a failure of the judge. It never ends the run, and it is always counted.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "judge": ("judge", "model", "annotator"),
     "reason": ("reason", "explanation", "feedback"),
 }
-# Names that an error lists.
+# The largest number of names that an error lists.
 _MOST_LISTED = 20
-# Characters of a column that becomes metadata.
+# The largest number of characters of a value that becomes metadata.
 _LONGEST_METADATA = 200
 
 
 class JudgmentsError(ValueError):
-    """A file cannot be read as recorded judgments."""
+    """Raised if a file cannot be read as recorded judgments."""
 
 
 class UnreadReply(NamedTuple):
     """A recorded reply that could not be read.
 
     Attributes:
-        id: The id of its row.
+        id: The id of the row.
         criterion: The name of the criterion.
         judge: The name of the judge.
-        problem: Why it could not be read, with its beginning.
+        problem: The reason why the reply could not be read, with the beginning of the reply.
     """
 
     id: str
@@ -67,12 +67,12 @@ class ImportedRun(Sequence[Graded]):
         graded: The results.
 
     Attributes:
-        judges: The names of the judges; several vote as a panel.
+        judges: The names of the judges. Several judges vote as a panel.
         replies: The number of recorded replies and verdicts.
-        unread_replies: Those that could not be read; each is a failure of its judge.
-        missing: How many judgments of these rows and judges the file does not have.
-        without_text: How many rows have no text, because the responses were not passed or lack it.
-        without_judgment: How many responses were left out because the file has no judgment of them.
+        unread_replies: The replies that could not be read. Each is a failure of its judge.
+        missing: The number of judgments of these rows and judges that the file does not have.
+        without_text: The number of rows without a text, because the responses were not passed or have no text.
+        without_judgment: The number of responses that were left out because the file has no judgment of them.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ImportedRun(Sequence[Graded]):
 
     @property
     def unread(self) -> int:
-        """How many replies could not be read. State it next to every figure of the run."""
+        """The number of replies that could not be read. State it next to every result of the run."""
         return len(self.unread_replies)
 
     def __len__(self) -> int:
@@ -126,30 +126,31 @@ def read_judgments(
     responses: str | Path | Iterable[Row] | None = None,
     judge: str | Sequence[str] | None = None,
 ) -> ImportedRun:
-    r"""Make a run of recorded judgments.
+    r"""Make a run from recorded judgments.
 
-    The file has one judgment a line, as JSON or as CSV, with these columns: `id` (of the row); `criterion` (its name or
-    its words; needless for a rubric with one); `reply` (also `raw` or `output`: what the judge wrote, see
-    `read_recorded_reply`) or `verdict` (also `label` or `score`), which counts if a line has both; and optionally
-    `judge` (also `model`) and `reason`. Further columns become the metadata of the row, as for `cluster`, if they have
-    one short value on all its lines.
+    The file has one judgment a line, as JSON or as CSV. The columns are `id` (of the row), `criterion` (its name or its
+    requirement, not needed if the rubric has only one criterion), and the answer of the judge: `reply` (also `raw` or
+    `output`, the text that the judge wrote, see `read_recorded_reply`) or `verdict` (also `label` or `score`). If a
+    line has both, the verdict counts. The columns `judge` (also `model`) and `reason` are optional. A column with any
+    other name becomes metadata of the row, for example for the argument `cluster` of `compare_runs`. Its value must be
+    short, and the same on all lines of the row.
 
-    Several judges of a file become a panel, whose votes are joined as in a run of several judges: `panel_report` then
-    says what each is worth. For a run of one of them, pass its name as `judge`.
+    If the file has several judges, they become a panel. Their votes are joined as in a run with several judges, and
+    `panel_report` measures the value of each judge. For a run of one of the judges, pass its name as `judge`.
 
     A reply that cannot be read, or that is not in the file, is a failure of the judge. Its row has no score.
 
     Args:
         path: The file.
         rubric: The rubric that the judges applied.
-        responses: The file of the responses, or its rows, which are found by their `id`. Without it the run has no
-            texts: it can be measured and compared, but not graded again.
-        judge: The names of the judges to read; by default all in the file. For a file without names, the name of its
-            judge.
+        responses: The file of the responses, or its rows. They are matched to the judgments by their `id`. Without
+            responses the run has no texts: it can be measured and compared, but not graded again.
+        judge: The names of the judges to read. By default, all judges of the file are read. If the file does not name
+            its judge, this is the judge's name.
 
     Raises:
-        JudgmentsError: The file cannot be read, lacks a column, judges something twice, or names a criterion or a row
-            that is unknown; or it has no judge of a name in `judge`.
+        JudgmentsError: The file cannot be read, has no column for a required field, has two judgments of the same row,
+            criterion and judge, names an unknown criterion or row, or has no judge with a name in `judge`.
         ResponsesError: The file of responses cannot be read.
         RubricError: The rubric is invalid.
 
@@ -205,8 +206,8 @@ class _Recorded:
     """The judgments of a file.
 
     Attributes:
-        places: The id of each row, with the place of its first judgment.
-        metadata: The further columns of each row that have the same short value on all its lines.
+        places: For the id of each row, the place of its first judgment in the file.
+        metadata: For the id of each row, the other columns that have the same short value on all its lines.
     """
 
     def __init__(self, path: Path, rubric: Rubric, judge: str | Sequence[str] | None):
@@ -271,7 +272,7 @@ class _Recorded:
         return JudgmentsError(f"{self._path}: {place} {problem}")
 
     def read(self) -> tuple[dict[tuple[str, int, str], Outcome], list[UnreadReply]]:
-        """Read all replies; return the outcome of each, and those that could not be read."""
+        """Read all replies and return the outcome of each and the list of unreadable replies."""
         criteria = self._rubric.criteria
         readings = read_recorded_replies((criteria[key[1]], _reply(fields)) for key, fields in self._fields.items())
         outcomes: dict[tuple[str, int, str], Outcome] = {}
@@ -284,7 +285,7 @@ class _Recorded:
 
 
 def _with_reason(outcome: Outcome, fields: Mapping[str, Any]) -> Outcome:
-    """Return a judgment with the reason of its line: the column, or the reply beside the verdict that was read."""
+    """Return a judgment with the reason of its line: the column `reason`, or the reply if the verdict was a column."""
     reason = _text(fields.get("reason")) or (_text(fields.get("reply")) if "verdict" in fields else None)
     if isinstance(outcome, JudgeFailure) or reason is None:
         return outcome
@@ -296,7 +297,7 @@ def _default_name(chosen: Mapping[str, None] | None) -> str:
 
 
 def _keys_by_name(rubric: Rubric) -> dict[str, int]:
-    """Return the index of each criterion by its name, and by its words where only one has them; in lower case."""
+    """Return the index of each criterion by its lower-case name, and by its requirement if no other has the same."""
     words = [criterion.requirement.casefold() for criterion in rubric.criteria]
     by_words = {text: index for index, text in enumerate(words) if words.count(text) == 1}
     return by_words | {key.casefold(): index for index, key in enumerate(rubric.keys)}
@@ -305,7 +306,10 @@ def _keys_by_name(rubric: Rubric) -> dict[str, int]:
 def _answers(
     rubric: Rubric, outcomes: Mapping[tuple[str, int, str], Outcome], row_id: str, judge: str
 ) -> dict[int, Outcome]:
-    """Return the outcomes of a judge for a row by the index of the question; a recorded criterion applied."""
+    """Return the outcomes of a judge for a row, by the index of the question.
+
+    A condition is MET if a judgment of its criterion was recorded.
+    """
     recorded = {index: outcomes.get((row_id, index, judge)) for index in range(len(rubric))}
     answers: dict[int, Outcome] = {
         index: JudgeFailure("transport", MISSING_REPLY) if outcome is None else outcome
@@ -344,7 +348,7 @@ def _text(value: object) -> str | None:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Yield the place of each judgment, its fields that are not empty by their names here, and its short other ones."""
+    """Yield each judgment's place, its known fields by their names here, and its other fields with short values."""
     suffix = path.suffix.lower()
     if suffix in UNSUPPORTED:
         raise JudgmentsError(f"{path}: `{suffix}` files are not supported: {UNSUPPORTED[suffix]}")
@@ -402,9 +406,9 @@ def _known_name(name: str) -> str | None:
 
 
 def _known_fields(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields under their names here; of two columns for one, the one that `_COLUMNS` names first counts.
+    """Return the fields by their names here. If two columns are one field, `_COLUMNS` gives the order of preference.
 
-    An empty reply stays: it was recorded, and cannot be read.
+    An empty reply is kept: it was recorded, and it is counted as unreadable.
     """
     by_name = {fold(name): value for name, value in record.items()}
     fields: dict[str, Any] = {}

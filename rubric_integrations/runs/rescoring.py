@@ -1,4 +1,4 @@
-"""`rescore`: scores the submissions of an earlier run with a new rubric, from its ledger and without calls."""
+"""`rescore`: scores the submissions of an earlier run with a new rubric, from the run's ledger and without calls."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rubric_integrations.submission.inputs import Row
 
 
 class Rescored(NamedTuple):
-    """One submission, scored with the new rubric.
+    """The result of `rescore` for one submission.
 
     Attributes:
-        row: The submission, with its id.
-        report: Its report, from the judgments in the ledger; incomplete unless `missing` is 0.
-        missing: The number of judgments that the new rubric needs and the ledger lacks.
-        rubric: The new rubric.
-        grader: What the scores of the run's grader depend on (`Grader.scoring_record`).
+        row: The row of the submission, with its id.
+        report: The report, from the judgments in the ledger. It is complete only if `missing` is 0.
+        missing: The number of judgments that the new rubric needs and that are not in the ledger.
+        rubric: The new rubric of the row.
+        grader: The settings of the run's grader that determine its scores (`Grader.scoring_record`).
     """
 
     row: Row
@@ -42,7 +42,7 @@ class Rescored(NamedTuple):
 
     @property
     def score(self) -> float | None:
-        """The score; None where a judgment is missing, since the others alone do not determine it."""
+        """The score, or None if a judgment is missing."""
         return None if self.missing else self.report.score
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,22 +58,23 @@ def rescore(
     rubric: RubricLike | RubricFunction | None = None,
     cannot_assess: CannotAssess | None = None,
 ) -> Generator[Rescored]:
-    """Score all submissions in a ledger with a new rubric and the settings of the last run's grader, without calls.
+    """Score all submissions in a ledger with a new rubric and the grader settings of the last run, without calls.
 
-    New weights, names, pass marks, gates and option values need no new judgment. A new requirement text does: it counts
-    as `missing`.
+    New weights, names, pass marks, gates and option values need no new judgment. A new requirement text needs a new
+    judgment, which counts as `missing`.
 
     Args:
-        ledger: The ledger of a run, its path, or the URL of its database.
-        rubric: The new rubric of all rows, to which the rubric is added that a row brought to the run; None for the
-            rows' own alone. Or a function, which receives each `Row`, with the rubric that it brought as JSON text, and
-            returns its new rubric.
-        cannot_assess: How an abstention counts; by default as in the run.
+        ledger: The ledger of a run, the path of its file, or the URL of its database.
+        rubric: The new rubric of all rows. If a row of the run had its own rubric, it is added to the new one. None
+            scores each row with its own rubric only. You can also pass a function, which receives each `Row`, with the
+            row's own rubric as JSON text, and returns the new rubric.
+        cannot_assess: How an abstention counts in the score. By default, as in the run.
 
     Raises:
         LedgerError: The ledger has no run, or its last run used a grader class that is not one of this library's.
         TypeError: The ledger is a store that records no submissions.
-        ValueError: A row has no rubric (None was passed, and it brought none), or the rubrics cannot be joined.
+        ValueError: A row has no rubric (`rubric` is None, and the row does not have its own), or the rubrics cannot be
+            joined.
 
     Example:
         >>> import tempfile
@@ -109,7 +110,7 @@ def _rescore(
     judges = [_recorded_judge(description) for description in configuration["judges"]]
     final = [_final_judge(judge) for judge in judges]
     grader = _grader(configuration, judges, cannot_assess).with_store(_ReadOnlyStore(ledger))
-    # The judges are known by their fingerprints alone.
+    # A ledger has only the fingerprints of the judges, not their names.
     record = {name: value for name, value in grader.scoring_record().items() if name != "names"}
     rubrics = RowRubrics(rubric)
     for row, submission in ledger.submissions():
@@ -124,7 +125,7 @@ def _rescore(
 
 
 def _grader(configuration: Mapping[str, Any], judges: Sequence[Judge], cannot_assess: CannotAssess | None) -> Grader:
-    """Make the grader of a run again from its recorded configuration."""
+    """Rebuild the grader of a run from its recorded configuration."""
     settings: dict[str, Any] = dict(configuration["settings"])
     settings["voting"] = Voting.model_validate(settings["voting"])
     if "options" in settings:
@@ -142,7 +143,7 @@ def _grader(configuration: Mapping[str, Any], judges: Sequence[Judge], cannot_as
 
 
 def _recorded_judge(description: Any) -> _RecordedJudge | Cascade:
-    """Make a judge of its fingerprint, and a cascade of its description."""
+    """Make a judge from a fingerprint, or a cascade from its description."""
     if not isinstance(description, dict):
         return _RecordedJudge(str(description))
     fields = cast("dict[str, Any]", description)
@@ -151,12 +152,12 @@ def _recorded_judge(description: Any) -> _RecordedJudge | Cascade:
 
 
 def _final_judge(judge: Any) -> _RecordedJudge:
-    """Return the judge whose missing judgments are missing in the report: of a cascade, the expensive one."""
+    """Return the judge that counts the missing judgments: the expensive judge of a cascade, or the judge itself."""
     return _final_judge(judge.strong) if isinstance(judge, Cascade) else judge
 
 
 class _RecordedJudge:
-    """A judge of an earlier run, known only by its fingerprint; it counts the judgments that the ledger lacks."""
+    """Replaces a judge of an earlier run, by its fingerprint. It counts the judgments that are not in the ledger."""
 
     def __init__(self, fingerprint: str):
         self._fingerprint = fingerprint
@@ -187,7 +188,7 @@ class _ReadOnlyLease(NamedTuple):
         return judgments
 
     def is_held(self) -> bool:
-        """Return True: nobody else requests anything."""
+        """Return True, because no other caller requests judgments."""
         return True
 
     def record_failure(self, key: str, failure: JudgeFailure) -> None:
@@ -202,7 +203,7 @@ class _ReadOnlyStore:
 
     @asynccontextmanager
     async def lease(self, keys: Sequence[str]) -> AsyncGenerator[Lease]:
-        # In a thread: a database answers over the network.
+        # In a thread, because a database replies over the network.
         stored = await asyncio.to_thread(self._ledger.lookup, keys)
-        # The calls were made, and paid for, in the earlier run: a rescored report costs nothing.
+        # The calls were made and paid for in the earlier run. Therefore a rescored report costs nothing.
         yield _ReadOnlyLease({key: judgment.model_copy(update={"spend": NO_SPEND}) for key, judgment in stored.items()})

@@ -1,7 +1,7 @@
 """`grade_many`: grades many submissions concurrently under one concurrency limit, as a stream of results.
 
-It accepts submissions, texts, mappings, and tables of pandas and Arrow, and finds the rubric of each row. A rule such
-as `SequentialGate` may end a run early.
+It accepts submissions, texts, mappings, and tables of pandas and Arrow. It finds the rubric of each row. A stop rule
+such as `SequentialGate` can end a run early.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ if TYPE_CHECKING:
 
     from rubric_integrations.runs.ledger import LedgerLike, RunLedger
 
-# Rows of an Arrow table that are Python objects at the same time.
+# The number of rows of an Arrow table that are converted to Python objects at a time.
 _ROWS_AT_ONCE = 1_000
 
 
 def rows_of_table(submissions: Iterable[Any] | AsyncIterable[Any]) -> Iterable[Any] | AsyncIterable[Any]:
-    """Return the rows of a table; any other submissions unchanged.
+    """Return the rows of a table, or any other submissions unchanged.
 
-    To iterate a table itself would yield its columns, or their names, which would be graded in place of the rows.
+    Without this, iterating a table would yield its columns or their names. These would be graded instead of the rows.
 
     Args:
-        submissions: Whatever a user passes as submissions.
+        submissions: The submissions as the user passed them, of any type.
     """
     return rows_of_batch(submissions) if _is_arrow(submissions) or _is_frame(submissions) else submissions
 
 
 def rows_of_batch(item: Any) -> Iterator[Any]:
-    """Yield the rows of a table or a batch as dictionaries; any other item is one row.
+    """Yield the rows of a table or a batch as dictionaries, or yield any other item unchanged.
 
     Args:
-        item: One item of whatever a user passes as submissions.
+        item: One item of the submissions as the user passed them, of any type.
     """
     if _is_arrow(item):
         for start in range(0, item.num_rows, _ROWS_AT_ONCE):
@@ -80,7 +80,7 @@ def rows_of_batch(item: Any) -> Iterator[Any]:
 
 
 def _is_arrow(value: Any) -> bool:
-    # By its module, because Arrow need not be installed.
+    # Recognized by the name of its module, because Arrow may not be installed.
     return type(value).__module__.partition(".")[0] == "pyarrow" and hasattr(value, "num_rows")
 
 
@@ -93,7 +93,7 @@ async def as_rows(
 ) -> AsyncGenerator[tuple[Any, Row]]:
     """Yield each item with its row, numbered from 1, without reading ahead.
 
-    The items of a table, and of batches of a table, are their rows. A warning names the columns that nothing reads,
+    A table, or a batch of a table, is replaced by its rows. A warning names the columns that the library does not read,
     unless `warns` is False.
     """
     source, number = rows_of_table(submissions), 0
@@ -116,20 +116,20 @@ async def find_rubric(
 
     Args:
         rubrics: The rubrics of the run.
-        item: The row as the caller passed it, for a function.
+        item: The row as the caller passed it. It is the argument of a rubric function.
         row: The row.
         check_rubric: Raises a ValueError for a rubric that the grader cannot use.
 
     Returns:
-        The row; the rubric that it brings, if it brings one; and the rubric by which it is graded. A row without a
-        valid one has an error instead, and nothing to grade.
+        The row, its own rubric (None if it has none) and the rubric that grades it. If no valid rubric is found, the
+        returned row has an error and no submission, and both rubrics are None.
     """
     own = None
     if row.submission is None:
         return row, None, None
     try:
         if row.rubric is not None or rubrics.has_function:
-            # In a thread, because it may be a file, or a function of the user's.
+            # In a thread, because the rubric may be a file, or a function of the user.
             own = await run_in_thread(lambda: rubrics.own_of(item, row.rubric))
         rubric = rubrics.join(own)
         check_rubric(rubric)
@@ -141,25 +141,26 @@ async def find_rubric(
 
 
 class StopRule(Protocol):
-    """What `stop_when` of `grade_many` needs: a function of one score that says whether the run may end."""
+    """The type of `stop_when` of `grade_many`: a function of one score that decides whether the run ends."""
 
     def __call__(self, score: float | None, /) -> str | None:
-        """Return why the run ends, or None if it continues.
+        """Return the reason to end the run, or None to continue.
 
         Args:
-            score: The score of the next submission; None if a criterion failed or too little was assessed.
+            score: The score of the next submission, or None if a criterion failed or if too little was assessed.
         """
         ...
 
 
 class EarlyStop:
-    """Passes the scores of a run to its stop rule in the order of the submissions, whichever finishes first.
+    """Passes the scores of a run to its stop rule in the order of the submissions, not in the order of completion.
 
-    In the order in which they finish, quick answers would come first, which are no random part of the run. A row that a
-    limit left ungraded ends the scores: those after it may be there only because they needed fewer calls.
+    In the order of completion, the submissions with quick answers would come first. They are not a random part of the
+    run. No score is passed on after a row that a limit left ungraded: later rows may have been graded only because they
+    needed fewer calls.
 
     Args:
-        rule: The rule; None if the run ends with its last submission.
+        rule: The rule, or None to run until the last submission.
     """
 
     def __init__(self, rule: StopRule | None):
@@ -169,13 +170,13 @@ class EarlyStop:
         self._started = self._passed_on = 0
 
     def watch(self, task: asyncio.Task[Graded]) -> None:
-        """Note the position of a row that starts."""
+        """Record the position of a row that starts."""
         if self._rule:
             self._positions[task] = self._started
             self._started += 1
 
     def reason(self, task: asyncio.Task[Graded], graded: Graded) -> str | None:
-        """Return why the run ends now that a row is graded, or None if it continues."""
+        """Return the reason to end the run after the grade of a row, or None to continue."""
         if not self._rule or task not in self._positions:
             return None
         self._waiting[self._positions.pop(task)] = graded.gate_score
@@ -183,17 +184,17 @@ class EarlyStop:
             reason = self._rule(self._waiting.pop(self._passed_on))
             self._passed_on += 1
             if reason:
-                # The rows under way still finish, but a decision that was made early must not depend on them.
+                # The rows in progress still finish, but they must not change a decision that was already made.
                 self._rule = None
                 return reason
         return None
 
 
 def check_run_name(name: str | None, ledger: LedgerLike | None) -> str | None:
-    """Return the name of a run whose limits hold for all its processes.
+    """Return the name of a run if it can be used: its limits are shared by all its processes through the ledger.
 
     Raises:
-        ValueError: There is a name, and no ledger.
+        ValueError: There is a name but no ledger.
     """
     if name is not None and ledger is None:
         raise ValueError(f"`run` {name!r} needs a `ledger`, which counts what all processes of that run spend")
@@ -201,10 +202,10 @@ def check_run_name(name: str | None, ledger: LedgerLike | None) -> str | None:
 
 
 def check_priced_judges(limit: SpendLimit, grader: Grader) -> None:
-    """Check that each name in `prices` is that of a judge.
+    """Check that each name in `prices` is the name of a judge.
 
     Raises:
-        ValueError: One is not.
+        ValueError: A name is not the name of a judge.
     """
     judges = [innermost(judge) for judge in grader.judges]
     members = [member for judge in judges for member in (judge.members if isinstance(judge, Cascade) else (judge,))]
@@ -216,10 +217,10 @@ def check_priced_judges(limit: SpendLimit, grader: Grader) -> None:
 
 
 class RunStore:
-    """The open store of a run, or none.
+    """The open store of a run, or a placeholder for a run without a store.
 
     Args:
-        store: A ledger or another store of judgments, which records nothing else; None if judgments are not stored.
+        store: A ledger, or another store of judgments, which records judgments only. None if judgments are not stored.
     """
 
     def __init__(self, store: JudgmentStore | None = None):
@@ -232,22 +233,22 @@ class RunStore:
 
     @property
     def reused(self) -> int:
-        """The number of judgments that were read since the run began; 0 if nobody counts them."""
+        """The number of judgments read from the ledger since the run began. 0 if the store is not a ledger."""
         return self._ledger.reused - self._reused_before if self._ledger else 0
 
     def attach(self, grader: Grader) -> Grader:
-        """Return a grader that uses the store, and record its configuration."""
+        """Return a grader that uses the store and record the grader's configuration."""
         if self._ledger:
             self._ledger.record_grader(grader.configuration())
         return grader.with_store(self._store) if self._store else grader
 
     def record(self, row: Row, rubric: Rubric | None) -> None:
-        """Record the submission of a row, and the rubric that it brought."""
+        """Record the submission of a row and the row's own rubric."""
         if self._ledger and row.submission:
             self._ledger.record_submission(row.id, row.submission, rubric)
 
     def has_failed(self, row: Row) -> bool:
-        """Whether the grade of a row failed the last time."""
+        """Whether the grade of a row failed in the previous run."""
         if not self._failed:
             return False
         from rubric_integrations.runs.ledger.base import row_key
@@ -255,7 +256,7 @@ class RunStore:
         return row_key(row.id) in self._failed
 
     def record_result(self, graded: Graded) -> None:
-        """Record whether the grade of a row has failed."""
+        """Record whether the grade of a row failed."""
         if self._ledger is None:
             return
         if graded.judge_error is not None:
@@ -264,10 +265,10 @@ class RunStore:
             self._ledger.record_row(graded.row.id, None)
 
     def share_limits(self, run: str | None, limit: SpendLimit) -> None:
-        """Divide the limits with the other processes of a run with a name.
+        """Share the limits of a named run with its other processes. Without a name, do nothing.
 
         Raises:
-            TypeError: The store does not count what is spent.
+            TypeError: The store does not count the spend.
         """
         if run is None:
             return
@@ -279,7 +280,7 @@ class RunStore:
 
 @contextmanager
 def open_store(ledger: LedgerLike | None) -> Generator[RunStore]:
-    """Open the ledger of a run if it is an address, and close it at the end.
+    """Open the store of a run for the block. A ledger that is passed as an address is opened and closed.
 
     Raises:
         LedgerError: The ledger cannot be used.
@@ -297,18 +298,18 @@ class RowWindow:
     """The tasks that grade the rows of one run.
 
     Args:
-        max_under_way: The most rows that are graded at the same time.
-        max_waiting: The most rows that are finished and wait for an earlier one, where the results come in order.
-        ordered: Whether they do; if not, they come as soon as they are ready.
+        max_under_way: The largest number of rows that are graded at the same time.
+        max_waiting: The largest number of finished rows that wait for an earlier row, if `ordered`.
+        ordered: Whether results come in the order of the rows. If not, they come as soon as they are ready.
     """
 
     def __init__(self, max_under_way: int, max_waiting: int, ordered: bool):
         self._max_under_way, self._max_tasks, self._ordered = max_under_way, max_under_way + max_waiting, ordered
         self._under_way: set[asyncio.Task[Graded]] = set()
-        # Rows that wait until the others have started.
+        # Rows that start only after all other rows have started.
         self._late: set[asyncio.Task[Graded]] = set()
         self._others_started, self._late_slots = asyncio.Event(), asyncio.Semaphore(max_under_way)
-        # In the order in which the results come: that of the rows, or that in which they finish.
+        # In the order of the results: the order of the rows, or the order of completion.
         self._queue: deque[asyncio.Task[Graded]] = deque()
         self._has_finished = asyncio.Event()
 
@@ -323,11 +324,12 @@ class RowWindow:
         return len(self._under_way) < self._max_under_way and len(self._queue) < self._max_tasks
 
     def start(self, grade: Callable[[], Coroutine[Any, Any, Graded]], *, late: bool = False) -> asyncio.Task[Graded]:
-        """Start to grade a row, and return its task.
+        """Start to grade a row and return its task.
 
         Args:
             grade: Grades the row.
-            late: Whether it waits until the others have started, or until results in order have to wait for it.
+            late: Whether the row starts only after all other rows have started, or when too many ordered results wait
+                for it.
         """
         is_late = late and len(self._late) < self._max_tasks - self._max_under_way
         task = asyncio.create_task(self._grade_late(grade) if is_late else grade())
@@ -361,7 +363,7 @@ class RowWindow:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a row is being graded, or waits to be taken."""
+        """Whether a row is being graded, or is finished and not yet taken."""
         return bool(self._under_way or self._late or self._queue)
 
     async def wait(self) -> None:
@@ -373,7 +375,10 @@ class RowWindow:
         self._has_finished.clear()
 
     def take(self) -> Iterator[asyncio.Task[Graded]]:
-        """Remove the finished tasks whose turn it is, one by one: `cancel` waits for the others if one ends the run."""
+        """Remove the finished tasks that are next in the order, one by one.
+
+        If one of them ends the run, the others stay in the queue, and `cancel` waits for them.
+        """
         while self._queue and self._queue[0].done():
             yield self._queue.popleft()
 
@@ -388,19 +393,22 @@ class RowWindow:
         await asyncio.gather(*cancelled, return_exceptions=True)
 
 
-# Finished rows in memory that wait for an earlier one, so that one slow call does not hold up the run.
+# The largest number of finished rows in memory that wait for an earlier row. Without them, one slow call would stop the
+# run.
 MAX_WAITING_ROWS = 1000
 
 
 class Run:
     """A run over many submissions, made by `grade_many`: an iterable and an async iterable of `Graded`.
 
-    Nothing is requested before the iteration begins. Only the submissions under way are in memory, so the number of
-    submissions is not limited. Each iteration reads the submissions and grades them, and counts in the same `summary`
-    and towards the same limits; iterate once, or pass a `ledger`, from which a second iteration gets its judgments.
+    Nothing is requested before the iteration begins. Memory contains only the submissions in progress. Therefore the
+    number of submissions is not limited.
+
+    Iterate a run once. A second iteration reads and grades the submissions again, and continues the counts of `summary`
+    and of the limits. With a `ledger`, it takes the judgments from the ledger.
 
     Attributes:
-        summary: Counts, spend and mean score so far; its `stopped` says why the run ended early, if it did.
+        summary: Counts, spend and mean score so far. Its `stopped` has the reason if the run ended early.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
@@ -469,9 +477,11 @@ class Run:
         return summary_table(self.summary)
 
     def to_dataframe(self) -> DataFrame:
-        """Grade everything, and return one row per submission: its grade, the scores of tags, verdicts per criterion.
+        """Grade all submissions and return a data frame with one row per submission.
 
-        `omitted_characters` is a column only if a text was cut, and `escalated`, a share, only for a `Cascade`.
+        Its columns are the grade, the score of each tag, and the verdict on each criterion. There is a column
+        `omitted_characters` only if a text was shortened, and a column `escalated`, a share in [0, 1], only for a
+        `Cascade`.
 
         Raises:
             ImportError: pandas is not installed.
@@ -508,13 +518,13 @@ class Run:
                             show(self.summary)
                         yield graded
             finally:
-                # Rows that a limit or the caller left unfinished yield no result, but their calls were paid for.
+                # Rows that a limit or the caller left unfinished yield no result, but their calls cost money.
                 update_spend()
                 with suppress(StoreError):
                     await self._spend_limit.record()
 
     async def _results(self, grader: Grader, store: RunStore) -> AsyncGenerator[Graded]:
-        """Yield the results; after the run is stopped, or its source fails, yield those under way and start no more."""
+        """Yield the results. After a stop or an error of the source, yield the rows in progress and start no others."""
         window = RowWindow(self._max_under_way, MAX_WAITING_ROWS, self._ordered)
         source_error: Exception | None = None
         self._warm_up.begin_rows()
@@ -562,7 +572,7 @@ class Run:
         return window.has_room and (rows == 1 or self._spend_limit.has_room_for(rows, self._highest_row_spend))
 
     def _finished(self, window: RowWindow) -> list[Graded]:
-        """Take the results whose turn it is; a row that was left ungraded has none."""
+        """Take the results that are next in the order. A row that was left ungraded has no result."""
         results: list[Graded] = []
         for task in window.take():
             try:
@@ -619,42 +629,45 @@ def grade_many(
     run: str | None = None,
     stop_when: StopRule | None = None,
 ) -> Run:
-    """Grade many submissions concurrently; iterate the run with `for` or `async for`.
+    """Grade many submissions concurrently and return a run to iterate with `for` or `async for`.
 
     Args:
         submissions: Mappings (`response`, `query`, `reference`, `id`, `rubric`, `labels`, `metadata`), the rows of
-            `read_responses`, or anything that `Rubric.grade` accepts, such as texts, conversations and predictions: any
-            iterable or async iterable, such as a Hugging Face dataset, read only as fast as its items are graded.
+            `read_responses`, or anything that `Rubric.grade` accepts, such as texts, conversations and predictions.
+            They can be in any iterable or async iterable, such as a Hugging Face dataset. It is read only as fast as
+            its items are graded.
         rubric: The rubric for all submissions: a `Rubric`, the path of a rubric file, or a rubric as lists and
-            dictionaries. A row with a `rubric` of its own is graded by both; None if each row brings its own. Or a
-            function, which receives each item as it was passed, and returns its rubric.
+            dictionaries. A row that has its own `rubric` is graded by both. Pass None if each row has its own rubric.
+            You can also pass a function, which receives each item as it was passed and returns its rubric.
         library: Rubrics by name, or the path of a file with such a mapping, for rows whose `rubric` is a name.
         grader: The grader.
-        ledger: Where each judgment is stored as soon as it arrives, and not requested again: start a run that was
-            killed a second time, and it resumes. The path of a file, the URL of a PostgreSQL database, for processes on
-            several machines, an open ledger, or any other `JudgmentStore`, which records no submissions for `rescore`.
-        max_concurrency: The largest number of concurrent calls over the whole run, at least 1, if the `CallLimits` of
-            the grader do not allow fewer; while a provider reports a rate limit, the run makes fewer. Runs of one
-            grader with the same number share it.
+        ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database for processes on several
+            machines, an open ledger, or any other `JudgmentStore` (without a record of submissions for `rescore`). Each
+            judgment is stored as soon as it arrives, and is not requested again. To resume a run that was killed, start
+            it again.
+        max_concurrency: The largest number of concurrent calls of the run, at least 1. The `CallLimits` of the grader
+            can allow fewer. While a provider reports a rate limit, the run makes fewer. Runs of one grader with the
+            same `max_concurrency` share this limit.
         progress: Whether to show a progress bar on stderr, if stderr is a terminal.
-        ordered: Whether results come in the order of the submissions; if not, they come as soon as they are ready.
-        max_cost: The most that the run may spend, in US dollars; the run ends before a call is expected to exceed it.
+        ordered: Whether results come in the order of the submissions. If not, they come as soon as they are ready.
+        max_cost: The largest cost of the run, in US dollars. The run ends before a call that is expected to exceed it.
         max_calls: The largest number of calls to models that the run may make.
-        prices: The prices of a million input and output tokens in US dollars, by the name of a model, or of the class
-            of your judge, such as `{"openai/mine": (0.25, 2.0)}`. By default, those of DSPy's price list.
-        run: A name, such as `"nightly"`. `max_cost` and `max_calls` then hold for everything that was spent under this
-            name in the ledger, by all processes and machines, now and earlier. Each claims a part before it calls.
-        stop_when: Ends the run early, such as a new `SequentialGate`: a function that receives each score (None without
-            a complete grade, or if too little was assessed) in the order of the submissions, which must be random, and
-            returns why the run ends, or None. No row starts then; up to twice `max_concurrency` rows are under way,
-            and are finished.
+        prices: The prices of a million input and output tokens in US dollars, by the name of the model or of the class
+            of your judge, such as `{"openai/mine": (0.25, 2.0)}`. By default, the prices of DSPy's price list.
+        run: A name, such as `"nightly"`. `max_cost` and `max_calls` then limit the sum of all that was spent under this
+            name in the ledger, by all processes and machines, now and earlier. Each process claims a part of the limits
+            before it makes calls.
+        stop_when: A rule that ends the run early, such as a new `SequentialGate`. It is a function that receives each
+            score in the order of the submissions, which must be random. The score is None without a complete grade, or
+            if too little was assessed. The function returns the reason to end the run, or None to continue. After the
+            decision no row starts. The rows in progress, up to twice `max_concurrency`, are finished.
 
     Returns:
-        The run. Its `summary` is up to date after each result, and says what `stopped` the run early.
+        The run. Its `summary` is updated after each result, and has in `stopped` the reason if the run ended early.
 
     Raises:
-        TypeError: `submissions` is a single submission. When the iteration begins: there is a ledger, and a judge has
-            no `fingerprint`; or there is a `run`, and the ledger does not count what is spent.
+        TypeError: `submissions` is a single submission. When the iteration begins: there is a ledger and a judge has no
+            `fingerprint`, or there is a `run` and the ledger does not count the spend.
         ValueError: A limit is out of range, there is a `run` without a ledger, the rubric is invalid (`RubricError`),
             or the grader cannot use it. When the iteration begins: the ledger cannot be used (`LedgerError`).
 

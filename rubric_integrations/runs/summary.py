@@ -1,4 +1,4 @@
-"""The results of a run: the grade of each row, and a summary of the whole run, in one line or as a table."""
+"""The results of a run: the grade of each row, and a summary of the run, in one line or as a table."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ def progress_bar(
     """Show a progress bar on stderr while the block runs, if stderr is a terminal.
 
     Args:
-        submissions: The submissions of the run. The bar shows their number and the time left if they have a length.
-        outage_seconds: For how long the run has been waiting for the judge's endpoint; None if it is not.
+        submissions: The submissions of the run. If they have a length, the bar shows their number and the remaining
+            time.
+        outage_seconds: Returns how long the run has been waiting for the judge's endpoint, in seconds, or None if it is
+            not waiting.
 
     Yields:
-        A function that draws the bar for the summary of the run so far.
+        A function that updates the bar with the summary of the run so far.
     """
     from rich.console import Console
     from rich.progress import (
@@ -52,7 +54,7 @@ def progress_bar(
     from rich.text import Text
 
     class Details(ProgressColumn):
-        """What the bar says beside the numbers, redrawn several times a second, also while no result comes."""
+        """The text after the numbers of the bar. It is redrawn several times a second, even while no result arrives."""
 
         max_refresh = None
 
@@ -96,7 +98,7 @@ def summary_line(summary: RunSummary) -> str:
 
 
 def short_summary_line(summary: RunSummary) -> str:
-    """Describe a run as `summary_line` does, short enough for one line of 80 columns beside the bar and two times.
+    """Describe a run as `summary_line` does, but shorter: with the bar and two times, it fits a line of 80 columns.
 
     Example:
         >>> from rubric_integrations.runs.summary import RunSummary
@@ -132,7 +134,7 @@ def summary_table(summary: RunSummary) -> str:
     return html_table(summary.stopped or "Run so far", list(cells), [list(cells.values())])
 
 
-# Rows may bring tags of their own without end.
+# The rubrics of rows can have any number of different tags.
 _MAX_TAGS = 1_000
 
 
@@ -141,10 +143,11 @@ class Graded(NamedTuple):
 
     Attributes:
         row: The row.
-        report: The row's report; incomplete if `judge_error` is set, None if the row had nothing to grade.
-        judge_error: Why the grade is incomplete: the first failure of a judge; None if no judge failed.
-        rubric: What the row was graded by; None if there was nothing to grade.
-        grader: What the scores of the grader depend on (`Grader.scoring_record`); None if there was nothing to grade.
+        report: The row's report. It is incomplete if `judge_error` is set, and None if the row had nothing to grade.
+        judge_error: The first failure of a judge, if the grade is incomplete. None if no judge failed.
+        rubric: The rubric that graded the row. None if the row had nothing to grade.
+        grader: The settings of the grader that determine its scores (`Grader.scoring_record`). None if the row had
+            nothing to grade.
     """
 
     row: Row
@@ -154,19 +157,19 @@ class Graded(NamedTuple):
     grader: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
-        """Return one line; `row`, `report` and `rubric` have the texts, which would fill a screen."""
+        """Return one line, without the long texts of `row`, `report` and `rubric`."""
         problem = self.judge_error or self.row.error
         state = f"error={problem!r}" if problem else f"passed={bool(self.report and self.report.passed)}"
         return f"Graded(id={self.row.id!r}, score={self.score}, {state})"
 
     @property
     def score(self) -> float | None:
-        """The score of a complete grade; None where the grade is incomplete or has no score."""
+        """The score of a complete grade. None if the grade is incomplete or has no score."""
         return self.report.score if self.report and not self.judge_error else None
 
     @property
     def gate_score(self) -> float | None:
-        """The score that counts for a gate; None also where a criterion failed or too little was assessed."""
+        """The `score` for a gate. None if there is no score, if a criterion failed, or if too little was assessed."""
         return self.report.gate_score if self.report and not self.judge_error else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,7 +179,7 @@ class Graded(NamedTuple):
         line["submission"] = _stored(row.submission) if row.submission else None
         line |= report.model_dump(mode="json") if report else {"score": None, "passed": False, "error": row.error}
         if self.judge_error:
-            # The criteria that were judged stay in the line, but a reader must not take a partial sum for a grade.
+            # The criteria that were judged stay in the line, but a partial sum must not be mistaken for a grade.
             line |= {"score": None, "passed": False, "error": self.judge_error}
         line |= {name: value for name in ("labels", "metadata") if (value := getattr(row, name)) is not None}
         rubric = self.rubric
@@ -209,24 +212,26 @@ class Graded(NamedTuple):
         }
 
 
-# What a criterion's answer depends on and its entry in the report does not have.
+# Fields of a criterion that its answer depends on and that its entry in the report does not have.
 _NOT_IN_REPORT = frozenset(
     ("min_score", "check", "applies_when", "context", "aspects", "examples", "aggregation", "needs", "judge")
 )
-# Longer settings, such as a document, are recorded by their digest.
+# The largest number of characters of a recorded setting. Of longer settings, such as a document, the digest is
+# recorded.
 _MAX_SETTING = 200
 
 
 def record_rubric(rubric: Rubric, report: EvaluationReport | None) -> dict[str, Any]:
-    """Describe as JSON what a score depends on and its report does not have, for run files.
+    """Return the settings of a rubric that a score depends on and that the report does not have, as JSON for run files.
 
     Args:
         rubric: The rubric of the score.
-        report: The report; the record of a report without entries has a digest of the criteria.
+        report: The report. If it is None or has no entries, the record gets a digest of the criteria.
 
     Returns:
-        `criteria`, the further fields of each criterion that has some, and `rubric`, the settings of the rubric. Notes
-        for people, such as tags and metadata, are not in it.
+        A mapping. Its `rubric` has the settings of the rubric. Its `criteria` has additional fields of the criteria, by
+        the name of the criterion, and is absent if no criterion has such fields. Fields that do not change a score,
+        such as tags and metadata, are not included.
     """
     criteria = {
         key: {name: _brief(value) for name, value in fields.items()}
@@ -250,7 +255,7 @@ def record_rubric(rubric: Rubric, report: EvaluationReport | None) -> dict[str, 
 
 
 def _group_text(node: Node, rubric: Rubric) -> str:
-    """Describe a group with everything in it, whatever the order of its children."""
+    """Describe a group with all its contents. The text does not depend on the order of the children."""
     if node.leaf is not None:
         return json.dumps([node.weight, rubric.criteria[node.leaf].full_requirement])
     return json.dumps([node.weight, node.penalty_cap, sorted(_group_text(child, rubric) for child in node.children)])
@@ -264,7 +269,7 @@ def _brief(value: object) -> str:
 
 
 def _texts_of(criterion: Criterion) -> dict[str, Any]:
-    """Return the `CRITERION_TEXTS` of a criterion, so that people who label the run see what the judge saw."""
+    """Return the `CRITERION_TEXTS` of a criterion. Annotators of the run can then read the same texts as the judge."""
     texts: dict[str, Any] = {}
     if criterion.applies_when is not None:
         texts["applies_when"] = describe_condition(criterion.applies_when)
@@ -276,7 +281,7 @@ def _texts_of(criterion: Criterion) -> dict[str, Any]:
 
 
 def _stored(submission: Submission) -> dict[str, Any]:
-    """Return a submission as a run file stores it: with small attachments, and a description of large ones."""
+    """Return a submission as a run file stores it: with small attachments, and with a description of large ones."""
     fields = submission.model_dump(mode="json", exclude_none=True, exclude={"attachments"})
     attachments = store_attachments(submission.attachments)
     if attachments:
@@ -288,26 +293,28 @@ class RunSummary(Record):
     """Counts, sums and spend of a run so far.
 
     Attributes:
-        submissions: Rows that are done, with or without a grade.
-        graded: Rows with a complete grade.
-        passed: Rows with a complete grade that passed.
-        failed: Rows whose grade is incomplete because a judge failed.
-        ungradable: Rows that had nothing to grade.
-        abstentions: Criteria, over all rows, that a judge abstained from.
+        submissions: The number of finished rows, with or without a grade.
+        graded: The number of rows with a complete grade.
+        passed: The number of rows with a complete grade that passed.
+        failed: The number of rows whose grade is incomplete because a judge failed.
+        ungradable: The number of rows that had nothing to grade.
+        abstentions: The number of criteria, over all rows, on which a judge abstained.
         score_sum: The sum of the scores of the `scored` rows.
-        scored: Rows with a score.
-        tag_sums: For each tag, the sum of its scores and their number; for the first 1,000 tags of a run.
-        omitted_characters: Characters of trajectories that no judge was shown, over all rows (see
-            `TextLimits.step_limit`).
-        escalations: How many answers came from the expensive judge of a `Cascade`, and what the cheap one has saved.
-        spend: Calls, tokens and cost of this run, failed attempts included; judgments from the ledger cost nothing.
-            Its `usage` and `cost` are None where the tokens or the price of a call are unknown.
-        reused: Judgments that came from the ledger.
-        seconds: Time since the run began, in seconds.
-        stopped: Why the run ended before all rows were graded: a limit, or the decision of `stop_when`; None if it did
-            not.
-        judge_is_unusable: Whether it ended because the judge is down, refuses every call, or is never readable.
-        has_wrong_setting: Whether it ended because a setting of the judge keeps every request from being sent.
+        scored: The number of rows with a score.
+        tag_sums: For each tag, the sum and the number of its scores. Only the first 1,000 tags of a run are counted.
+        omitted_characters: The number of characters of trajectories, over all rows, that were left out of the judge's
+            prompt (see `TextLimits.step_limit`).
+        escalations: The number of answers that came from the expensive judge of a `Cascade`, and the savings of the
+            cheap judge.
+        spend: Calls, tokens and cost of this run, including failed attempts. Judgments from the ledger cost nothing.
+            `usage` or `cost` is None if the tokens or the price of a call are unknown.
+        reused: The number of judgments that came from the ledger.
+        seconds: The time since the run began, in seconds.
+        stopped: The reason why the run ended before all rows were graded: a limit, or the decision of `stop_when`. None
+            if the run did not end early.
+        judge_is_unusable: Whether the run ended because the judge is down, refuses every call, or never gives a
+            readable reply.
+        has_wrong_setting: Whether the run ended because of a setting of the judge with which no request can be sent.
     """
 
     submissions: int = 0
@@ -330,12 +337,12 @@ class RunSummary(Record):
 
     @property
     def mean_score(self) -> float | None:
-        """The mean score of the rows that have one; None if no row has."""
+        """The mean score of the rows that have a score, or None if no row has one."""
         return self.score_sum / self.scored if self.scored else None
 
     @property
     def tags(self) -> dict[str, float]:
-        """The mean score of each tag, over the rows in which it has one."""
+        """The mean score of each tag, over the rows in which the tag has a score."""
         return {tag: total / count for tag, (total, count) in self.tag_sums.items()}
 
     def with_result(self, graded: Graded) -> RunSummary:

@@ -1,7 +1,6 @@
 """Writes grades as Parquet files with a fixed schema, and grades Arrow batches for engines that distribute rows.
 
-A file appears under its name only when it is complete. This is a separate module because
-it imports pyarrow, when it is first needed.
+A file gets its name only when it is complete. This is a separate module because it imports pyarrow, at the first use.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ if TYPE_CHECKING:
     from rubric_integrations.runs.ledger import LedgerLike
 
 ROWS_PER_GROUP = 5_000
-"""Rows that are in memory until they are written as one row group."""
+"""The number of rows in memory before they are written as one row group."""
 
 ROWS_PER_PART = 100_000
-"""Rows of each file of a folder."""
+"""The number of rows in each file of a folder."""
 
-# Marks our own files, which a later run may replace.
+# Identifies files of this library, which a later run may replace.
 _MARK = {b"rubric_integrations": b"grades 1"}
 
 
@@ -61,8 +60,8 @@ def grades_schema() -> Any:
 def grade_record(graded: Graded) -> dict[str, Any]:
     """Return a result as a row of `grades_schema`.
 
-    Its `calls` and `cost` are those of its judgments, also of those that came from a ledger; `cost` is None where a
-    price is unknown.
+    Its `calls` and `cost` are the sums over its judgments, including judgments from a ledger. `cost` is None if a price
+    is unknown.
     """
     report = graded.report
     spend = report.spend if report else NO_SPEND
@@ -90,19 +89,20 @@ def grade_record(graded: Graded) -> dict[str, Any]:
 
 
 def write_parquet(run: Iterable[Graded], path: str | Path, *, overwrite: bool = False) -> None:
-    """Iterate a run, and write its grades to a Parquet file, or to the parts of a folder (extra `parquet`).
+    """Iterate a run and write its grades to a Parquet file, or to several files in a folder (extra `parquet`).
 
-    Memory holds 5,000 rows. A file is written beside its place, and gets its name when it is whole: if the run is
-    interrupted, a folder has the parts that are complete, and the run's ledger has all judgments.
+    At most 5,000 rows are in memory. A file has a temporary name until it is complete. If the run is interrupted, a
+    folder contains the complete files, and the run's ledger contains all judgments.
 
     Args:
-        run: A run of `grade_many`, or any results.
-        path: The file, if it ends in `.parquet`; otherwise a folder, which gets `part-00000.parquet`,
-            `part-00001.parquet` and so on, each with 100,000 rows, and is created if it does not exist.
-        overwrite: Whether a file, or the earlier parts in the folder, may be replaced.
+        run: A run of `grade_many`, or any iterable of results.
+        path: The file, if the path ends in `.parquet`. Otherwise a folder, which is created if it does not exist. It
+            gets the files `part-00000.parquet`, `part-00001.parquet` and so on, with up to 100,000 rows each.
+        overwrite: Whether an existing file of grades, or the earlier parts in the folder, may be replaced.
 
     Raises:
-        FileExistsError: There are grades already, and `overwrite` is not set.
+        FileExistsError: The path already has grades and `overwrite` is not set, or a part in the folder is not a file
+            of grades.
         ImportError: pyarrow is not installed.
         OSError: A file cannot be written.
 
@@ -125,10 +125,10 @@ def write_parquet(run: Iterable[Graded], path: str | Path, *, overwrite: bool = 
 
 
 def earlier_grades(path: Path) -> list[Path]:
-    """Return the files that `write_parquet` would replace: the file itself, or the parts of the folder, in their order.
+    """Return the files that `write_parquet` would replace: the file itself, or the parts of the folder, in order.
 
     Raises:
-        FileExistsError: A part is no file of grades. Other programs name their parts in the same way.
+        FileExistsError: A part is not a file of grades. Other programs give their parts the same names.
     """
     if is_grades_path(path):
         return [path] if path.exists() else []
@@ -139,12 +139,12 @@ def earlier_grades(path: Path) -> list[Path]:
 
 
 def is_grades_path(path: Path) -> bool:
-    """Whether `write_parquet` writes one file to a path, and not the parts of a folder."""
+    """Whether `write_parquet` writes one file to this path, and not several files into a folder."""
     return path.suffix.lower() == ".parquet" and not path.is_dir()
 
 
 def is_grades_file(path: Path) -> bool:
-    """Whether a file is one that `write_parquet` wrote; False where pyarrow is not installed."""
+    """Whether `write_parquet` wrote a file. False if pyarrow is not installed."""
     with suppress(ImportError, OSError, ValueError):
         import pyarrow.parquet as pq
 
@@ -154,16 +154,17 @@ def is_grades_file(path: Path) -> bool:
 
 
 class GradesWriter:
-    """Writes results to a Parquet file, or to the parts of a folder, in the block of a `with` statement.
+    """Writes results to a Parquet file, or to several files in a folder, in the block of a `with` statement.
 
-    If the block ends with an exception, what is not whole is removed, and what was there before stays.
+    If the block ends with an exception, the incomplete file is removed, and earlier files that were not yet replaced
+    stay.
 
     Args:
-        path: As for `write_parquet`. Earlier files with the same names are replaced, and further parts are removed when
-            the last one is whole.
+        path: As for `write_parquet`. Earlier files with the same names are replaced. Additional earlier parts are
+            removed when the last new part is complete.
 
     Raises:
-        FileExistsError: The folder has a part that is no file of grades.
+        FileExistsError: The folder has a part that is not a file of grades.
         ImportError: pyarrow is not installed.
     """
 
@@ -180,7 +181,7 @@ class GradesWriter:
 
     @property
     def _partial(self) -> Path:
-        # With the process in its name: two processes would otherwise write into one file.
+        # The name contains the process id. Otherwise two processes would write into one file.
         return self._target.with_name(f"{self._target.name}.{os.getpid()}.partial")
 
     def write(self, graded: Graded) -> None:
@@ -199,7 +200,11 @@ class GradesWriter:
         self.close(is_whole=kind is None)
 
     def close(self, *, is_whole: bool) -> None:
-        """Give the last file its name if the grades are whole; otherwise remove it, and leave what was there before."""
+        """Give the last file its name if the grades are complete. Otherwise remove it, and keep earlier files.
+
+        Args:
+            is_whole: Whether the grades are complete.
+        """
         try:
             if is_whole:
                 self._finish()
@@ -222,7 +227,7 @@ class GradesWriter:
             self._partial.unlink(missing_ok=True)
 
     def open(self) -> Any:
-        """Open the next file; the first one before the run, so that no call is paid for if it cannot be written."""
+        """Open the next file. The first one is opened before the run: if this fails, no call has been paid for."""
         import pyarrow.parquet as pq
 
         if self._is_folder:
@@ -251,7 +256,7 @@ def import_arrow() -> Any:
     """Import pyarrow.
 
     Raises:
-        ImportError: It is not installed.
+        ImportError: pyarrow is not installed.
     """
     try:
         import pyarrow as pa
@@ -261,7 +266,7 @@ def import_arrow() -> Any:
 
 
 NOT_GRADED = "not graded: "
-"""Begins the error of a row that a limit of the run left ungraded."""
+"""The beginning of the error of a row that a limit of the run left ungraded."""
 
 _POSITION = "position"
 
@@ -280,36 +285,37 @@ def grade_batches(
     prices: Prices | None = None,
     run: str | None = None,
 ) -> Iterator[Any]:
-    """Grade the rows of Arrow batches, and yield a batch of grades for each, in their order (extra `parquet`).
+    """Grade the rows of Arrow batches, and yield one batch of grades for each, in order (extra `parquet`).
 
-    All batches are one run: while the last rows of one are judged, the next ones begin. The grades have the schema
-    of `write_parquet`, and then the chosen columns of the rows. Whatever is wrong with a row or its judge is its
-    `error`.
+    All batches are one run: while the last rows of a batch are judged, the rows of the next batch begin. The grades
+    have the schema of `write_parquet`, followed by the chosen columns of the rows. A problem with a row or its judge is
+    in the column `error`.
 
     Args:
         batches: `pyarrow.RecordBatch`es or `pyarrow.Table`s with the columns that `read_responses` reads. They are read
-            as fast as they are graded, in another thread. A row without an `id` gets its number, over all batches.
-        rubric: As for `grade_many`, but no function.
+            only as fast as they are graded, in another thread. A row without an `id` gets its number over all batches.
+        rubric: As for `grade_many`, but not a function.
         grader: The grader.
         library: As for `grade_many`.
         ledger: As for `grade_many`.
-        max_concurrency: The largest number of concurrent calls, at least 1, shared by all runs of the grader with the
-            same number.
-        columns: The names of the rows' columns that the grades have, too, as they are.
-        max_cost: The most to spend, in US dollars. The rows that are left have an `error`, which begins with "not
-            graded".
-        max_calls: The largest number of calls, with the same effect.
+        max_concurrency: The largest number of concurrent calls, at least 1. Runs of one grader with the same
+            `max_concurrency` share this limit.
+        columns: The names of columns of the rows that are copied to the grades.
+        max_cost: The largest cost, in US dollars. Rows that were not graded because of this limit have an `error` that
+            begins with "not graded".
+        max_calls: The largest number of calls to models. It has the same effect as `max_cost`.
         prices: As for `grade_many`.
         run: As for `grade_many`.
 
     Yields:
-        A `pyarrow.RecordBatch` with one row for each row of the batch, in its order.
+        A `pyarrow.RecordBatch` with one row for each row of the batch, in the same order.
 
     Raises:
         ImportError: pyarrow is not installed.
         JudgeUnusable: The judge cannot be used, or does not reply for `CallLimits.max_outage` seconds. All further rows
             would fail.
-        ValueError: A column is not in a batch, or has the name of one of the grades; or as for `grade_many`.
+        ValueError: A name in `columns` is not in a batch, or is the name of a column of the grades. `grade_many` can
+            also raise this error.
 
     Example:
         >>> import pyarrow as pa
@@ -349,13 +355,13 @@ def _grades(source: _Source, results: Any) -> Iterator[Any]:
 
 
 class _Batch:
-    """A batch whose rows are under way."""
+    """A batch and the grades of its rows so far."""
 
     def __init__(self, batch: Any, first: int, columns: Sequence[str]):
         self.batch, self.first = batch, first
         self.records: dict[int, dict[str, Any]] = {}
         absent = [name for name in columns if name not in batch.schema.names]
-        # An engine may pass an empty batch without any column.
+        # Some engines pass an empty batch without columns.
         if absent and batch.num_rows:
             raise ValueError(f"`columns` {absent!r} are not in the batch: its columns are {batch.schema.names[:20]!r}")
         self._columns = [name for name in columns if name not in absent]
@@ -369,7 +375,7 @@ class _Batch:
         return len(self.records) == self.batch.num_rows
 
     def fill(self, error: str) -> None:
-        """Give each row without a result an error."""
+        """Add a result with an error for each row that has none."""
         from rubric_integrations.runs.run import rows_of_batch
 
         for position, row in enumerate(rows_of_batch(self.batch), self.first):
@@ -389,7 +395,7 @@ class _Batch:
 
 
 class _Source:
-    """The rows of all batches, and the batches that wait for results, in their order."""
+    """The rows of all batches, and the batches that wait for results, in order."""
 
     def __init__(self, batches: Iterator[Any], columns: Sequence[str]):
         self._batches, self._columns = batches, columns
@@ -397,9 +403,10 @@ class _Source:
         self._next = 1
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows of all batches with their positions, by which `add` finds their places.
+        """Yield the rows of all batches, each with its position in the metadata. `add` uses the position.
 
-        A run that a limit ends leaves out rows between others, and ids may repeat.
+        Ids cannot be used instead, because they may repeat. The order of the results cannot be used either, because a
+        run that ends at a limit leaves out rows.
         """
         from rubric_integrations.runs.run import rows_of_batch
 
@@ -420,21 +427,21 @@ class _Source:
         return waiting
 
     def add(self, graded: Graded) -> None:
-        """Put a result into its place."""
+        """Add a result to the batch of its row."""
         position = (graded.row.metadata or {})[_POSITION]
         batch = next(batch for batch in self._waiting if batch.first <= position < batch.end)
         batch.records[position] = grade_record(graded)
 
     def take(self) -> Iterator[Any]:
-        """Yield the grades of the batches whose turn it is."""
+        """Yield the grades of complete batches, in order."""
         while self._waiting and self._waiting[0].is_complete:
             yield self._waiting.popleft().grades()
 
     def take_rest(self, error: str) -> Iterator[Any]:
-        """Yield the grades of the other batches, also of those that were not read, with an error in rows without any.
+        """Yield the grades of all other batches, including batches not yet read. Rows without a result get an error.
 
         Args:
-            error: Why the run has left rows ungraded.
+            error: The reason why the run left rows ungraded.
         """
         while self._waiting or self._read() is not None:
             batch = self._waiting.popleft()

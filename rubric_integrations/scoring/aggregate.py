@@ -1,13 +1,12 @@
 """From answers to the report: joins votes, resolves failures, scores criteria, and decides `passed`.
 
-`passed` is decided in this module alone: the normalized score reaches the rubric's pass mark, every required criterion
-is met, enough of the rubric was assessed, and the rubric covers all that its author requires. A missing answer never
-passes: for `passed`, a failed criterion has its worst value, whatever the score counts for it. Otherwise a rubric whose
-judge is down would pass by its checks.
+Only this module decides `passed`: the normalized score reaches the rubric's pass mark, every required criterion is met,
+enough of the rubric was assessed, and the rubric covers all requirements of its author. A missing answer never passes:
+for `passed`, a failed criterion has its worst value, even if the score counts it differently. Otherwise, if the judge
+is down, a submission could pass because of its checks alone.
 
-A panel decides a condition (`applies_when`) by the weighted majority of its votes. With a tie the criterion applies. A
-criterion that is left out by mistake is a gate that nobody watches; one that is judged by mistake is visible in the
-report.
+A panel decides a condition (`applies_when`) by the weighted majority of its votes. In a tie, the criterion applies. A
+criterion that is wrongly judged is visible in the report, but a criterion that is wrongly left out would be overlooked.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def report_criterion(
 
 
 def _report_judgment(criterion: Criterion, fields: Mapping[str, Any], judgment: Judgment) -> CriterionReport:
-    """Make the report of a criterion from the one judgment about it, which needs no vote."""
+    """Make the report of a criterion from a single judgment, without a vote."""
     return CriterionReport(
         **fields,
         spend=judgment.spend,
@@ -133,16 +132,16 @@ def summarize_failures(
     panel: Sequence[JudgeAnswers],
     condition_of: Sequence[int | None],
 ) -> str | None:
-    """Describe what has no answer in one line: the first failure and the number of others, or a panel's lost votes.
+    """Describe missing answers in one line: the first failure and the number of others, or a panel's lost votes.
 
     Args:
         criteria: The reports of the criteria.
         conditions: The reports of their conditions.
-        panel: The answers of each judge, and of the checks.
-        condition_of: For each criterion, the index of its condition among the rubric's questions.
+        panel: The answers of each judge and of the checks.
+        condition_of: The index of each criterion's condition among the rubric's `questions`, or None.
 
     Returns:
-        The line; None if nothing failed and no vote was lost.
+        The line. None if nothing failed and no vote was lost.
     """
 
     def was_cancelled(index: int) -> bool:
@@ -151,7 +150,7 @@ def summarize_failures(
         outcomes = [outcome for outcome in outcomes if outcome is not None]
         return bool(outcomes) and all(isinstance(o, JudgeFailure) and o.kind == "cancelled" for o in outcomes)
 
-    # A cancelled criterion did not fail of itself: the reader wants to know which one did.
+    # A cancelled criterion is not the cause. The reader needs the criterion that failed.
     failed = [row for index, row in enumerate(criteria) if row.error and not was_cancelled(index)]
     if failed:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
@@ -165,7 +164,7 @@ def summarize_failures(
 
 
 def votes_for(index: int, panel: Sequence[JudgeAnswers]) -> list[Vote]:
-    """Return the votes on one criterion of all judges that were asked about it, failures included."""
+    """Return the votes on one criterion by all judges that were asked about it, including failures."""
     return [_vote(answers, answers.outcomes[index]) for answers in panel if index in answers.outcomes]
 
 
@@ -182,13 +181,13 @@ def _vote(answers: JudgeAnswers, outcome: Outcome) -> Vote:
 
 
 def _evidence(judgments: Sequence[Judgment], verdict: str) -> tuple[int, ...]:
-    """Return the steps that the judges of the verdict cite; where there are none, those of the first judge."""
+    """Return the steps cited by the judges that agree with the verdict or, if none agrees, by the first judge."""
     agreeing = [judgment for judgment in judgments if judgment.verdict == verdict] or judgments[:1]
     return tuple(sorted({number for judgment in agreeing for number in judgment.evidence}))
 
 
 def _reason(votes: Sequence[Vote], verdict: str) -> str:
-    """Return the reason of the first judge whose verdict is the panel's; where there is none, of the first judge."""
+    """Return the reason of the first judge that agrees with the verdict or, if none agrees, of the first judge."""
     valid = [vote for vote in votes if vote.error is None]
     return next((vote.reason for vote in valid if vote.verdict == verdict), valid[0].reason)
 
@@ -201,14 +200,14 @@ def report_conditions(
     *,
     may_leave_open: bool = False,
 ) -> dict[int, CriterionReport]:
-    """Make a report of each distinct condition of a rubric, by its index among the rubric's `questions`.
+    """Make the report of each distinct condition of a rubric, by its index among the rubric's `questions`.
 
     Args:
         rubric: The rubric.
         panel: The answers of each judge, in the order of the panel.
         computed: The answers of the checks.
         policies: How votes are joined.
-        may_leave_open: Whether a condition that no judge was asked about is left open; if not, it is a failure.
+        may_leave_open: Whether a condition that no judge was asked about is left open. If False, it is a failure.
     """
     answered = {index for answers in (computed, *panel) for index in answers.outcomes}
     return {
@@ -232,14 +231,14 @@ def applicable_criteria(
     *,
     while_open: bool = False,
 ) -> set[int]:
-    """Return the indices of the criteria without a condition, and of those whose condition holds.
+    """Return the indices of the criteria that have no condition, or whose condition is true.
 
     Args:
         rubric: The rubric.
         panel: The answers of each judge so far.
         computed: The answers of the checks.
         policies: How votes are joined.
-        while_open: Whether to include the criteria whose condition no judge was asked about yet.
+        while_open: Whether to include criteria whose condition was not asked about yet.
     """
     conditions = report_conditions(rubric, panel, computed, policies, may_leave_open=True)
     applicable: set[int] = set()
@@ -251,9 +250,10 @@ def applicable_criteria(
 
 
 def voting_criterion(rubric: Rubric, index: int) -> Criterion:
-    """Return a question of a rubric as the criterion by which a panel votes on it.
+    """Return the criterion that is used to vote on a question of a rubric.
 
-    Ties go to the side that lowers the score. Hence a condition, whose ties hold, is a penalty here.
+    Ties go to the side that lowers the score. In a tie, a condition must be true. Therefore, it is represented as a
+    penalty here.
     """
     if index < len(rubric.criteria):
         return rubric.criteria[index]
@@ -263,15 +263,15 @@ def voting_criterion(rubric: Rubric, index: int) -> Criterion:
 def report_by_condition(
     criterion: Criterion, name: str, condition: CriterionReport | None, policies: ScoringPolicies
 ) -> CriterionReport | None:
-    """Make the report of a criterion that its condition decides; None where the criterion itself is to be judged.
+    """Make the report of a criterion that is decided by its condition, or None if it must be judged.
 
-    A condition that does not hold makes the criterion not applicable. One that cannot be assessed makes it an
-    abstention, and one without an answer a failure.
+    If the condition is false, the criterion is not applicable. If the condition cannot be assessed, the criterion is an
+    abstention. If the condition has no answer, the criterion is a failure.
 
     Args:
         criterion: The criterion.
         name: Its key in the rubric.
-        condition: The report of its condition; None for a criterion without one.
+        condition: The report of its condition. None for a criterion without a condition.
         policies: How failures are resolved.
     """
     if condition is None or not condition.was_asked or condition.value == 1.0:
@@ -307,8 +307,9 @@ class MetricResults(NamedTuple):
     """The values of a rubric's hybrid metrics.
 
     Attributes:
-        values: By the metric's name, its value in [0, 1]; None for one that could not be computed and is left out.
-        errors: By name, why a metric could not be computed.
+        values: The value of each metric in [0, 1], by name. None for a metric that could not be computed and is left
+            out.
+        errors: The error of each metric that could not be computed, by name.
     """
 
     values: Mapping[str, float | None]
@@ -316,14 +317,14 @@ class MetricResults(NamedTuple):
 
 
 class OverallAnswer(NamedTuple):
-    """One judge's score for a whole submission.
+    """One judge's overall score of a submission.
 
     Attributes:
         judge: The judge's name in reports.
-        percent: The score from 0 to 100; None where the judge failed.
-        reason: Why, in the judge's words; for a failure, what went wrong.
-        spend: What it cost.
-        failure: The judge's failure; None if the judge gave a score or was not asked.
+        percent: The score from 0 to 100. None if the judge failed.
+        reason: The judge's reason or, for a failure, the error.
+        spend: The calls, tokens and cost of the answer.
+        failure: The judge's failure. None if the judge gave a score or was not asked.
     """
 
     judge: str
@@ -341,16 +342,16 @@ def aggregate_answers(
     *,
     may_leave_open: bool = False,
 ) -> EvaluationReport:
-    """Join the votes on each criterion, resolve failures, and score the rubric.
+    """Make a report from the answers of judges and checks: join votes, handle failures, and compute the score.
 
-    Under `on_failure="raise"` a failure leaves the report without a score: it is no grade, and must not pass as one.
+    With `on_failure="raise"`, a failure leaves the report without a score, because the report is not a valid grade.
 
     Args:
         rubric: The rubric.
         panel: The answers of each judge, in the order of the panel.
-        computed: The answers of the checks, which no judge gives.
+        computed: The answers that need no judge, such as those by checks.
         policies: How answers become a score.
-        may_leave_open: Whether a criterion that no judge was asked about is left open; if not, it is a failure.
+        may_leave_open: Whether a criterion that no judge was asked about is left open. If False, it is a failure.
     """
     answered = {index for answers in (computed, *panel) for index in answers.outcomes}
     conditions = report_conditions(rubric, panel, computed, policies, may_leave_open=may_leave_open)
@@ -401,11 +402,11 @@ def aggregate_overall(
     join: Callable[[Sequence[float]], float],
     policies: ScoringPolicies,
 ) -> EvaluationReport:
-    """Make the report of a holistic grade.
+    """Make a report from the overall scores of holistic judges.
 
     Args:
         rubric: The rubric.
-        answers: Each judge's score, in the order of the panel.
+        answers: The overall score of each judge, in the order of the panel.
         join: Joins the scores of a panel into one, such as their mean.
         policies: How failures become a score.
     """
@@ -439,7 +440,7 @@ def aggregate_overall(
 def blend_metrics(
     rubric: Rubric, report: EvaluationReport, metrics: MetricResults, policies: ScoringPolicies
 ) -> EvaluationReport:
-    """Blend the rubric's hybrid metrics into a report's score; raw scores stay the judges'."""
+    """Blend the rubric's hybrid metrics with a report's score. The raw scores stay unchanged."""
     pairs = [(m.weight, value) for m in rubric.hybrid_metrics if (value := metrics.values[m.name]) is not None]
     if policies.normalize:
         report = _change_score(report, lambda score: blend_scores(score, pairs, rubric.blend))
@@ -460,7 +461,7 @@ def blend_metrics(
 def subtract_penalty(
     rubric: Rubric, report: EvaluationReport, penalty: float, policies: ScoringPolicies
 ) -> EvaluationReport:
-    """Subtract the length penalty from a report's score, which stays at least 0 where it is normalized."""
+    """Subtract the length penalty from a report's score. A normalized score stays at least 0."""
     if not policies.normalize:
         # `passed` depends on the normalized score, which a penalty in raw points does not change.
         report = _change_score(report, lambda score: score - penalty)
@@ -472,7 +473,8 @@ def subtract_penalty(
 def _decide(rubric: Rubric, report: EvaluationReport, policies: ScoringPolicies) -> EvaluationReport:
     """Return a report with `passed`, `low_coverage` and `partial`.
 
-    The report of a holistic grade has no criteria. Nothing there shows that a required criterion is met.
+    The report of a holistic grade has no entries of criteria. Therefore, it never passes if the rubric has required
+    criteria.
     """
     gates = sum([criterion.is_gate for criterion in rubric.criteria])
     low_coverage = not reaches_mark(_asked_coverage(rubric, report), rubric.min_coverage)
@@ -487,7 +489,7 @@ def _decide(rubric: Rubric, report: EvaluationReport, policies: ScoringPolicies)
 
 
 def _asked_coverage(rubric: Rubric, report: EvaluationReport) -> float:
-    """Return the coverage without the criteria that were left open: a decision that needs no answer lacks none."""
+    """Return the coverage without the criteria that were not asked about, because the decision did not need them."""
     if report.score_range is None:
         return report.coverage
     left_out = [index for index, row in enumerate(report.criteria) if row.not_applicable or not row.was_asked]
@@ -495,15 +497,15 @@ def _asked_coverage(rubric: Rubric, report: EvaluationReport) -> float:
 
 
 def _lowest_score(rubric: Rubric, report: EvaluationReport, policies: ScoringPolicies) -> float | None:
-    """Return the normalized score that is certain: what failed has its worst value, and so has what is open.
+    """Return the lowest possible normalized score: failed and open criteria have their worst values.
 
-    None if the score is undefined, or can still end so.
+    None if the score is undefined, or may become undefined.
     """
     score = report.score_range[0] if report.score_range else report.score
     if score is None or (policies.normalize and not report.failed_count):
         return score
     if report.report is None:
-        # None for a fallback, which is no grade.
+        # None for a fallback, because it is not a grade.
         lowest = None if report.llm_raw_score is None else report.llm_raw_score / 100
     else:
         pairs = list(zip(rubric.criteria, report.criteria, strict=True))
@@ -519,7 +521,7 @@ def _lowest_score(rubric: Rubric, report: EvaluationReport, policies: ScoringPol
 
 
 def _change_score(report: EvaluationReport, change: Callable[[float], float]) -> EvaluationReport:
-    """Change a report's score, or both ends of its range, by a function that never decreases."""
+    """Apply a monotonically increasing function to a report's score, or to both ends of its range."""
     if report.score_range:
         low, high = report.score_range
         return report.model_copy(update={"score_range": (None if low is None else change(low), change(high))})
@@ -553,7 +555,7 @@ def _without_score(
 
 
 def _is_open(condition: CriterionReport | None) -> bool:
-    """Whether a condition is not known yet, so that not even the result of a check counts."""
+    """Return whether a condition is not decided yet. If so, the criterion is open, even if a check has a result."""
     return condition is not None and not condition.was_asked
 
 
@@ -583,7 +585,7 @@ def _judge_scores(
     policies: ScoringPolicies,
     left_out: Collection[int],
 ) -> dict[str, float | None]:
-    """The score by each judge's answers alone; what it was not asked, or failed at, is scored as an abstention."""
+    """Return the score from each single judge's answers. Failures and missing answers count as abstentions."""
     scores: dict[str, float | None] = {}
     for answers in panel:
         outcomes = {**answers.outcomes, **computed.outcomes}
@@ -595,7 +597,7 @@ def _judge_scores(
 
 
 def _fallback_score(rubric: Rubric, policies: ScoringPolicies) -> Score:
-    """The score of every criterion's fallback; undefined where failures count as abstentions."""
+    """Return the score if every criterion has its fallback. Undefined if failures count as abstentions."""
     fallbacks = [fallback_judgment(criterion, policies.on_failure) for criterion in rubric.criteria]
     values = [fallback.value for fallback in fallbacks if fallback is not None]
     if len(values) < len(fallbacks):
@@ -604,12 +606,12 @@ def _fallback_score(rubric: Rubric, policies: ScoringPolicies) -> Score:
 
 
 def ungraded_report(rubric: Rubric, error: str, report: EvaluationReport | None = None) -> EvaluationReport:
-    """Make the report of a grade that failed, for a host that must go on without it: no score, and not passed.
+    """Make the report of a failed grade, without a score and not passed, for a host that must continue.
 
     Args:
         rubric: The rubric.
         error: Why the grade failed.
-        report: The report of the criteria that were judged; None if there is none.
+        report: The incomplete report with the criteria that were judged. None if there is no such report.
     """
     if report is not None:
         return report.model_copy(update={"score": None, "passed": False})

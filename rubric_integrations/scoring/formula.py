@@ -1,33 +1,33 @@
 """The scoring formula: pure functions that turn weights and judgment values into a score.
 
-With `w` the weight of a criterion and `v` in [0, 1] the value of its judgment, summed over all criteria that are not
-left out:
+`w` is the weight of a criterion, and `v` in [0, 1] is the value of its judgment. The sums are over all criteria that
+are not left out:
 
     P = sum of w > 0        N = sum of |w| for w < 0        S = sum of v * w
 
     the rubric has a positive weight:   score = clamp01(S / P)
     the rubric has only penalties:      score = clamp01(1 + S / N)
 
-The whole rubric, including abstained criteria, decides which of the two lines applies. Otherwise an abstention could
-switch a rubric from one line to the other and raise its score. The score is None (undefined) if the divisor is 0,
-because no criterion that counts in it was assessed. `scoring/vectorized.py` computes the same on arrays.
+All criteria of the rubric, including abstentions, decide which of the two lines applies. Otherwise an abstention could
+change the line and raise the score. The score is None (undefined) if the divisor is 0, because no criterion that counts
+in it was assessed. `scoring/vectorized.py` has the same formula for arrays.
 
 In a rubric with groups (a tree), `w` and `v` are the weights and the values of its roots. The value of a group is the
-weighted mean of its children that have a value, less its penalties, from the leaves upwards (`rubric/rubric.py`). The
-policies for abstentions act on the leaves. Under `zero`, `partial` and `fail` every leaf has a value. The score then
-equals the sum over the leaves with their effective weights, unless the penalties of a group reach its cap or its whole
-value. Under `skip`, an abstention leaves the weight of its group to its siblings, and a group without any answered leaf
-is left out like a criterion. Hence S, the raw score, counts the whole weight of every root that has a value. A
-criterion that does not apply is left out as under `skip`, whatever the policy.
+weighted mean of its children that have a value, minus its penalties, computed from the leaves upwards
+(`rubric/rubric.py`). The policies for abstentions apply to the leaves. With `zero`, `partial` and `fail`, every leaf
+has a value. The score then equals the sum over the leaves with their effective weights, unless the penalties of a group
+reach its cap or its full value. With `skip`, the siblings of an abstention share the weight of the group, and a group
+without any answered leaf is left out like a criterion. Hence the raw score S counts the full weight of every root that
+has a value. A criterion that does not apply is left out as with `skip`, whatever the policy.
 
-`score_range` gives the range in which a score can still end while some criteria are not judged yet. The range of a
-group follows from the ranges of its children. Its value is highest if every child that counts has its highest value. A
-child that can still abstain may be left out. A sum of `value * weight` over a sum of weights is highest if the children
-with the best values are counted and the others are left out, from some value on; the lowest is the opposite. Hence it
-is enough to sort these children by their best (or worst) value and to count them one after another: one of these means
-is the end of the range. The scoring formula does the same with the roots. Children that share a criterion or a
-condition depend on each other. Then the range includes every possible score and some impossible ones: a decision that
-it allows is right, and may come later than possible.
+`score_range` gives the range of possible final scores while some criteria are not judged yet. The range of a group
+follows from the ranges of its children. Its value is highest if every child that counts has its highest value. A child
+that can still abstain may be left out. A weighted mean is highest if the children whose values are above some limit are
+counted and the others are left out. It is lowest if the children below some limit are counted. Hence it is enough to
+sort these children by their best (or worst) value and to add them one after another: one of the resulting means is the
+end of the range. The scoring formula does the same with the roots. If children share a criterion or a condition, they
+depend on each other. The range then includes every possible score and also some impossible scores. A decision based on
+the range is still right, but may come later than possible.
 """
 
 from __future__ import annotations
@@ -44,16 +44,18 @@ from rubric_integrations.scoring.policies import CannotAssess, validate_abstenti
 from rubric_integrations.scoring.report import NOT_APPLICABLE
 
 ROUNDING = 1e-9
-"""Tolerance of comparisons with a threshold, so that a rounding error of the division fails no release gate."""
+"""The tolerance of comparisons with a threshold. Without it, a rounding error of the division could fail a release
+gate.
+"""
 
 
 class WeightedValue(NamedTuple):
-    """The weight and the value of one criterion: the input of the formula.
+    """The weight and the value of one criterion, as input of the scoring formula.
 
     Attributes:
         weight: The criterion's weight.
-        value: The value of its judgment in [0, 1]; None for an abstention.
-        worst: The possible value with the lowest score, in [0, 1]; used by `cannot_assess="fail"`.
+        value: The value of its judgment in [0, 1]. None for an abstention.
+        worst: The possible value in [0, 1] that gives the lowest score. Used by `cannot_assess="fail"`.
     """
 
     weight: float
@@ -62,26 +64,29 @@ class WeightedValue(NamedTuple):
 
 
 class Score(NamedTuple):
-    """The result of the formula.
+    """The result of the scoring formula.
 
     Attributes:
-        normalized: The score in [0, 1]; None if it is undefined.
-        raw: The weighted sum S; None if every criterion was left out.
+        normalized: The score in [0, 1]. None if it is undefined.
+        raw: The weighted sum of the values. None if every criterion was left out.
     """
 
     normalized: float | None
     raw: float | None
 
     def reported(self, *, normalize: bool) -> float | None:
-        """Return the score of a report: the normalized or the raw one, and None in both modes if it is undefined."""
+        """Return the score for a report: normalized or raw. In both modes, None if the normalized score is None."""
         return self.normalized if normalize or self.normalized is None else self.raw
 
 
 def score_parts(parts: Sequence[WeightedValue], cannot_assess: CannotAssess = "skip") -> Score:
-    """Compute the score of a rubric by the formula of this module.
+    """Compute the score from weights and values: sum of weight * value / sum of positive weights, clipped to [0, 1].
+
+    A rubric with only penalties has the score 1 - (sum of |weight| * value) / (sum of |weight|).
 
     Args:
-        parts: One entry per criterion of the whole rubric; for a rubric with groups, one per root.
+        parts: One entry for each criterion of the rubric, including abstentions. For a rubric with groups, one for each
+            root.
         cannot_assess: How abstentions are scored.
 
     Example:
@@ -110,9 +115,9 @@ def score_values(
 
     Args:
         rubric: The rubric.
-        values: The value in [0, 1] of each criterion's judgment, in order; None for an abstention.
+        values: The value in [0, 1] of each criterion's judgment, in order. None for an abstention.
         cannot_assess: How abstentions are scored.
-        not_applicable: The indices of the criteria that do not apply; they are left out, whatever their value.
+        not_applicable: The indices of the criteria that do not apply. They are left out, whatever their value.
 
     Example:
         >>> group = {"requirement": "A", "weight": 3, "criteria": [{"requirement": "a1"}, {"requirement": "a2"}]}
@@ -136,7 +141,7 @@ def score_values(
 
 
 def scored_value(part: WeightedValue, cannot_assess: CannotAssess) -> float | None:
-    """Return the value that enters the sums, or None if the criterion is left out."""
+    """Return the value of a criterion that is used in the sums, or None if the criterion is left out."""
     if part.value is not None:
         return part.value
     match cannot_assess:
@@ -161,7 +166,7 @@ def _clamp(value: float) -> float:
 def score_verdicts(
     rubric: Rubric, verdicts: Sequence[str | float], normalize: bool, cannot_assess: CannotAssess
 ) -> float | None:
-    """Score known verdicts, one per criterion; the implementation of `Rubric.compute_score`.
+    """Compute the score of known verdicts, one for each criterion. This implements `Rubric.compute_score`.
 
     Raises:
         ValueError: The number of verdicts differs from the number of criteria, a verdict does not answer its
@@ -186,9 +191,9 @@ def score_verdicts(
 
 
 def score_overall(rubric: Rubric, percent: float) -> Score:
-    """Convert one holistic judgment of 0 to 100 into a score.
+    """Convert an overall score from 0 to 100 into a `Score`.
 
-    The raw score is `s/100 * P`, or `-N * (1 - s/100)` for a rubric with only penalties, so that the raw scores of
+    The raw score is `s/100 * P`, or `-N * (1 - s/100)` for a rubric with only penalties. Therefore, the raw scores of
     all graders have the same scale.
     """
     share = percent / 100
@@ -206,8 +211,8 @@ def blend_scores(score: float, metrics: Sequence[tuple[float, float]], blend: Bl
 
     Args:
         score: The judge's score in [0, 1].
-        metrics: Pairs of a weight `w` and a metric value `h`, both in [0, 1]; the weights sum to at most 1.
-        blend: Which of the rules to use.
+        metrics: Pairs of a weight `w` and a metric value `h`, both in [0, 1]. The weights sum to at most 1.
+        blend: The rule to use: `weighted_average`, `multiplicative`, `max` or `min`.
 
     Example:
         >>> blend_scores(0.5, [(0.5, 1.0)], "weighted_average")
@@ -231,10 +236,9 @@ def blend_scores(score: float, metrics: Sequence[tuple[float, float]], blend: Bl
 
 
 def criterion_holds(criterion: Criterion, value: float | None) -> bool:
-    """Return whether a criterion passes its gate (`required`, `min_score`).
+    """Return whether the value of a criterion is high enough for its gate (`required`, `min_score`).
 
-    The value (for a penalty: 1 - value) must be above 0 and at least `min_score`. An abstention does not pass, nor
-    does a failure, which has no value of its own.
+    The value (for a penalty: 1 - value) must be above 0 and at least `min_score`. Abstentions and failures do not pass.
     """
     if value is None:
         return False
@@ -243,17 +247,18 @@ def criterion_holds(criterion: Criterion, value: float | None) -> bool:
 
 
 def reaches_mark(score: float | None, pass_mark: float) -> bool:
-    """Return whether a normalized score is at least the pass mark; an undefined score is not."""
+    """Return whether a normalized score is at least the pass mark. False for an undefined score."""
     return score is not None and score >= pass_mark - ROUNDING
 
 
 def coverage(rubric: Rubric, assessed: Sequence[bool], not_applicable: Collection[int] = ()) -> float:
     """Return the share in [0, 1] of the rubric's absolute weights that belongs to the assessed criteria.
 
-    Criteria that do not apply are no part of the weights; if none applies, nothing is missing, and the share is 1.
+    Criteria that do not apply are left out of both sums. If no criterion applies, nothing is missing, and the share is
+    1.
 
-    In a rubric with groups these are the effective weights of the leaves: an abstention lowers the coverage although
-    its siblings take over its weight in the score.
+    In a rubric with groups, the weights are the effective weights of the leaves. An abstention lowers the coverage,
+    although in the score its siblings share its weight.
     """
     weights = [
         0.0 if i in not_applicable else abs(criterion.full_weight) for i, criterion in enumerate(rubric.criteria)
@@ -267,8 +272,8 @@ class ScoreRange(NamedTuple):
     """The lowest and the highest normalized score that is still possible.
 
     Attributes:
-        low: The lowest score in [0, 1]; None if the score can also end undefined, which reaches no pass mark, not
-            even 0.
+        low: The lowest score in [0, 1]. None if the final score may be undefined. An undefined score reaches no pass
+            mark, not even 0.
         high: The highest score in [0, 1].
     """
 
@@ -282,15 +287,15 @@ def score_range(
     cannot_assess: CannotAssess = "skip",
     applies: Mapping[int, bool] | None = None,
 ) -> ScoreRange:
-    """Compute the range of the score over all possible answers to the open criteria, including abstentions.
+    """Compute the range of the score over all possible answers to the criteria that are not judged yet.
 
     Args:
         rubric: The rubric.
-        values: The value in [0, 1] of each criterion that has a judgment, by its index in the rubric; None for an
+        values: The value in [0, 1] of each criterion that has a judgment, by its index in the rubric. None for an
             abstention. All other criteria are open.
         cannot_assess: How abstentions are scored.
-        applies: For the criteria with a condition that is already decided, by index, whether they apply. Where it is
-            open, the criterion may still be left out.
+        applies: Whether a criterion applies, by its index, for criteria whose condition is already decided. A criterion
+            whose condition is not decided may still be left out.
 
     Example:
         >>> rubric = Rubric.from_dict([{"weight": 3, "requirement": "a"}, {"weight": 1, "requirement": "b"}])
@@ -321,7 +326,7 @@ def score_range(
 
 
 class _ValueRange(NamedTuple):
-    """The values that a criterion or a group can still have; both ends are None if it can only abstain."""
+    """The values that a criterion or a group can still have. Both ends are None if it can only abstain."""
 
     low: float | None
     high: float | None
@@ -329,19 +334,19 @@ class _ValueRange(NamedTuple):
 
     @property
     def required_low(self) -> float | None:
-        """The lowest value, or None if it can still abstain."""
+        """The lowest value, or None if the criterion or group can still abstain."""
         return None if self.may_abstain else self.low
 
 
 class _Part(NamedTuple):
-    """A weight and the values that can still have it."""
+    """A weight, and the range of values that the criterion or group can still have."""
 
     weight: float
     range: _ValueRange
 
 
 def _leaf_range(criterion: Criterion, is_known: bool, value: float | None, cannot_assess: CannotAssess) -> _ValueRange:
-    """Return the range of one criterion; its known judgment has the value `value`, None for an abstention."""
+    """Return the range of one criterion. `value` is the value of its known judgment, or None for an abstention."""
     abstained = scored_value(WeightedValue(criterion.weight, None, criterion.worst_value), cannot_assess)
     if is_known:
         value = abstained if value is None else value
@@ -352,17 +357,18 @@ def _leaf_range(criterion: Criterion, is_known: bool, value: float | None, canno
 
 
 def _if_applicable(value_range: _ValueRange, applies: bool | None) -> _ValueRange:
-    """Return the range of a criterion that applies, that is left out, or of which neither is known yet (None)."""
+    """Return the range of a criterion that applies, does not apply, or whose condition is not known yet (None)."""
     if applies is None:
         return value_range._replace(may_abstain=True)
     return value_range if applies else _ValueRange(None, None, may_abstain=True)
 
 
 def _node_range(node: Node, leaves: Sequence[_ValueRange]) -> _ValueRange:
-    """Return the range of a group from those of its children."""
+    """Return the range of a group, computed from the ranges of its children."""
     if node.leaf is not None:
         return leaves[node.leaf]
-    # The value of a group of penalties rises with theirs; in any other group they lower it, as in a rubric.
+    # The value of a group of penalties alone rises with the values of its children. In any other group, penalties lower
+    # it.
     sign = -1.0 if node.has_only_penalties else 1.0
     children = [_Part(sign * child.weight, _node_range(child, leaves)) for child in node.children]
     mean = partial(group_value, node)
@@ -373,17 +379,17 @@ def _node_range(node: Node, leaves: Sequence[_ValueRange]) -> _ValueRange:
 
 
 def _ends(parts: Sequence[_Part], mean: Callable[[Sequence[float | None]], float | None]) -> tuple[list[float], ...]:
-    """Return means that include the lowest possible one, and means that include the highest."""
+    """Return two lists of means: the first includes the lowest possible mean, the second the highest."""
     candidates = ([mean(values) for values in _selections(parts, best)] for best in (False, True))
     return tuple([value for value in values if value is not None] for values in candidates)
 
 
 def _selections(parts: Sequence[_Part], best: bool) -> Iterator[Sequence[float | None]]:
-    """Yield the values of the parts, None for a part that is left out: first with all optional parts left out.
+    """Yield selections of values, with None for a part that is left out. In the first, all optional parts are left out.
 
     Args:
         parts: The parts of a group, or the roots.
-        best: Whether the values are those with the highest mean; if not, those with the lowest.
+        best: Whether to look for the highest mean. If False, for the lowest.
     """
     has_positive_weight = any(part.weight > 0 for part in parts)
     values: list[float | None] = [None] * len(parts)
@@ -397,7 +403,8 @@ def _selections(parts: Sequence[_Part], best: bool) -> Iterator[Sequence[float |
         elif weight > 0 or not has_positive_weight:
             optional.append((1 - value if weight < 0 else value, index, value))
         elif not best:
-            # A penalty beside positive weights is not part of the divisor: counting it can only lower the score.
+            # In a rubric with positive weights, a penalty is not part of the divisor. Counting it can only lower the
+            # score.
             values[index] = value
     yield tuple(values)
     for _, index, value in sorted(optional, reverse=best):
@@ -411,16 +418,16 @@ def tag_scores(
     cannot_assess: CannotAssess = "skip",
     not_applicable: Collection[int] = (),
 ) -> dict[str, Score]:
-    """Compute the score of each tag, as if the criteria that carry it were a rubric of their own.
+    """Compute the score of each tag, as if the criteria with this tag were a separate rubric.
 
-    The signs of these criteria alone decide which line of the formula applies: a tag with only penalties is scored as
-    a rubric with only penalties. In a rubric with groups, the criteria count with their effective weights.
+    A tag with only penalties is scored like a rubric with only penalties. In a rubric with groups, the criteria count
+    with their effective weights.
 
     Args:
         rubric: The rubric.
-        values: The value in [0, 1] of each criterion's judgment, in order; None for an abstention.
+        values: The value in [0, 1] of each criterion's judgment, in order. None for an abstention.
         cannot_assess: How abstentions are scored.
-        not_applicable: The indices of the criteria that do not apply; they are left out, whatever their value.
+        not_applicable: The indices of the criteria that do not apply. They are left out, whatever their value.
 
     Example:
         >>> criteria = [{"requirement": "a", "tags": ["style"]}, {"requirement": "b", "weight": -2, "tags": ["safety"]}]

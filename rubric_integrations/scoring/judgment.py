@@ -1,6 +1,6 @@
 """The answer of a judge to one criterion (a verdict, an abstention or a failure), its value in [0, 1], and its cost.
 
-Every answer is interpreted here: a judge's, a human label, or a known verdict that is scored.
+This module interprets every answer: of a judge, a human label, or a known verdict that is scored.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rubric_integrations.rubric.criterion import Criterion
 
 
 class TokenUsage(Record):
-    """Tokens that a provider charged for; an answer from our own stores charges none.
+    """The tokens of calls to a provider. An answer from a judgment store or cache of this library has none.
 
     Attributes:
-        prompt_tokens: Tokens sent.
-        completion_tokens: Tokens received.
-        cached_tokens: Those of the sent tokens that the provider had in its prefix cache.
+        prompt_tokens: The number of tokens sent.
+        completion_tokens: The number of tokens received.
+        cached_tokens: The number of sent tokens that the provider read from its prefix cache.
     """
 
     prompt_tokens: int = 0
@@ -29,17 +29,17 @@ class TokenUsage(Record):
 
     @property
     def total_tokens(self) -> int:
-        """Tokens sent and received."""
+        """The number of tokens sent and received."""
         return self.prompt_tokens + self.completion_tokens
 
 
 class Spend(Record):
-    """What judgments cost, failed attempts included.
+    """The cost of judgments in calls, tokens and US dollars, including failed attempts.
 
     Attributes:
-        calls: Requests to a model.
-        usage: Their tokens; None where a call did not report them, which is not zero.
-        cost: US dollars; None where the price of a call is unknown, which is not zero.
+        calls: The number of requests to a model.
+        usage: The tokens of these requests. None (unknown, not zero) if a call did not report them.
+        cost: The cost in US dollars. None (unknown, not zero) if the price of a call is unknown.
 
     Example:
         >>> (Spend(calls=1, cost=0.5) + Spend(calls=1, cost=None)).cost is None
@@ -52,7 +52,7 @@ class Spend(Record):
 
     @property
     def total_tokens(self) -> int | None:
-        """Tokens sent and received; None where a call did not report them."""
+        """The number of tokens sent and received. None if a call did not report them."""
         return None if self.usage is None else self.usage.total_tokens
 
     def __add__(self, other: Spend) -> Spend:
@@ -63,11 +63,11 @@ NO_SPEND = Spend()
 """The spend of an answer that needed no call."""
 
 UNKNOWN_CALL = Spend(calls=1, usage=None, cost=None)
-"""The spend of a call that was sent, without an answer that says what it cost: the provider may charge for it."""
+"""The spend of a call that was sent but returned no answer with its cost. The provider may charge for it."""
 
 
 class SpendTotal:
-    """A running total of spends, which makes no record for each partial sum.
+    """A running total of spends, which avoids creating a record for each partial sum.
 
     Example:
         >>> total = SpendTotal()
@@ -96,13 +96,13 @@ class SpendTotal:
 
     @property
     def spend(self) -> Spend:
-        """The total; its tokens or cost are None where those of a part are unknown."""
+        """The total. Its tokens or cost are None if the tokens or cost of a part are unknown."""
         usage = TokenUsage(prompt_tokens=self._sent, completion_tokens=self._received, cached_tokens=self._cached)
         return Spend(calls=self._calls, usage=usage if self._usage_is_known else None, cost=self.cost)
 
 
 def total_spend(spends: Iterable[Spend]) -> Spend:
-    """Add up spends; the total of none is zero."""
+    """Add up spends. The total of an empty sequence is zero."""
     parts = list(spends)
     if len(parts) == 1:
         return parts[0]
@@ -113,16 +113,16 @@ def total_spend(spends: Iterable[Spend]) -> Spend:
 
 
 Verdict = Literal["MET", "UNMET", "CANNOT_ASSESS"]
-"""A judge's answer to a binary criterion. CANNOT_ASSESS is an abstention: the judge worked and could not tell."""
+"""A judge's answer to a binary criterion. CANNOT_ASSESS is an abstention: the judge worked but could not decide."""
 
 VERDICT_VALUES: dict[Verdict, float | None] = {"MET": 1.0, "UNMET": 0.0, "CANNOT_ASSESS": None}
-"""The value in [0, 1] of each verdict; None for the abstention."""
+"""The value in [0, 1] of each verdict. None for the abstention."""
 
 _PUNCTUATION = re.compile(r"[\W_]+")
 
 
 def normalize_word(text: str) -> str:
-    """Lower-case a word and strip its punctuation, for comparison: `**Met.**` and `MET` give the same.
+    """Lower-case a word and remove its punctuation, for comparison: `**Met.**` and `MET` become equal.
 
     Example:
         >>> normalize_word("Cannot assess.") == normalize_word("CANNOT_ASSESS")
@@ -137,9 +137,9 @@ _SEPARATORS = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
 
 
 def strip_decoration(text: str) -> str:
-    """Strip what models write around a short answer: emphasis, quotation marks, brackets, and one final stop.
+    """Strip the decoration that models write around a short answer: emphasis, quotation marks, brackets, a final stop.
 
-    Other signs stay, because they may negate an answer, cross it out or question it: `!MET`, `~~MET~~`, `MET?`, and
+    Other signs are kept, because they may negate an answer, cross it out or question it: `!MET`, `~~MET~~`, `MET?`, or
     the empty box of `[ ] MET`.
 
     Example:
@@ -155,7 +155,7 @@ def strip_decoration(text: str) -> str:
 
 
 def fold_answer(text: str) -> str:
-    """Lower-case an answer without its decoration and the separators of its words, for comparison.
+    """Lower-case an answer and remove its decoration and the separators between words, for comparison.
 
     Example:
         >>> fold_answer("Cannot assess.") == fold_answer("CANNOT_ASSESS")
@@ -172,7 +172,7 @@ def parse_verdict(text: object) -> Verdict | None:
     """Parse a verdict, whatever its case and its decoration (`met`, `**MET**`, `Cannot assess.`).
 
     Returns:
-        The verdict, or None if the text is none.
+        The verdict, or None if the text is not a verdict.
     """
     word = str(text)
     return _EXACT_VERDICTS[word] if word in _EXACT_VERDICTS else _VERDICTS.get(fold_answer(word))
@@ -182,20 +182,21 @@ class Judgment(SparseRecord):
     """A judge's answer to one criterion: a verdict or an abstention, never a failure.
 
     Attributes:
-        verdict: MET, UNMET or CANNOT_ASSESS; an option's label; or a number on a scale, as text.
-        value: The verdict's value in [0, 1]; None for an abstention.
+        verdict: The answer as text: MET, UNMET or CANNOT_ASSESS, an option's label, or a number on a scale.
+        value: The value of the verdict in [0, 1]. None for an abstention.
         reason: Why, in the judge's words.
-        spend: What the judgment cost.
+        spend: The calls, tokens and cost of the judgment.
         neutralized: Whether text that imitates the structure of a prompt was changed before the judge saw it.
-        confidence: The confidence that the judge states, in [0, 1]; None where it was not requested.
-        expected_value: The expected value in [0, 1] of the judge's probabilities; None where they were not requested.
-        evidence: The numbers, from 1, of the steps of the trajectory that the judge cites.
+        confidence: The confidence in [0, 1] that the judge stated. None if it was not requested.
+        expected_value: The expected value in [0, 1] under the judge's probabilities of the answers. None if they were
+            not requested.
+        evidence: The numbers of the trajectory steps that the judge cites, counted from 1.
         escalated: Whether a `Cascade` passed the question on to its expensive judge.
-        escalation_cost: What the expensive judge of a `Cascade` cost for this judgment, in US dollars, as a part of
-            `spend`: 0 if the cheap answer was kept, or came with the expensive one from a store. None if the price is
-            unknown, and for other judges.
-        trained_on: Whether the judge was aligned with a label of this very judgment, so that its answer says nothing
-            about how often it is right.
+        escalation_cost: The cost of the expensive judge of a `Cascade` for this judgment in US dollars, included in
+            `spend`. 0 if the answer of the cheap judge was kept, or if the answers came from a store. None if the price
+            is unknown, and for other judges.
+        trained_on: Whether the judge was aligned with a label of this same judgment. If so, the answer must not be used
+            to measure the judge.
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = ("evidence", "escalated", "escalation_cost", "trained_on")
@@ -214,24 +215,30 @@ class Judgment(SparseRecord):
 
 
 FailureKind = Literal["transport", "parse", "check", "config", "cancelled"]
-"""Why there is no judgment: no reply arrived; the reply is no answer; a check could not be computed; the model, key or
-setting is wrong, so that a retry cannot help; or the request was cancelled because another criterion had failed."""
+"""The reason why there is no judgment.
+
+- `transport`: no reply arrived.
+- `parse`: the reply is not a readable answer.
+- `check`: a check could not be computed.
+- `config`: the model, key or setting is wrong, and a retry cannot help.
+- `cancelled`: the request was cancelled because another criterion had failed.
+"""
 
 
 class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict and abstention, named as such
-    """A judge gave no answer to one criterion. It is never scored as a verdict or as zero.
+    """Raised when a judge gave no answer to a criterion. It is never scored as a verdict or as zero.
 
     Attributes:
-        kind: See `FailureKind`.
+        kind: The kind of the failure: `transport`, `parse`, `check`, `config` or `cancelled`.
         message: What went wrong, in one line, without the kind.
         retryable: Whether a retry may help.
-        retry_after: Seconds to wait that the provider requests; None where it requests none.
-        rate_limited: Whether the provider refused the request for its rate.
-        about_text: Whether the cause is this one text, such as one that is too long, so that others may succeed.
-        repeats: How often the request is repeated at most after such a failure, over all rounds of a grade. None if
-            only the grader's settings limit it.
-        unreachable: Whether the request has reached no server, because of a setting or the network.
-        spend: What the failed attempt cost.
+        retry_after: The seconds to wait that the provider requests. None if it requests no wait.
+        rate_limited: Whether the provider refused the request because of a rate limit.
+        about_text: Whether the cause is this text, for example because it is too long. Other texts may still succeed.
+        repeats: The most repetitions of the request after such a failure, over all rounds of a grade. None if only the
+            grader's settings limit them.
+        unreachable: Whether the request did not reach any server, because of a setting or the network.
+        spend: The calls, tokens and cost of the failed attempt.
     """
 
     def __init__(
@@ -267,10 +274,10 @@ class JudgeAnswers(NamedTuple):
     """All answers of one judge to one submission.
 
     Attributes:
-        outcomes: For each criterion that the judge was asked about, by its index in the rubric, the outcome.
+        outcomes: The outcome of each criterion that the judge was asked about, by the criterion's index in the rubric.
         judge: The judge's name in reports.
         weight: The weight of the judge's votes, used by the weighted voting strategies.
-        spend: What calls for several criteria at once cost; the spend of single judgments is in `outcomes`.
+        spend: The spend of calls about several criteria. The spend of single judgments is in `outcomes`.
     """
 
     outcomes: Mapping[int, Outcome]
@@ -279,7 +286,7 @@ class JudgeAnswers(NamedTuple):
     spend: Spend = Spend()
 
     def merged(self, later: JudgeAnswers) -> JudgeAnswers:
-        """Add answers that the same judge gave later."""
+        """Return these answers together with later answers of the same judge."""
         return self._replace(outcomes={**self.outcomes, **later.outcomes}, spend=self.spend + later.spend)
 
 
@@ -289,10 +296,10 @@ class Vote(Record):
     Attributes:
         judge: The judge's name.
         weight: The weight of the vote, used by the weighted voting strategies.
-        verdict: The answer; None where the judge failed.
-        value: The answer's value in [0, 1]; None for an abstention or a failure.
+        verdict: The answer. None if the judge failed.
+        value: The value of the answer in [0, 1]. None for an abstention or a failure.
         reason: Why, in the judge's words.
-        error: Why there is no answer; None where there is one.
+        error: Why the judge gave no answer. None if there is an answer.
     """
 
     judge: str
@@ -304,11 +311,11 @@ class Vote(Record):
 
 
 class Interpretation(NamedTuple):
-    """What an answer means.
+    """The normalized form of an answer and its value.
 
     Attributes:
-        verdict: The answer in its canonical form: `MET`, the option's label as the author wrote it, a plain number.
-        value: Its value in [0, 1]; None for an abstention.
+        verdict: The answer in its normalized form: `MET`, the option's label as the author wrote it, or a plain number.
+        value: The value of the answer in [0, 1]. None for an abstention.
     """
 
     verdict: str
@@ -319,16 +326,16 @@ _OF_VERDICT = {verdict: Interpretation(verdict, value) for verdict, value in VER
 
 
 def interpret_answer(criterion: Criterion, answer: object, may_abstain: bool = True) -> Interpretation:
-    """Normalize an answer to a criterion of any kind, and give its value.
+    """Normalize an answer to a criterion of any kind and return it with its value.
 
     Args:
         criterion: The criterion.
-        answer: MET or UNMET; the label of an option; a number on the scale; for `per: occurrence`, a number of
-            occurrences, which may exceed the `cap`; or CANNOT_ASSESS.
-        may_abstain: Whether CANNOT_ASSESS is an answer where no option is marked `na`.
+        answer: The answer: MET or UNMET, the label of an option, a number on the scale, or CANNOT_ASSESS. For `per:
+            occurrence`, the number of occurrences, which may exceed the `cap`.
+        may_abstain: Whether CANNOT_ASSESS is accepted if no option is marked `na`.
 
     Raises:
-        ValueError: This is no answer to the criterion. It is never replaced by the nearest one.
+        ValueError: The text is not a valid answer to the criterion. It is never replaced by the nearest valid answer.
 
     Example:
         >>> interpret_answer(Criterion(requirement="Is polite"), "**met**")
@@ -353,7 +360,16 @@ def interpret_answer(criterion: Criterion, answer: object, may_abstain: bool = T
 
 
 def to_judgment(criterion: Criterion, answer: object, may_abstain: bool = True) -> Judgment:
-    """Make a judgment of an answer to a criterion of any kind; takes and raises what `interpret_answer` does.
+    """Make a judgment from an answer to a criterion of any kind.
+
+    Args:
+        criterion: The criterion.
+        answer: The answer: MET or UNMET, the label of an option, a number on the scale, or CANNOT_ASSESS. For `per:
+            occurrence`, the number of occurrences, which may exceed the `cap`.
+        may_abstain: Whether CANNOT_ASSESS is accepted if no option is marked `na`.
+
+    Raises:
+        ValueError: The text is not a valid answer to the criterion.
 
     Example:
         >>> to_judgment(Criterion(requirement="Is polite"), "unmet").value
@@ -368,10 +384,10 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?", re.ASCII | r
 
 
 def parse_number(text: str) -> float:
-    """Parse a decimal number in ASCII digits, with white space around it.
+    """Parse a decimal number in ASCII digits. White space around it is ignored.
 
     Raises:
-        ValueError: The text is none.
+        ValueError: The text is not a number.
 
     Example:
         >>> parse_number(" 7.50 ")
@@ -390,18 +406,18 @@ def _interpret_number(criterion: Criterion, answer: object) -> Interpretation:
     if not math.isfinite(number) or criterion.scale is None:
         raise ValueError(f"{answer!r} is not a number")
     if criterion.cap is not None and number == int(number):
-        # More occurrences than count are no error of the judge, unlike a number outside of a scale.
+        # A number of occurrences above the cap is not an error of the judge, unlike a number outside of a scale.
         return Interpretation(f"{number:.15g}", criterion.scale.value_of(min(number, criterion.cap)))
     return Interpretation(f"{number:g}", criterion.scale.value_of(number))
 
 
 def extreme_judgment(criterion: Criterion, end: Literal["worst", "low", "high"]) -> Judgment:
-    """Make the judgment at one end of what a criterion allows.
+    """Make the judgment with the lowest or highest possible value of a criterion.
 
     Args:
         criterion: The criterion.
-        end: `worst` for the answer with the lowest score, by the sign of the weight; `low` or `high` for the lowest or
-            highest value.
+        end: `low` for the lowest value, `high` for the highest value, or `worst` for the value that gives the lowest
+            score, which depends on the sign of the weight.
     """
     high = criterion.is_penalty if end == "worst" else end == "high"
     if criterion.options is not None:

@@ -1,4 +1,4 @@
-"""Human labels, which measure a judge and are its few-shot examples, and `Estimate`, a figure with its interval."""
+"""Human labels, for measuring a judge and as few-shot examples, and `Estimate`, an estimate with its interval."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rubric_integrations.submission.submission import Submission
 
 
 class Estimate(NamedTuple):
-    """A figure with its interval.
+    """An estimated number with its interval.
 
     Attributes:
-        value: The figure; None if it is undefined.
-        low: The lower end of its interval; None if the data do not tell it.
-        high: The upper end.
-        n: The number of observations that it rests on.
+        value: The number. None if it is undefined.
+        low: The lower end of its interval. None if the data do not determine it.
+        high: The upper end of its interval. None if the data do not determine it.
+        n: The number of observations that it is based on.
     """
 
     value: float | None
@@ -38,11 +38,13 @@ class Estimate(NamedTuple):
 
 
 Sampled = Literal["random", "by_verdict", "chosen"]
-"""How the judgments that people read were drawn: at random, at random among those of one verdict, or by choice."""
+"""How the judgments for human labels were selected: at random, at random among judgments with one verdict, or by
+choice.
+"""
 
 
 NO_TEXT = Submission(response="(the run has no text of this row)")
-"""The submission of a label for a row whose text the run lacks, such as one of `read_judgments` without responses."""
+"""The submission of a label whose run does not contain the text, such as a run from `read_judgments`."""
 
 
 class LabelledJudgment(SparseRecord):
@@ -52,15 +54,16 @@ class LabelledJudgment(SparseRecord):
         submission: The submission that was judged.
         criterion: The criterion.
         verdict: The correct answer: a verdict, an option's label, or a number on the scale.
-        reason: The reason, in one sentence.
-        id: The id of the row in its run; None if it is not known.
-        rater: Who judged; None if it is not known.
-        sampled: How the judgment was drawn. What people chose to correct says nothing about how often the judge is
-            right: figures about a judge leave out labels that are `chosen`, which is the default.
-        judged: The judge's answer at the time; None if it is not known.
+        reason: The reason for the verdict, in one sentence.
+        id: The id of the row in its run. None if it is unknown.
+        rater: The person who judged. None if unknown.
+        sampled: How the judgment was selected for labelling: `random`, `by_verdict`, or `chosen` (the default).
+            Statistics about a judge leave out `chosen` labels, because they would not show how often the judge is
+            right.
+        judged: The judge's answer when the label was made. None if it is unknown.
         blind: Whether the rater answered without seeing the judge's answer.
-        digest: The `submission_digest` of the submission that the rater read; None if it is not known. With it, the
-            label belongs only to rows with exactly these texts.
+        digest: The `submission_digest` of the submission that the rater read. If it is set, the label belongs only to
+            rows with exactly these texts. None if it is unknown.
 
     Raises:
         pydantic.ValidationError: (a ValueError) The verdict does not answer the criterion.
@@ -92,24 +95,25 @@ class LabelledJudgment(SparseRecord):
         return self
 
     def replacing(self, earlier: LabelledJudgment | None) -> LabelledJudgment:
-        """Return this label as the later one of two by one rater on one judgment.
+        """Return this label as the replacement of an earlier label by the same rater on the same judgment.
 
-        A judgment that was drawn stays drawn. If an answer that is corrected later, and `chosen`, were left out, those
-        on which people and the judge differ would disappear from the sample.
+        A judgment that was sampled at random keeps this in `sampled`, even if a later correction is `chosen`.
+        Otherwise, the corrected judgments, on which rater and judge often differ, would disappear from the random
+        sample.
         """
         is_drawn = earlier is not None and earlier.sampled != "chosen" and self.sampled == "chosen"
         return self.model_copy(update={"sampled": earlier.sampled}) if earlier is not None and is_drawn else self
 
 
 def same_text(text: str | None) -> str:
-    """Return a text without the differences that programs make that edit tables: line breaks, and space at its ends."""
+    """Return a text without differences that spreadsheet programs introduce: line breaks and outer white space."""
     return (text or "").replace("\r\n", "\n").strip()
 
 
 def submission_digest(submission: Submission) -> str:
     """Return a digest of the texts that a rater reads: the response, the query, the reference and the context.
 
-    A label that carries it belongs to this text, whatever the row of its `id` contains later.
+    A label with this digest belongs to these texts, even if the row with its `id` has other texts later.
 
     Example:
         >>> submission_digest(Submission(response="It is 42."))
@@ -120,11 +124,11 @@ def submission_digest(submission: Submission) -> str:
 
 
 def judgment_digest(submission: Submission, criterion: Criterion) -> str:
-    """Return a digest that identifies a judgment: what is judged, and by which words.
+    """Return a digest that identifies a judgment: its query, response and requirement.
 
     A judge keeps the digests of the labels that it was aligned with. Two submissions with the same query and response
-    have the same digest, whatever else they contain, so that the label of one is not taken for new on the other. Line
-    breaks of Windows, which programs that edit tables write, do not change it.
+    have the same digest, whatever else they contain. Therefore, a label of one is not mistaken for a new label of the
+    other. Windows line breaks, which spreadsheet programs write, do not change the digest.
 
     Example:
         >>> criterion = Criterion(requirement="Says 42")
@@ -140,14 +144,14 @@ def select_examples(
 ) -> list[LabelledJudgment]:
     """Select few-shot examples for criteria of one kind, balanced by verdict, in their original order.
 
-    The selection does not depend on the criterion, so that the prompt prefix is the same for all criteria of a
-    submission and the provider can cache it.
+    The selection does not depend on the criterion. Therefore, all criteria of a submission have the same prompt prefix,
+    which the provider can cache.
 
     Args:
         examples: The examples to select from.
-        kind: The kind of criterion; examples of other kinds are left out.
-        count: The number of examples to select at most.
-        response: The response to grade; examples with the same response are left out, because they contain the answer.
+        kind: The kind of criterion. Examples of other kinds are left out.
+        count: The largest number of examples to select.
+        response: The response to grade. Examples with the same response are left out, because they contain the answer.
     """
     by_verdict: dict[str, list[LabelledJudgment]] = {}
     for example in examples:
@@ -160,7 +164,7 @@ def select_examples(
 
 
 def examples_of_criterion(criterion: Criterion, response: str) -> list[LabelledJudgment]:
-    """Return the examples that the rubric contains for a criterion, without those of the response to grade."""
+    """Return the criterion's `examples` as labels, except examples with the same response as the one to grade."""
     return [
         LabelledJudgment(
             submission=Submission(response=example.output, query=example.input),

@@ -4,7 +4,7 @@ n <= free_budget   0
 n >= max_cap       penalty_at_cap
 between            penalty_at_cap * ((n - free_budget) / (max_cap - free_budget)) ** exponent
 
-Also the lowest score that a rubric allows, for responses without text.
+The module also computes the lowest possible score of a rubric, for responses without text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CountFn = Callable[[str], int]
 """A function that returns the length of a text, for example in words or tokens."""
 
 PenaltyType = Literal["ALL", "OUTPUT_ONLY", "THINKING_ONLY"]
-"""Which part of a response is counted: thinking and output, only the output, or only the thinking."""
+"""The part of a response that is counted: thinking and output, only the output, or only the thinking."""
 
 
 def word_count(text: str) -> int:
@@ -41,13 +41,15 @@ class LengthPenalty(Record):
     """Settings of the penalty for long responses.
 
     Attributes:
-        free_budget: The length up to which there is no penalty, in units of `count_fn`. Default 6000.
-        max_cap: The length from which the whole `penalty_at_cap` is subtracted; above `free_budget`. Default 8000.
-        penalty_at_cap: The highest penalty, at least 0: a share of 1 for normalized scores, points for raw scores.
-        exponent: The shape of the increase between the two lengths, above 0. The higher it is, the smaller is the
-            penalty shortly above `free_budget`.
-        count_fn: Returns the length of a text; the number of words by default. Pass a tokenizer's count here.
-        penalty_type: Which part of the response is counted.
+        free_budget: The largest length without a penalty, in units of `count_fn`. Default 6000.
+        max_cap: The length from which the full `penalty_at_cap` is subtracted. Above `free_budget`. Default 8000.
+        penalty_at_cap: The highest penalty, at least 0, in the unit of the score: 0.5 is half of the range of a
+            normalized score, or 0.5 points of a raw score. Default 0.5.
+        exponent: The exponent of the increase between the two lengths, above 0. With a higher exponent, the penalty
+            shortly above `free_budget` is smaller. Default 1.6.
+        count_fn: A function that returns the length of a text. Default: the number of words. Pass your tokenizer's
+            count to count tokens.
+        penalty_type: The part of the response that is counted: `ALL` (the default), `OUTPUT_ONLY` or `THINKING_ONLY`.
 
     Raises:
         pydantic.ValidationError: (a ValueError) `max_cap` is not above `free_budget`, or a number is out of range.
@@ -88,7 +90,7 @@ def compute_length_penalty(text: ToGradeInput, config: LengthPenalty) -> float:
         config: The settings of the penalty.
 
     Raises:
-        ValueError: `count_fn` returned something else than an integer of at least 0.
+        ValueError: `count_fn` did not return an integer of at least 0.
 
     Example:
         >>> compute_length_penalty("five words are too many", LengthPenalty(free_budget=2, max_cap=4))
@@ -108,7 +110,9 @@ def compute_length_penalty(text: ToGradeInput, config: LengthPenalty) -> float:
 
 
 def least_score(rubric: Rubric, *, normalize: bool = True, length_penalty: LengthPenalty | None = None) -> float:
-    """Return 0; or for weighted sums, the sum of the negative weights, less the highest length penalty.
+    """Return the lowest possible score: 0, or for weighted sums the sum of the negative weights.
+
+    The highest length penalty is subtracted from a weighted sum.
 
     Example:
         >>> from rubric_integrations import Criterion

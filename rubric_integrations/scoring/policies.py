@@ -12,10 +12,12 @@ _NamedPolicy = Literal["skip", "zero", "partial", "fail"]
 CannotAssess = _NamedPolicy | float
 """How an abstention is scored.
 
-`skip` leaves the criterion and its weight out; `zero` counts the value 0; a number in [0, 1] counts as the value for a
-positive weight, and 0 for a penalty; `partial` is the number 0.5; `fail` counts the value with the lowest score. In a
-group, `skip` leaves the weight of the criterion to its siblings, and a group without any is left out; the others
-replace the value of the criterion.
+- `skip`: the criterion and its weight are left out. In a group, its siblings share the weight. A group without any
+  answered criterion is left out, too.
+- `zero`: the criterion has the value 0.
+- a number in [0, 1]: the criterion has this value if its weight is positive, and 0 if it is a penalty.
+- `partial`: the same as 0.5.
+- `fail`: the criterion has the value that gives the lowest score.
 """
 
 
@@ -32,20 +34,22 @@ class DefaultFallbackVerdicts(TypedDict, total=False):
 OnFailure = Literal["raise", "abstain", "worst_case"] | DefaultFallbackVerdicts
 """How a failed judgment is scored.
 
-`raise` ends the grade with a `JudgeError`; `abstain` counts an abstention; `worst_case` counts the value with the
-lowest score; `DefaultFallbackVerdicts` counts these verdicts.
+- `raise`: the grade ends with a `JudgeError`.
+- `abstain`: the failure counts as an abstention.
+- `worst_case`: the criterion has the value that gives the lowest score.
+- `DefaultFallbackVerdicts`: the criterion has the verdict for the sign of its weight.
 """
 
 
 class ScoringPolicies(NamedTuple):
-    """How answers become a score: those settings of a grader that the aggregation needs.
+    """The settings of a grader that decide how answers become a score.
 
     Attributes:
-        normalize: Whether `score` is in [0, 1]; if not, it is the raw weighted sum.
+        normalize: Whether `score` is in [0, 1]. If False, it is the raw weighted sum.
         cannot_assess: How an abstention is scored.
         on_failure: How a failed judgment is scored.
-        strategies: The voting strategy, by the criterion's kind.
-        may_abstain: Whether judges may abstain from options of which none is marked `na`.
+        strategies: The voting strategy for each kind of criterion.
+        may_abstain: Whether judges may abstain from a criterion with options if no option is marked `na`.
     """
 
     normalize: bool
@@ -60,9 +64,9 @@ class ScoringPolicies(NamedTuple):
 
 
 def fallback_judgment(criterion: Criterion, on_failure: OnFailure) -> Judgment | None:
-    """Return the judgment that replaces a failed one, or None if the failure counts as an abstention.
+    """Return the judgment that replaces a failed one. None if the failure counts as an abstention or is raised.
 
-    On a criterion with options or a scale, the fallback verdict MET means the highest value and UNMET the lowest.
+    For a criterion with options or a scale, the fallback verdict MET means the highest value, and UNMET the lowest.
 
     Example:
         >>> fallback_judgment(Criterion(requirement="r", weight=-1), "worst_case").verdict
@@ -81,10 +85,10 @@ def fallback_judgment(criterion: Criterion, on_failure: OnFailure) -> Judgment |
 
 
 def validate_abstention_policy(cannot_assess: object) -> None:
-    """Check `cannot_assess`; graders call it before the first request.
+    """Check the setting `cannot_assess`. Graders call this function before the first request.
 
     Raises:
-        ValueError: The policy is unknown, or a number outside [0, 1] or NaN.
+        ValueError: The policy has an unknown name, or is a number outside [0, 1] or NaN.
     """
     if isinstance(cannot_assess, int | float) and not isinstance(cannot_assess, bool):
         if not 0.0 <= cannot_assess <= 1.0:
@@ -95,11 +99,11 @@ def validate_abstention_policy(cannot_assess: object) -> None:
 
 
 def validate_failure_policy(on_failure: object) -> None:
-    """Check `on_failure`; graders call it before the first request.
+    """Check the setting `on_failure`. Graders call this function before the first request.
 
     Raises:
-        ValueError: The policy is unknown, or a fallback has another key than `positive` and `negative` or another
-            verdict than MET and UNMET.
+        ValueError: The policy has an unknown name, or a fallback has a key other than `positive` and `negative` or a
+            verdict other than MET and UNMET.
     """
     if isinstance(on_failure, Mapping):
         verdicts = cast("Mapping[object, object]", on_failure)

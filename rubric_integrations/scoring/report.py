@@ -1,7 +1,7 @@
-"""The report of one graded submission, with one entry for each criterion, and why it may be incomplete.
+"""The report of one graded submission, with one entry for each criterion, and the reasons why it may be incomplete.
 
-Also the report as named scores, in the form of evaluation frameworks: one overall score and one for each criterion. The
-counts of a cascade say how many answers came from its expensive judge, and what the cheap judge saved.
+The module also converts a report to named scores for evaluation frameworks: one overall score and one for each
+criterion. It counts the answers of a cascade that came from its expensive judge, and estimates the saved cost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 NOT_APPLICABLE = "NOT_APPLICABLE"
-"""The verdict in the report of a criterion whose condition (`applies_when`) does not hold."""
+"""The verdict in the report of a criterion whose condition (`applies_when`) is false."""
 
 ReprArgs = Iterable[tuple[str | None, Any]]
 
@@ -38,42 +38,44 @@ class CriterionReport(SparseRecord):
     """The result of one criterion: a verdict, an abstention or a failure.
 
     Attributes:
-        name: The criterion's key in its rubric: its name, or `c1`, `c2`, ... by its position.
-        requirement: The criterion's requirement, with what its `operator` means in words.
-        weight: The weight of the value 1 in the score: the criterion's weight, for `per: occurrence` times its `cap`.
-        verdict: The verdict that was scored, CANNOT_ASSESS or NOT_APPLICABLE; None for a failure without a fallback
-            verdict.
-        value: The value of the verdict in [0, 1]; None for an abstention, a criterion that does not apply, or a failure
-            without a fallback verdict.
+        name: The key of the criterion in its rubric: its name, or `c1`, `c2`, ... by its position.
+        requirement: The criterion's requirement, which begins with the meaning of its `operator`, if it has one.
+        weight: The weight of the criterion in the score. For `per: occurrence`, it is the weight of one occurrence
+            times `cap`.
+        verdict: The verdict that was scored, or CANNOT_ASSESS or NOT_APPLICABLE. None for a failure without a fallback
+            verdict, and for a criterion that was not asked about.
+        value: The value of the verdict in [0, 1]. None for an abstention, a criterion that does not apply, a failure
+            without a fallback verdict, and a criterion that was not asked about.
         reason: The judge's reason for the verdict.
-        error: Why the judge failed; None if it did not. If there is also a verdict, it is the fallback of `on_failure`.
-        required: Whether `passed` of the whole report depends on this criterion.
-        passed: Whether this criterion passes its gate, which one that does not apply does; False for an abstention or
-            a failure.
-        spend: Calls, tokens and cost of this criterion.
+        error: Why the judge failed. None if it did not fail. If there is also a verdict, it is the fallback of
+            `on_failure`.
+        required: Whether the submission fails if this criterion does not pass.
+        passed: Whether the value is high enough (`required`, `min_score`). True for a criterion that does not apply.
+            False for an abstention or a failure.
+        spend: The calls, tokens and cost of this criterion.
         neutralized: Whether text that imitates the structure of the prompt was sanitized before the judge read it.
-        votes: The votes of a panel, including those of judges that failed; empty for a single judge.
-        agreement: The share in [0, 1] of the panel's votes that equal the verdict; 1 for a single judge, None if no
+        votes: The votes of a panel, including failures. Empty for a single judge.
+        agreement: The share in [0, 1] of the panel's votes that equal the verdict. 1 for a single judge. None if no
             judge answered.
-        not_asked: The judges of a panel that got no request, because they could no longer change the verdict, or
-            because the decision whether the submission passes did not need them.
-        confidence: The confidence of a single judge in [0, 1], if it was requested; the score does not use it.
-        expected_value: The expected value in [0, 1] of a single judge's probabilities, if they were requested; the
-            score does not use it.
-        not_applicable: Whether the criterion's condition (`applies_when`) does not hold, so that it is left out.
+        not_asked: The judges of a panel that were not asked, because they could no longer change the verdict or the
+            decision whether the submission passes.
+        confidence: The confidence of a single judge in [0, 1], if it was requested. The score does not use it.
+        expected_value: The expected value in [0, 1] under a single judge's probabilities of the answers, if they were
+            requested. The score does not use it.
+        not_applicable: Whether the criterion is left out, because its condition (`applies_when`) is false.
         tags: The criterion's tags.
-        metadata: The criterion's further data; None if it has none.
-        evidence: The numbers, from 1, of the steps of the trajectory that the judge cites; all of them exist.
+        metadata: The `metadata` of the criterion. None if it has no metadata.
+        evidence: The numbers of the trajectory steps that the judge cites, counted from 1. All of these steps exist.
         escalated: Whether a `Cascade` passed the question on to its expensive judge.
-        escalation_cost: What the expensive judge of a `Cascade` cost, in US dollars, as a part of the report's spend: 0
-            if the cheap answer was kept. None if the price is unknown, and if no cascade answered.
-        trained_on: Whether a judge was aligned with a label of this very judgment: figures about the judge leave it
-            out.
-        options: The answers of a multi-choice criterion; empty for others.
-        scale_type: Whether they are ordered (`ordinal`) or not (`nominal`).
-        scale: The numbers of a criterion with a scale; None for others.
-        cap: The largest number of occurrences that counts, for `per: occurrence`; None for others.
-        computed: Whether the criterion has a check, so that code answers it, and no judge.
+        escalation_cost: The cost of the expensive judge of a `Cascade` in US dollars, included in the report's spend. 0
+            if the answer of the cheap judge was kept. None if the price is unknown, or if no cascade answered.
+        trained_on: Whether a judge was aligned with a label of this same judgment. If so, statistics about the judge
+            leave it out.
+        options: The possible answers of a multi-choice criterion. Empty for other criteria.
+        scale_type: Whether the options are ordered (`ordinal`) or not (`nominal`).
+        scale: The scale of a criterion that has one. None for other criteria.
+        cap: The largest number of occurrences that counts, for `per: occurrence`. None for other criteria.
+        computed: Whether the criterion has a check. If so, code answers it instead of a judge.
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = (
@@ -115,14 +117,14 @@ class CriterionReport(SparseRecord):
         return [option.model_dump(mode="json", exclude_unset=True) for option in options]
 
     def __repr_args__(self) -> ReprArgs:
-        """Yield the most important fields, so that a printed report stays readable."""
+        """Yield only the most important fields, to keep a printed report readable."""
         yield "name", self.name
         yield "verdict", self.verdict
         yield ("error", self.error) if self.error else ("reason", self.reason)
 
     @property
     def explanation(self) -> str:
-        """The error, or the judge's reason with the steps that it cites, as readers of a report get it.
+        """The text that explains the result: the error, or the judge's reason with the steps that it cites.
 
         Example:
             >>> row = {"name": "c1", "requirement": "r", "weight": 1.0, "verdict": "MET", "value": 1.0}
@@ -135,11 +137,11 @@ class CriterionReport(SparseRecord):
         return f"{self.reason} {steps}".strip()
 
     def to_criterion(self) -> Criterion:
-        """Return the criterion, as far as the report has it: its name, words, weight and possible answers.
+        """Return the criterion with the fields that the report has: its name, requirement, weight and possible answers.
 
         Raises:
-            ValueError: The report is of an earlier version, which did not keep options and scales, and its verdict
-                shows that the criterion has them.
+            ValueError: The report is from an earlier version without options and scales, but its verdict shows that the
+                criterion has them.
         """
         is_binary = not self.options and self.scale is None and self.cap is None
         if is_binary and self.verdict not in (None, NOT_APPLICABLE) and parse_verdict(self.verdict) is None:
@@ -160,35 +162,36 @@ class CriterionReport(SparseRecord):
 
     @property
     def was_judged(self) -> bool:
-        """Whether there is a judge's answer, which may be an abstention; False for a failure."""
+        """Whether there is a judge's answer, which may be an abstention. False for a failure."""
         return self.verdict is not None and self.error is None and not self.not_applicable
 
     @property
     def was_asked(self) -> bool:
-        """Whether a judgment was requested; False if `stop_when_decided` decided without this criterion."""
+        """Whether a judgment was requested. False if `stop_when_decided` ended the grade before this criterion."""
         return self.verdict is not None or self.error is not None
 
     @property
     def abstained(self) -> bool:
-        """Whether the judge worked and could not tell; False for a failure and for a criterion that does not apply."""
+        """Whether the judge could not decide. False for a failure and for a criterion that does not apply."""
         return self.value is None and self.was_asked and not self.error and not self.not_applicable
 
     @property
     def lost_votes(self) -> int:
-        """The number of judges of the panel that failed."""
+        """The number of judges of the panel that failed on this criterion."""
         return sum(vote.error is not None for vote in self.votes) if self.votes else 0
 
 
 class Escalations(Record):
-    """The answers of cascades (`rubric_integrations.judges.Cascade`) in a report or a run.
+    """Counts and costs of the answers of cascades (`rubric_integrations.judges.Cascade`) in a report or a run.
 
     Attributes:
-        judgments: The number of answers of cascades.
-        escalated: The number of those that the expensive judge gave.
-        requested: The number of those that were requested, and did not come from a store.
-        cost: What the requested answers cost, in US dollars; None if a price is unknown, or if other judges voted, too.
-        strong_answers: The number of answers of the expensive judge that were paid for.
-        strong_cost: What they cost, in US dollars; None if a price is unknown.
+        judgments: The number of answers that cascades gave.
+        escalated: The number of answers that came from the expensive judge.
+        requested: The number of answers that were requested, instead of read from a store.
+        cost: The cost of the requested answers in US dollars. None if a price is unknown, or if other judges voted,
+            too.
+        strong_answers: The number of answers of the expensive judge that were paid for, instead of read from a store.
+        strong_cost: The cost of these paid answers of the expensive judge in US dollars. None if a price is unknown.
     """
 
     judgments: int = 0
@@ -200,23 +203,23 @@ class Escalations(Record):
 
     @property
     def share(self) -> float | None:
-        """The share of the answers that the expensive judge gave; None without an answer of a cascade."""
+        """The share in [0, 1] of the answers that came from the expensive judge. None without answers of a cascade."""
         return self.escalated / self.judgments if self.judgments else None
 
     @property
     def saved(self) -> float | None:
-        """An estimate of the US dollars that the cascade has saved, less than 0 if it cost more.
+        """An estimate of the US dollars that the cascade has saved. Negative if it cost more than it saved.
 
-        It is what the expensive judge alone would have cost for the requested answers, at its mean cost for the
-        escalated ones, less what was paid. None if that mean is not known: nothing was escalated, or a price is
-        unknown.
+        The estimate is the cost of the expensive judge for all requested answers, minus the cost that was paid. It uses
+        the mean cost of the paid answers of the expensive judge. None if this mean is unknown, because nothing was
+        escalated or a price is unknown.
         """
         if not self.strong_answers or self.strong_cost is None or self.cost is None:
             return None
         return self.strong_cost / self.strong_answers * self.requested - self.cost
 
     def summary(self) -> str:
-        """Return the share and the saving in a few words; empty without an answer of a cascade.
+        """Return the share and the saving as a short text. Empty without answers of a cascade.
 
         Example:
             >>> counts = Escalations(judgments=8, escalated=2, requested=8, cost=1.5, strong_answers=2, strong_cost=1)
@@ -228,7 +231,7 @@ class Escalations(Record):
         escalated = f"{self.share:.0%} escalated"
         if self.saved is None:
             return escalated
-        # A cascade of which too much is escalated costs more than the expensive judge alone.
+        # A cascade that escalates too many answers costs more than the expensive judge alone.
         saving = f"${abs(self.saved):.4f} saved" if self.saved >= 0 else f"${abs(self.saved):.4f} lost"
         return f"{escalated}, about {saving}"
 
@@ -246,7 +249,7 @@ class Escalations(Record):
 _PARTIAL = "partial: the rubric leaves out a part of its file"
 
 NO_ESCALATIONS = Escalations()
-"""Those of a report that no cascade has a part in."""
+"""The counts of a report without answers of cascades."""
 
 
 def count_escalations(criteria: Sequence[CriterionReport], spend: Spend) -> Escalations:
@@ -254,7 +257,7 @@ def count_escalations(criteria: Sequence[CriterionReport], spend: Spend) -> Esca
 
     Args:
         criteria: The entries of the report.
-        spend: The spend of the report. One request about several criteria is in it, and in no entry.
+        spend: The spend of the report. It also includes requests about several criteria, which are in no entry.
     """
     answers = [row for row in criteria if is_of_cascade(row)]
     if not answers:
@@ -275,12 +278,12 @@ def count_escalations(criteria: Sequence[CriterionReport], spend: Spend) -> Esca
 
 
 def is_of_cascade(answer: CriterionReport | Judgment) -> bool:
-    """Whether a cascade gave an answer."""
+    """Return whether a cascade gave the answer."""
     return answer.escalated or answer.escalation_cost is not None
 
 
 def total_escalation_cost(judgments: Iterable[Judgment]) -> float | None:
-    """Add up what the expensive judges of cascades cost; None if no cascade answered, or a price is unknown."""
+    """Return the total cost of the expensive judges of cascades. None if no cascade answered or a price is unknown."""
     costs = [judgment.escalation_cost for judgment in judgments if is_of_cascade(judgment)]
     return _sum(costs) if costs else None
 
@@ -294,40 +297,43 @@ class EvaluationReport(SparseRecord):
     """The grade of one submission.
 
     Attributes:
-        score: The score in [0, 1], or the weighted sum if `normalize=False`. In both modes None if it is undefined,
-            because nothing that the normalized score divides by was assessed, and if `stop_when_decided` ended the
-            grade early.
+        score: The score in [0, 1], or the weighted sum if `normalize=False`. In both modes, None if no criterion with a
+            positive weight was assessed (in a rubric of penalties alone: no criterion), if `stop_when_decided` ended
+            the grade early, or after a failure with `on_failure="raise"`.
         score_range: The lowest and the highest score that is still possible, if `stop_when_decided` ended the grade
-            early. The lowest is None if the score could also have ended undefined.
-        raw_score: The weighted sum, before any length penalty; None if every criterion was left out.
-        llm_raw_score: The judge's own score: the weighted sum of its verdicts, or a holistic judge's 0 to 100.
-        passed: Whether the normalized score reaches the rubric's `pass_mark`, every required criterion passes, and
-            enough was assessed (`low_coverage`). A failed criterion counts at its worst value here, whatever `score`
-            counts for it.
-        complete: Whether every question was answered. An abstention is an answer; a failure and the lost vote of a
-            panel's judge are not.
-        coverage: The share in [0, 1] of the absolute weights that belongs to assessed criteria, of those that apply.
+            early. The lowest is None if the final score could be undefined.
+        raw_score: The weighted sum, before any length penalty. None if every criterion was left out.
+        llm_raw_score: The score from the judge, before metrics and the length penalty: the weighted sum of its
+            verdicts, or the overall score from 0 to 100.
+        passed: Whether the normalized score reaches the rubric's `pass_mark`, every required criterion passes, the
+            coverage is high enough (`low_coverage`), and the rubric is not `partial`. For this decision, a failed
+            criterion has its worst value, even if `score` counts it differently.
+        complete: Whether every question was answered. An abstention is an answer. A failure is not, including a failure
+            of a single judge of a panel.
+        coverage: The sum of the absolute weights of the assessed criteria, divided by the sum for all criteria that
+            apply. In [0, 1].
         cannot_assess_count: The number of abstentions.
         failed_count: The number of criteria without an answer.
-        error: The failures in one line; None if there are none.
-        spend: Calls, tokens and cost, including failed attempts. Calls that serve several criteria are counted here
-            only, not in the entries of the criteria.
-        metrics: The value in [0, 1] of each hybrid metric; None for one that could not be computed.
-        scaled_score: The score on the rubric's own scale, if it has one.
+        error: The failures in one line. None if there are no failures.
+        spend: The calls, tokens and cost, including failed attempts. Calls about several criteria are counted only
+            here, not in the entries of the criteria.
+        metrics: The value in [0, 1] of each hybrid metric by name. None for a metric that could not be computed.
+        scaled_score: The score converted to the rubric's `scale`. None if the rubric has no scale.
         length_penalty: The length penalty that was subtracted from the score.
-        judge_scores: The score by the answers of each judge of a panel alone; empty for a single judge.
-        mean_agreement: The mean agreement of the criteria; None if no criterion has one.
-        report: One entry per criterion, in the rubric's order; None if a holistic judge scored the whole.
-        reason: A holistic judge's explanation.
-        tags: The score by tag, over the criteria that carry it, before metrics and the length penalty. None if it is
-            undefined, or if one of these criteria is open or the score could not be computed. Empty for a holistic
-            judge, which does not answer the criteria one by one.
-        omitted_characters: The number of characters of the trajectory that no judge was shown, because
-            `TextLimits.step_limit` cut long results of tools; 0 if the judges were shown all.
-        low_coverage: Whether the coverage, of the criteria for which an answer was requested, is below the rubric's
-            `min_coverage`.
-        partial: Whether the rubric lacks something that its author requires for a pass (`Rubric.left_out`), so that
-            the submission cannot pass.
+        judge_scores: The score from the answers of each single judge of a panel, by the judge's name. Empty for a
+            single judge.
+        mean_agreement: The mean of the `agreement` of all criteria. None if no criterion has an agreement.
+        report: One entry for each criterion, in the rubric's order. None for an overall score of a holistic judge.
+        reason: The explanation of an overall score by a holistic judge. Otherwise empty.
+        tags: The score of each tag, over the criteria with this tag, before metrics and the length penalty. None if it
+            is undefined, if a criterion with this tag was not asked about, or if the report has no score because of a
+            failure. Empty for a holistic judge.
+        omitted_characters: The number of characters of the trajectory that judges did not see, because
+            `TextLimits.step_limit` shortened long results of tools. 0 if judges saw everything.
+        low_coverage: Whether the coverage is below the rubric's `min_coverage`. Criteria that were not asked about are
+            left out here.
+        partial: Whether the rubric lacks a requirement of its author (`Rubric.left_out`). If so, the submission cannot
+            pass.
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags", "omitted_characters", "low_coverage", "partial")
@@ -356,7 +362,7 @@ class EvaluationReport(SparseRecord):
     partial: bool = False
 
     def __repr_args__(self) -> ReprArgs:
-        """Yield the most important fields, so that a printed report stays readable."""
+        """Yield only the most important fields, to keep a printed report readable."""
         yield ("score_range", self.score_range) if self.score_range else ("score", self.score)
         yield "passed", self.passed
         if self.partial:
@@ -392,17 +398,17 @@ class EvaluationReport(SparseRecord):
 
     @property
     def criteria(self) -> tuple[CriterionReport, ...]:
-        """The entries of `report`; empty if a holistic judge scored the whole."""
+        """The entries of `report`. Empty for an overall score of a holistic judge."""
         return self.report or ()
 
     @property
     def escalations(self) -> Escalations:
-        """How many answers came from the expensive judge of a `Cascade`, and what the cheap one has saved."""
+        """The number of answers from the expensive judge of a `Cascade`, and the estimated saving."""
         return count_escalations(self.criteria, self.spend)
 
     @property
     def not_applicable_count(self) -> int:
-        """The number of criteria that do not apply, because their condition (`applies_when`) does not hold."""
+        """The number of criteria that do not apply, because their condition (`applies_when`) is false."""
         return sum(row.not_applicable for row in self.criteria)
 
     @property
@@ -412,12 +418,12 @@ class EvaluationReport(SparseRecord):
 
     @property
     def gate_score(self) -> float | None:
-        """The score that counts for a gate on the mean of a run; None if a criterion failed or coverage is low."""
+        """The score for a gate on the mean score of a run. None if a criterion failed or the coverage is too low."""
         return None if self.failed_count or self.low_coverage else self.score
 
     @property
     def missing_text(self) -> str:
-        """Why missing answers or criteria may keep the submission from passing, in a few words; empty if not.
+        """A short text that states which answers or criteria are missing for a pass. Empty if none are missing.
 
         Example:
             >>> nothing = {"score": 1.0, "raw_score": 1.0, "passed": False, "complete": False, "report": None}
@@ -431,17 +437,17 @@ class EvaluationReport(SparseRecord):
 
     @property
     def token_usage(self) -> TokenUsage | None:
-        """The tokens of all calls, including failed attempts; None (unknown) if a call did not report its tokens."""
+        """The tokens of all calls, including failed attempts. None (unknown) if a call did not report its tokens."""
         return self.spend.usage
 
     @property
     def cost(self) -> float | None:
-        """The cost of all calls in US dollars; None (unknown) if the price of a call is not known."""
+        """The cost of all calls in US dollars. None (unknown) if the price of a call is unknown."""
         return self.spend.cost
 
 
 def tag_key(tag: str) -> str:
-    """Return the name of a tag's score beside the names of criteria, in feedback, objectives and data frames.
+    """Return the name of a tag's score in feedback, objectives and data frames, where criteria have names, too.
 
     Example:
         >>> tag_key("safety")
@@ -458,7 +464,7 @@ class JudgeError(ValueError):
         report: The incomplete report.
 
     Attributes:
-        report: The incomplete report, with all answers and the spend up to the failure; its `complete` is False.
+        report: The incomplete report, with all answers and the spend until the failure. Its `complete` is False.
     """
 
     def __init__(self, message: str, report: EvaluationReport):
@@ -473,7 +479,7 @@ _KIND = re.compile(r"\b(config|transport|parse|check): ")
 
 
 def failure_kinds(report: EvaluationReport) -> set[str]:
-    """Return the kinds of the failures in a report (see `FailureKind`); empty if a grader writes its errors otherwise.
+    """Return the kinds of the failures in a report (see `FailureKind`), parsed from the error messages.
 
     Example:
         >>> error = "`c1` was not judged: config: no such model"
@@ -486,7 +492,7 @@ def failure_kinds(report: EvaluationReport) -> set[str]:
 
 
 def failure_messages(report: EvaluationReport) -> list[str]:
-    """Return the messages of the failures in a report: of each failed vote and criterion, or of the report itself."""
+    """Return the messages of the failures in a report: of each failed criterion, or else of the report itself."""
     failed = [row for row in report.criteria if row.error]
     errors = [vote.error for row in failed for vote in row.votes] + [row.error for row in failed if not row.votes]
     return [error for error in errors or [report.error] if error]
@@ -498,18 +504,19 @@ CANNOT_ASSESS = "CANNOT_ASSESS"
 
 
 class NamedScore(Record):
-    """One score of a report under its name, or why there is none.
+    """One score of a report with its name, or the reason why there is no score.
 
     Attributes:
-        name: The name that the framework shows, such as `rubric`, and `rubric.margin` for a criterion.
-        kind: Whether there is a verdict, an abstention, a failure, or a criterion that does not apply. The whole
-            report has a `"verdict"` if it has a score, and an `"abstention"` if its score is undefined.
-        score: Higher is better, also for penalties: 0 if the error was committed, 1 if it was not. That of a criterion
-            is in [0, 1], that of the whole is the score of the report. None unless `kind` is `"verdict"`.
-        label: The verdict in words, such as `MET`; `passed` or `not passed` for the whole. None for a failure.
+        name: The name that the framework shows: `rubric` for the overall score and for example `rubric.margin` for a
+            criterion.
+        kind: `"verdict"`, `"abstention"`, `"failure"` or `"not applicable"`. The overall score is a `"verdict"` if the
+            report has a score, and an `"abstention"` if its score is undefined.
+        score: The score of a criterion in [0, 1], or the score of the report. Higher is better, also for penalties: 0
+            if the error is present, 1 if it is not. None unless `kind` is `"verdict"`.
+        label: The verdict, such as `MET`. For the overall score, `passed` or `not passed`. None for a failure.
         explanation: The judge's reason, or the error.
-        error: Why there is no answer; None unless `kind` is `"failure"`.
-        weight: The weight of the criterion; None for the whole.
+        error: Why there is no answer. None unless `kind` is `"failure"`.
+        weight: The weight of the criterion. None for the overall score.
     """
 
     name: str
@@ -522,13 +529,13 @@ class NamedScore(Record):
 
 
 def outcomes_of(report: EvaluationReport, name: str = "rubric", failure: Exception | None = None) -> list[NamedScore]:
-    """Return the outcome of the whole report, and then one for each criterion for which an answer was requested.
+    """Return the overall score of a report, followed by one score for each criterion that was asked about.
 
     Args:
-        report: The report, or the incomplete one of a `JudgeError`.
-        name: The name of the whole, which the names of the criteria begin with.
-        failure: Why the grade has failed, such as the `JudgeError`. The whole then has no score, because the sum over
-            the other criteria would look like one.
+        report: The report, or the incomplete report of a `JudgeError`.
+        name: The name of the overall score. The names of the criteria begin with it, as in `rubric.right`.
+        failure: The error of a failed grade, such as the `JudgeError`. If it is set, there is no overall score, because
+            a score over the other criteria would be misleading.
 
     Example:
         >>> from rubric_integrations import Rubric
@@ -547,10 +554,10 @@ def outcomes_of(report: EvaluationReport, name: str = "rubric", failure: Excepti
 
 
 def higher_is_better(value: float, *, is_penalty: bool) -> float:
-    """Return the score of a criterion's value, or the value of a score: for a penalty, 1 minus it.
+    """Convert the value of a criterion to a score for which higher is better, or back: 1 - value for a penalty.
 
-    Frameworks average scores and show a higher average as an improvement. The score of a penalty is therefore 0 if the
-    error was committed.
+    Frameworks average scores and show a higher average as an improvement. Therefore, the score of a penalty is 0 if the
+    error is present.
 
     Example:
         >>> higher_is_better(1.0, is_penalty=True), higher_is_better(1.0, is_penalty=False)
@@ -583,7 +590,7 @@ def _outcome(row: CriterionReport, name: str) -> NamedScore:
 
 
 def summary_of(report: EvaluationReport) -> str:
-    """Return in one line whether a report passed, its coverage, and the criteria that are not fulfilled."""
+    """Return a one-line summary of a report: whether it passed, its coverage, and the criteria that are not met."""
     unmet = [row.name for row in report.criteria if row.value is not None and not row.passed]
     parts = [
         "passed" if report.passed else "not passed",

@@ -1,4 +1,4 @@
-"""The scoring formula on NumPy arrays, for many submissions at once.
+"""The scoring formula on NumPy arrays, for many submissions.
 
 `scoring/formula.py` defines the scores, and `tests/scoring/test_vectorized.py` compares the two. This is a separate
 module because it imports NumPy.
@@ -27,20 +27,21 @@ def score_many(
     cannot_assess: CannotAssess = "skip",
     not_applicable: Any = None,
 ) -> NDArray[np.float64]:
-    """Score many submissions at once; equal to `Rubric.compute_score` for every row, except for rounding.
+    """Compute the scores of many submissions. Each score equals `Rubric.compute_score`, except for rounding.
 
     Args:
         rubric: The rubric.
-        verdicts: An array-like with one row per submission and one column per criterion, in the rubric's order. Either
-            texts as for `compute_score` (`"MET"`, an option's label, a number on the scale as text), or numbers. A
-            number is a value in [0, 1], not a number on a scale; NaN is an abstention.
-        normalize: Whether scores are in [0, 1]; if not, they are raw weighted sums.
+        verdicts: An array-like with one row per submission and one column per criterion, in the rubric's order. The
+            entries are either texts as for `compute_score` (`"MET"`, an option's label, a number on the scale as text),
+            or numbers. A number is a value in [0, 1], not a number on a scale. NaN is an abstention.
+        normalize: Whether scores are in [0, 1]. If False, they are raw weighted sums.
         cannot_assess: How abstentions are scored.
-        not_applicable: An array-like of booleans with the shape of `verdicts`, True where a criterion does not apply
-            to a submission; by default, where the verdict of a criterion with `applies_when` is `"NOT_APPLICABLE"`.
+        not_applicable: An array-like of booleans with the shape of `verdicts`. True means that the criterion does not
+            apply to the submission. By default, this is the case if a criterion with `applies_when` has the verdict
+            `"NOT_APPLICABLE"`.
 
     Returns:
-        One score per row; NaN if it is undefined.
+        One score per row. NaN if the score is undefined.
 
     Raises:
         ValueError: The shape does not match the rubric, a verdict does not answer its criterion, or a value is
@@ -78,7 +79,7 @@ def score_many(
 
 
 def _not_applicable(rubric: Rubric, verdicts: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return where the verdict of a criterion with a condition is NOT_APPLICABLE."""
+    """Return a mask of the verdicts NOT_APPLICABLE on criteria with a condition."""
     conditional = np.array([criterion.applies_when is not None for criterion in rubric.criteria])
     if verdicts.dtype.kind in "fiub" or not conditional.any():
         return np.zeros(verdicts.shape, dtype=bool)
@@ -86,7 +87,7 @@ def _not_applicable(rubric: Rubric, verdicts: NDArray[Any]) -> NDArray[np.bool_]
 
 
 def _to_values(rubric: Rubric, verdicts: NDArray[Any]) -> NDArray[np.float64]:
-    """Convert verdicts to values in [0, 1], NaN for an abstention."""
+    """Convert verdicts to values in [0, 1]. An abstention becomes NaN."""
     if verdicts.ndim != 2 or verdicts.shape[1] != len(rubric):
         raise ValueError(
             f"`verdicts` has the shape {verdicts.shape!r}, but the rubric has {len(rubric)} criteria: give one row per "
@@ -104,7 +105,7 @@ def _to_values(rubric: Rubric, verdicts: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _node_values(node: Node, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the value of a node for every row, as `node_value` defines it; NaN where it has none."""
+    """Return the value of a node for every row, as `node_value` computes it. NaN if it has no value."""
     if node.leaf is not None:
         return values[:, node.leaf]
     weights = np.array([child.weight for child in node.children])
@@ -124,8 +125,8 @@ def _node_values(node: Node, values: NDArray[np.float64]) -> NDArray[np.float64]
 def _column_to_values(key: str, criterion: Criterion, column: NDArray[Any]) -> NDArray[np.float64]:
     """Convert the verdicts on one criterion.
 
-    MET, UNMET and CANNOT_ASSESS are compared on the whole array, which is fast; every other distinct text is
-    interpreted once.
+    MET, UNMET and CANNOT_ASSESS are compared for all rows in one NumPy operation, which is fast. Every other distinct
+    text is interpreted once.
     """
     values = np.full(len(column), np.nan)
     remaining = np.ones(len(column), dtype=bool)

@@ -1,7 +1,7 @@
-"""Combines the votes of several judges on one criterion into one verdict, by a strategy.
+"""Combines the votes of several judges on one criterion into one verdict, with a voting strategy.
 
-Failures are not votes. Abstentions are removed first; if nothing is left, the result is an abstention. Ties go to the
-answer with the lower score (for a penalty, the higher value): a tie never improves a score.
+Failures are not votes. Abstentions are removed first. If no vote is left, the result is an abstention. In a tie, the
+answer with the lower score (for a penalty, the higher value) wins. Therefore, a tie never improves a score.
 
 To add a strategy, write a function from `CastVotes` to `Judgment`, register it in `STRATEGIES`, and add its name to the
 type of its kind of criterion, such as `BinaryStrategy`, in `rubric/criterion.py`. Rubrics and graders accept the names
@@ -17,12 +17,12 @@ from typing import NamedTuple
 from rubric_integrations.rubric.criterion import Criterion, Kind
 from rubric_integrations.scoring.judgment import Judgment, Vote, extreme_judgment, to_judgment
 
-# Sums of vote weights and distances to options that differ by less than this are equal: the rest is rounding.
+# Sums of vote weights, or distances to options, count as equal if they differ by less than this.
 ROUNDING = 1e-9
 
 
 class CastVotes(NamedTuple):
-    """The votes on one criterion that name an answer: neither failures nor abstentions.
+    """The votes on one criterion that have an answer, without failures and abstentions.
 
     Attributes:
         criterion: The criterion.
@@ -41,12 +41,12 @@ class CastVotes(NamedTuple):
 
     @property
     def has_met(self) -> bool:
-        """Whether a vote on a binary criterion is MET."""
+        """Whether any vote on a binary criterion is MET."""
         return any(vote.value == 1.0 for vote in self.votes)
 
     @property
     def has_unmet(self) -> bool:
-        """Whether a vote on a binary criterion is not MET."""
+        """Whether any vote on a binary criterion is not MET."""
         return any(vote.value != 1.0 for vote in self.votes)
 
 
@@ -126,7 +126,7 @@ def _best_value(cast: CastVotes) -> Judgment:
 
 
 def _answer_near(criterion: Criterion, value: float) -> Judgment:
-    """Return the number on the criterion's scale at a value in [0, 1], or the option nearest to the value."""
+    """Return the number on the criterion's scale for a value in [0, 1], or the option nearest to the value."""
     if criterion.scale is not None:
         return Judgment(verdict=f"{criterion.scale.number_at(value):g}", value=min(1.0, max(0.0, value)))
     distance = min(abs(option.value - value) for option in criterion.choices)
@@ -148,7 +148,7 @@ def _weighted_mode(cast: CastVotes) -> Judgment:
 
 
 def _same_option(cast: CastVotes) -> Judgment:
-    """Return the option that all votes name, or else an abstention; without a way to abstain, the mode."""
+    """Return the option that all votes name. If votes differ: an abstention or, if it is impossible, the mode."""
     disagree = len({vote.verdict for vote in cast.votes}) > 1
     if disagree and (cast.may_abstain or cast.criterion.na_option):
         return to_judgment(cast.criterion, "CANNOT_ASSESS")
@@ -189,7 +189,7 @@ STRATEGIES: Mapping[Kind, Mapping[str, Strategy]] = {
     "scaled": _ORDERED,
     "nominal": {"mode": _mode, "weighted_mode": _weighted_mode, "unanimous": _same_option},
 }
-"""The function of every strategy, by the kind of the criterion and the name of the strategy."""
+"""The function of each strategy, by the kind of the criterion and the name of the strategy."""
 
 
 class VoteResult(NamedTuple):
@@ -197,7 +197,7 @@ class VoteResult(NamedTuple):
 
     Attributes:
         verdict: MET, UNMET, an option's label, a number on the scale, or CANNOT_ASSESS.
-        value: The value of the verdict in [0, 1]; None for an abstention.
+        value: The value of the verdict in [0, 1]. None for an abstention.
         agreement: The share in [0, 1] of the votes, including abstentions, that equal the verdict.
     """
 
@@ -207,12 +207,12 @@ class VoteResult(NamedTuple):
 
 
 def count_votes(criterion: Criterion, votes: Sequence[Vote], strategy: str, may_abstain: bool = True) -> VoteResult:
-    """Combine the votes on one criterion.
+    """Combine the votes on one criterion into one verdict.
 
     Args:
         criterion: The criterion.
-        votes: The judges' votes; at least one must not be a failure.
-        strategy: One of `VOTE_STRATEGIES` for the criterion's kind.
+        votes: The votes of the judges. At least one must not be a failure.
+        strategy: The name of a voting strategy for the criterion's kind, such as `majority` (see `Voting`).
         may_abstain: Whether a disagreement may end in an abstention if no option is marked `na`.
 
     Raises:
@@ -229,7 +229,8 @@ def count_votes(criterion: Criterion, votes: Sequence[Vote], strategy: str, may_
         raise ValueError(f"`strategy` for {criterion.kind} criteria must be one of {names}, got {strategy!r}")
     cast = [vote for vote in votes if vote.error is None]
     if len(cast) == 1:
-        # A single vote is not converted to a verdict: the value of a metric may lie between those of MET and UNMET.
+        # A single vote is not converted to a verdict, because the value of a metric may lie between the values of UNMET
+        # and MET.
         return VoteResult(cast[0].verdict or "", cast[0].value, 1.0)
     assessed = [vote for vote in cast if vote.value is not None]
     if assessed:
@@ -241,7 +242,7 @@ def count_votes(criterion: Criterion, votes: Sequence[Vote], strategy: str, may_
 
 
 def _agrees(vote: Vote, judgment: Judgment) -> bool:
-    """Return whether a vote equals the combined judgment; all abstentions are equal, whatever their label."""
+    """Return whether a vote equals the combined judgment. All abstentions are equal, whatever their label."""
     if vote.value is None or judgment.value is None:
         return vote.value is None and judgment.value is None
     return vote.verdict == judgment.verdict
@@ -251,10 +252,10 @@ def vote_is_decided(criterion: Criterion, votes: Sequence[Vote], waiting: Sequen
     """Return whether the judges that have not voted yet can no longer change the verdict of a binary criterion.
 
     Every binary strategy is monotone in the votes. Hence it is enough to try three cases: all remaining judges vote
-    MET, all vote UNMET, all abstain.
+    MET, all of them vote UNMET, or all of them abstain.
 
     Args:
-        criterion: The criterion; if it is not binary, its vote is never decided early.
+        criterion: The criterion. If it is not binary, its vote is never decided early.
         votes: The votes so far.
         waiting: The weights of the judges that have not voted yet.
         strategy: One of `VOTE_STRATEGIES` for binary criteria.

@@ -1,7 +1,7 @@
 """Serves grades over HTTP: the rewards of a training run, and the report of a submission.
 
-`rubric-integrations serve` is the usual way to start it. `make_app` is for a program with its own `aiohttp` server. To
-add an endpoint, write a handler in `server/app.py`, and add it to the routes there.
+Usually, `rubric-integrations serve` starts the server. `make_app` is for a program with its own `aiohttp` server. To
+add an endpoint, write a handler in `server/app.py` and add it to the routes there.
 """
 
 from __future__ import annotations

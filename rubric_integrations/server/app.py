@@ -1,7 +1,7 @@
-"""The endpoints of the server, the check of the caller's access, and the reading of request bodies.
+"""The endpoints of the server, the authentication of requests, and the parsing of request bodies.
 
-Requests need the token. Without one, programs of this machine may send them, but no web page. Bodies are untrusted:
-they are strict JSON, and nothing in them can name a file of this machine.
+If the server has a token, requests need it. Without a token, only programs on this machine may send requests, and web
+pages may not. Bodies are untrusted: they must be strict JSON, and they cannot name a file of this machine.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from rubric_integrations.submission.inputs import Row, read_row
 from rubric_integrations.submission.thinking import response_of, split_completion
 
 MIN_TOKEN = 16
-"""Characters that a token must have at least, so that nobody can guess it."""
+"""The smallest number of characters of a token, which makes it hard to guess."""
 
 _TOKEN = re.compile(r"[!-~]+")
 
 
 def check_token(token: str) -> str:
-    """Return a token as it is compared.
+    """Check a token, and return it without white space at its ends.
 
     Raises:
-        ValueError: It is too short, or has characters that no header can hold. The message does not show it.
+        ValueError: The token is too short, or has characters that an HTTP header cannot contain. The message does not
+            show the token.
 
     Example:
         >>> check_token(" 0123456789abcdef ")
@@ -56,7 +57,7 @@ def check_token(token: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is reached from this machine alone.
+    """Whether a host name or address can be reached only from this machine.
 
     Example:
         >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("0.0.0.0")
@@ -71,15 +72,15 @@ def is_loopback(host: str) -> bool:
 
 
 def check_access(request: web.Request, token: str | None) -> None:
-    """Check who sends a request.
+    """Check that a request may use the server.
 
     Args:
         request: The request.
-        token: The token that it needs; None if the server listens on this machine alone, and needs none.
+        token: The required token, or None if the server listens only on this machine and needs no token.
 
     Raises:
-        RequestProblem: (403) It comes from a web page, or was sent to the name of another host; (401) it has no token,
-            or another one.
+        RequestProblem: (403) The request comes from a web page, or the server has no token and the `Host` header is not
+            this machine. (401) The token is missing or wrong.
     """
     if "Origin" in request.headers or request.headers.get("Sec-Fetch-Site", "none") != "none":
         raise RequestProblem(403, "the request comes from a web page: only programs may use this server")
@@ -87,7 +88,7 @@ def check_access(request: web.Request, token: str | None) -> None:
         if not _has_token(request.headers.get("Authorization", ""), token):
             raise RequestProblem(401, "the token is missing or wrong: send `Authorization: Bearer TOKEN`")
     elif not is_loopback(_host_of(request)):
-        # A page could give its own name the address 127.0.0.1, and would then be of the same origin as this server.
+        # DNS rebinding: a page could give its own name the address 127.0.0.1 and then have the origin of this server.
         raise RequestProblem(
             403, "the header `Host` is not that of this machine: use http://127.0.0.1, or start the server with a token"
         )
@@ -96,7 +97,7 @@ def check_access(request: web.Request, token: str | None) -> None:
 def _has_token(header: str, token: str) -> bool:
     scheme, _, credential = header.partition(" ")
     if scheme.lower() == "basic":
-        # What an HTTP client makes of http://name:TOKEN@host, where no header can be set.
+        # HTTP clients send this for http://name:TOKEN@host, if the user cannot set a header.
         try:
             credential = base64.b64decode(credential, validate=True).decode("latin-1").partition(":")[2]
         except (binascii.Error, ValueError):
@@ -112,21 +113,21 @@ def _host_of(request: web.Request) -> str:
 
 
 LabelUse = Literal["reference", "rubric", "ignore"]
-"""What the labels of OpenRLHF are: exemplary responses, rubrics, or nothing that grades need."""
+"""The use of OpenRLHF's labels: as reference responses, as rubrics, or not at all."""
 
 SUBMISSION_FIELDS = (
     "id", "response", "messages", "respond", "thinking", "query", "reference", "context", "attachments", "trajectory",
     "rubric",
 )  # fmt: skip
-"""The fields of the body of `/grade`: those of a file of responses, each under one name."""
+"""The fields of the body of `/grade`: the fields of a file of responses, without their other names."""
 
 BODY_SECONDS = 60.0
-"""Seconds in which the whole body of a request must arrive."""
+"""The number of seconds within which the complete body of a request must arrive."""
 
 MAX_VALUES = 100_000
-"""Values in the body of a request, at every depth: some 30,000 messages. A small body can have a million."""
+"""The largest number of JSON values in a request body, enough for about 30,000 messages."""
 
-# Characters of an unknown field's name that are sent back.
+# The number of characters of an unknown field's name that an error shows.
 _MAX_NAME = 40
 
 
@@ -134,8 +135,8 @@ class Sample(NamedTuple):
     """One sample of `/get_reward`.
 
     Attributes:
-        row: What is graded; None if the response is empty, or ended while the model was thinking.
-        rubric: The rubric that the label brings; None if it brings none.
+        row: The row to grade, or None if the response is empty or ends within its thinking.
+        rubric: The sample's own rubric, which is its label if `label_use` is `rubric`. Otherwise None.
     """
 
     row: Row | None
@@ -146,11 +147,11 @@ async def read_body(request: web.Request) -> bytes:
     """Read the body of a request.
 
     Raises:
-        RequestProblem: (415) It is not declared as JSON, or is compressed; (413) it is too large; (408) it takes too
-            long; (400) it is cut off.
+        RequestProblem: (415) The body is not declared as JSON, or is compressed. (413) It is too large. (408) It takes
+            too long to arrive. (400) It is incomplete.
     """
     if request.content_type != "application/json":
-        # Another type could be sent by the page of any website, without a question to this server.
+        # A web page may send other types without a CORS preflight request.
         raise RequestProblem(415, f"the body has the type {request.content_type!r}: send JSON, as `application/json`")
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise RequestProblem(415, "the body is compressed: send it as it is, because a small one could fill the memory")
@@ -171,7 +172,7 @@ def parse_body(body: bytes) -> Mapping[str, Any]:
     """Parse the body of a request, which must be a JSON object.
 
     Raises:
-        RequestProblem: (400) It is not JSON, or is no object; (413) it has more than 100,000 values.
+        RequestProblem: (400) The body is not a JSON object. (413) It has more than 100,000 values.
 
     Example:
         >>> parse_body(b'{"response": "It is 42."}')
@@ -191,7 +192,7 @@ def parse_body(body: bytes) -> Mapping[str, Any]:
 
 
 def read_submission(data: Mapping[str, Any]) -> Row:
-    """Return the row of the body of `/grade`.
+    """Convert the body of a request to `/grade` to a row.
 
     Raises:
         RequestProblem: (422) A field is unknown, or there is nothing to grade.
@@ -209,7 +210,7 @@ def read_submission(data: Mapping[str, Any]) -> Row:
 
 
 def read_samples(data: Mapping[str, Any], label_use: LabelUse) -> list[Sample]:
-    """Return the samples of the body of `/get_reward`.
+    """Convert the body of a request to `/get_reward` to samples.
 
     Raises:
         RequestProblem: (422) The lists are missing or differ in length, or a sample cannot be read.
@@ -246,7 +247,7 @@ def _sample(query: object, prompt: object, label: object, number: int, label_use
     row = read_row({"response": parts, "query": prompt or None, "reference": reference}, number)
     if row.submission is None:
         raise RequestProblem(422, f"`query[{number}]`: {(row.error or '').removeprefix(f'row {number}').lstrip(': ')}")
-    # A policy could persuade the judge in its thoughts.
+    # A policy could learn to persuade the judge in its thinking.
     submission = row.submission.model_copy(update={"hide_thinking": True})
     return Sample(row._replace(submission=submission, rubric=rubric), rubric)
 
@@ -276,7 +277,7 @@ def _kind(value: object) -> str:
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-# Load balancers send no token, and the state is no secret.
+# This endpoint needs no token: load balancers send none, and the state is not a secret.
 _OPEN_TO_ALL = "/healthz"
 
 _logger = logging.getLogger(__name__)
@@ -291,25 +292,27 @@ def make_app(
     nan_on_failure: bool = False,
     max_body: int = 8_000_000,
 ) -> web.Application:
-    """Make an `aiohttp` application that serves grades.
+    """Create an `aiohttp` application that serves grades over HTTP.
 
-    It has `POST /grade`, `POST /get_reward`, `GET /healthz` and `GET /metrics`. A grade without a score is an HTTP
-    error and never a number, also if only one sample of a request has none.
+    It has the endpoints `POST /grade`, `POST /get_reward`, `GET /healthz` and `GET /metrics`. If a submission gets no
+    score, the response is an HTTP error and never a number. This also applies if only one sample of a request has no
+    score.
 
     Args:
-        service: Grades the submissions.
-        token: The token that requests need, at least 16 characters. Without one, the server must listen on this machine
-            alone, and refuses requests to other hosts' names.
-        label_use: What the labels of `/get_reward` are: exemplary responses (`reference`), a rubric for each sample
-            (`rubric`), or nothing that the grade needs (`ignore`).
-        empty: What `/get_reward` answers for a response without text after its thinking: the `least` reward of the
-            rubric, so that a policy does not learn to be silent, or an `error`.
-        nan_on_failure: Whether `/get_reward` answers NaN for a sample without a score, in place of an error. Only for
-            OpenRLHF with dynamic filtering, which drops the group; everywhere else NaN would spread.
-        max_body: The largest body of a request, in bytes, at least 1.
+        service: The service that grades the submissions.
+        token: The token that requests need, at least 16 characters. Without a token, let the server listen only on this
+            machine. It then refuses requests whose `Host` header is another host.
+        label_use: The use of the labels of `/get_reward`: a reference response (`reference`), a rubric for each sample
+            (`rubric`), or no use (`ignore`).
+        empty: The result of `/get_reward` for a response without text after its thinking: the lowest reward that the
+            rubric allows (`least`), which teaches a policy not to be silent, or an HTTP error (`error`).
+        nan_on_failure: Whether `/get_reward` returns NaN for a sample without a score, instead of an HTTP error. Use it
+            only for OpenRLHF with dynamic filtering, which drops the group of the sample. Without dynamic filtering,
+            NaN would spread to other samples.
+        max_body: The largest size of a request body in bytes, at least 1.
 
     Raises:
-        ValueError: The token is too short or cannot be sent, or `max_body` is out of range.
+        ValueError: The token is too short or cannot be sent in a header, or `max_body` is out of range.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader
@@ -348,7 +351,7 @@ class _Endpoints:
     async def get_reward(self, request: web.Request) -> web.Response:
         body = await read_body(request)
         samples = await self._service.read(lambda: read_samples(parse_body(body), self._label_use), len(body))
-        # Before any grade begins: otherwise each attempt of a request that is too large would pay for a part of it.
+        # Checked before any grade begins. Otherwise each attempt of a request that is too large would cost calls.
         self._service.check_capacity(len(samples))
         results = await asyncio.gather(*map(self._reward, samples), return_exceptions=True)
         rewards: list[float] = []
@@ -362,7 +365,7 @@ class _Endpoints:
             rewards.append(reward)
             logs.append(log)
         means = {name: fmean(log[name] for log in logs) for name in (logs[0] if logs else {})}
-        # NaN is no JSON, but OpenRLHF reads it; without `nan_on_failure`, there is none.
+        # NaN is not JSON, but OpenRLHF reads it. It occurs only with `nan_on_failure`.
         return _json({"rewards": rewards, "scores": rewards, "extra_logs": means}, allow_nan=self._nan_on_failure)
 
     async def healthz(self, _request: web.Request) -> web.Response:
@@ -431,9 +434,9 @@ def _json(data: Any, status: int = 200, *, allow_nan: bool = False) -> web.Respo
 
 
 def _logs(report: EvaluationReport | None, *, has_failed: bool = False) -> dict[str, float]:
-    """Return what OpenRLHF logs for a sample: the same names for each, or it would end the training.
+    """Return the values that OpenRLHF logs for a sample. All samples need the same names, or the training would end.
 
-    The verdicts on criteria are in `/metrics`, because one that the judge abstains from has no number.
+    The verdicts on criteria are not included, because an abstention has no number. `/metrics` has them.
     """
     return {
         "rubric/passed": float(report.passed) if report else 0.0,

@@ -1,4 +1,4 @@
-"""Runs an application until a signal ends it, and finishes the grades in progress.
+"""Runs the server until a signal stops it, and then finishes the grades in progress.
 
 This is a separate module because programs with their own server do not use it.
 """
@@ -16,16 +16,16 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from rubric_integrations.server.service import GradingService
 
-# Seconds for which a connection may wait for the next request, or for the end of the headers of its first one.
+# The number of seconds that a connection may wait for the next request, or for the end of its first headers.
 KEEP_ALIVE = 75.0
-# Seconds for the last answers to be sent, after the grades have ended.
+# The number of seconds for sending the last responses, after the grades have ended.
 _LAST_ANSWERS = 5.0
 
 _logger = logging.getLogger(__name__)
 
 
 class _WithoutHeaders(logging.Filter):
-    """Drops reports of requests that are not HTTP: they quote lines of the headers, which may hold the token."""
+    """Drops log records of invalid HTTP requests, because they quote headers, which may contain the token."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -36,7 +36,7 @@ _WITHOUT_HEADERS = _WithoutHeaders()
 
 
 def make_runner(app: web.Application) -> web.AppRunner:
-    """Make the runner of an application, with limits on what connections may do and without a log of their headers."""
+    """Create the `aiohttp` runner of an application, with connection limits and without a log of headers."""
     http_logger = logging.getLogger(f"{__name__}.http")
     http_logger.addFilter(_WITHOUT_HEADERS)
     # Compressed bodies are refused, so they need not be decompressed, which could fill the memory.
@@ -55,21 +55,23 @@ async def run_until_signal(
     grace: float = 30.0,
     announce: Callable[[str], None] = print,
 ) -> int:
-    """Serve until SIGTERM or SIGINT (Ctrl-C); then finish the grades under way. A second signal cancels them.
+    """Run the server until SIGTERM or SIGINT (Ctrl-C), then finish the grades in progress.
+
+    A second signal cancels these grades.
 
     Args:
-        app: What `make_app` has made of the service.
+        app: The application that `make_app` returned for the service.
         service: The service.
         host: The address to listen on.
-        port: The port, or 0 for any that is free.
-        grace: Seconds, at least 0, for which grades may go on after the signal.
-        announce: Receives the URL of the server, as soon as it listens.
+        port: The port, or 0 for any free port.
+        grace: The number of seconds that grades may take after the signal, at least 0.
+        announce: A function that gets the URL of the server when it listens.
 
     Returns:
         The number of grades that were cancelled.
 
     Raises:
-        OSError: The server cannot listen there.
+        OSError: The server cannot listen on this address and port.
     """
     runner = make_runner(app)
     await runner.setup()
@@ -100,7 +102,7 @@ async def _stop(service: GradingService, grace: float, next_signal: Callable[[],
 
 @contextmanager
 def _signals() -> Generator[Callable[[], asyncio.Future[None]]]:
-    """Return a function whose result waits for the next signal."""
+    """Handle SIGINT and SIGTERM within the context, and yield a function that returns a future for the next signal."""
     loop = asyncio.get_running_loop()
     waiting: list[asyncio.Future[None]] = []
 

@@ -1,7 +1,7 @@
-"""Grades the submissions of requests: one grader, one concurrency limit, one ledger and one spend limit for all.
+"""Grades the submissions of all requests with one grader, one concurrency limit, one ledger and one spend limit.
 
-Also counts them in Prometheus's text format. `prometheus_client` is not used: the format is a few lines of text, and
-the library's registry is global to the process.
+The module also reports metrics in Prometheus's text format. `prometheus_client` is not used, because the format is
+simple and that library's registry is global to the process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from rubric_integrations.runs.ledger import LedgerLike
 
 GradeOutcome = Literal["graded", "undefined", "failed", "refused"]
-"""A grade has a score, or has none because of abstentions; the judge or the ledger failed; or a limit refused it."""
+"""The outcome of a grade: it has a score (`graded`), abstentions leave the score `undefined`, the judge or the ledger
+`failed`, or the grade was `refused` by a spend limit or because the submission is invalid."""
 
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 180.0)
 """The upper bounds of the histogram of request times, in seconds."""
@@ -45,11 +46,11 @@ _PREFIX = "rubric_integrations_"
 
 
 class ServerMetrics:
-    """Counts requests, grades and verdicts.
+    """Counts requests, grades and verdicts for Prometheus.
 
     Args:
-        criteria: The names of the criteria whose verdicts are counted: those of the server's own rubric. Rubrics of
-            requests could have names without end.
+        criteria: The names of the criteria whose verdicts are counted: the criteria of the server's rubric. Rubrics in
+            requests are not counted, because the number of their names is unlimited.
 
     Example:
         >>> metrics = ServerMetrics(["right"])
@@ -67,19 +68,19 @@ class ServerMetrics:
         self._abstentions = 0
 
     def count_request(self, endpoint: str, status: int, seconds: float) -> None:
-        """Count a request that has been answered.
+        """Count a request after its response.
 
         Args:
-            endpoint: Its path, or `other` for a path that does not exist.
-            status: The HTTP status.
-            seconds: The time from the end of its headers to the answer.
+            endpoint: The path of the request, or `other` for a path that does not exist.
+            status: The HTTP status of the response.
+            seconds: The time from the end of the request's headers to the response.
         """
         self._requests[endpoint, status] += 1
         self._seconds[endpoint] += seconds
         self._buckets.setdefault(endpoint, [0] * (len(BUCKETS) + 1))[bisect_left(BUCKETS, seconds)] += 1
 
     def count_grade(self, outcome: GradeOutcome, report: EvaluationReport | None = None) -> None:
-        """Count a grade that has ended, and the verdicts of its report."""
+        """Count a grade that has ended, and the verdicts in its report."""
         self._grades[outcome] += 1
         if report is None:
             return
@@ -94,7 +95,7 @@ class ServerMetrics:
                     figures[1] += 1
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of all counters."""
+        """Yield the lines of all counters in Prometheus's text format."""
         requests = [
             (_labels(endpoint=endpoint, status=str(status)), count)
             for (endpoint, status), count in sorted(self._requests.items())
@@ -158,21 +159,22 @@ def _escaped(value: str) -> str:
 
 
 class RequestProblem(Exception):  # noqa: N818 -- a status that a client gets, whoever made the mistake
-    """A request that is answered with an error.
+    """Raised if a request gets an HTTP error as its response.
 
     Args:
         status: The HTTP status.
-        message: What is wrong and what to do, in one line.
-        retry_after: Seconds after which the client should send the request again; None if that would not help.
-        is_outcome: Whether a grade has ended without a score: the judge has failed or has abstained.
-        report: The report of a grade whose score is undefined; None for all other problems.
+        message: One line with the problem and its remedy.
+        retry_after: The number of seconds after which the client should repeat the request, or None if a repetition
+            would not help.
+        is_outcome: Whether the grade ended without a score, because the judge failed or abstained.
+        report: The report of a grade with an undefined score, or None for other problems.
 
     Attributes:
-        status: As above.
-        message: As above.
-        retry_after: As above.
-        is_outcome: As above.
-        report: As above.
+        status: The HTTP status.
+        message: One line with the problem and its remedy.
+        retry_after: The number of seconds after which the client should repeat the request, or None.
+        is_outcome: Whether the grade ended without a score.
+        report: The report of a grade with an undefined score, or None.
     """
 
     def __init__(
@@ -192,22 +194,22 @@ class RequestProblem(Exception):  # noqa: N818 -- a status that a client gets, w
         return type(self), (self.status, self.message, self.retry_after), vars(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the body of the answer, which is JSON."""
+        """Return the body of the response as a dictionary."""
         report = {"report": self.report.model_dump(mode="json")} if self.report else {}
         return {"error": self.message, **report}
 
     def about(self, place: str) -> RequestProblem:
-        """Return the same problem with the part of the request that has it, such as `query[3]`."""
+        """Return a copy whose message begins with a part of the request, such as `query[3]`."""
         message = f"{place}: {self.message}" if place else self.message
         return RequestProblem(self.status, message, self.retry_after, is_outcome=self.is_outcome, report=self.report)
 
 
-# Seconds after which a client should repeat a request: after an outage of the judge, and in all other cases.
+# The number of seconds after which a client should repeat a request: after an outage of the judge, and otherwise.
 _AFTER_OUTAGE, _SOON = 5, 1
 
-# Requests that are read at the same time, each in a thread, and the largest that is read without one, in characters.
+# The number of threads that read requests, and the largest request, in characters, that is read without a thread.
 _MAX_READERS, _SMALL = 4, 10_000
-# Seconds of CPU time for the checks of a rubric that a request brings.
+# The CPU time in seconds for the checks of a rubric in a request.
 _CHECK_SECONDS = 5.0
 
 _logger = logging.getLogger(__name__)
@@ -219,7 +221,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Grading:
-    """A grade in progress, and the number of requests that wait for it."""
+    """A grade in progress, with the work limit of its checks and the number of requests that wait for it."""
 
     task: asyncio.Task[_Outcome]
     limit: WorkLimit | None
@@ -229,34 +231,35 @@ class _Grading:
 class GradingService:
     """Grades submissions for the requests of a server.
 
-    A grade that has begun is finished, also if its client is gone: its judgments are paid for, and a ledger keeps them
-    for the next request. Only the checks of a rubric that the request brings stop then: they take at most 5 seconds of
-    CPU time in all. Equal submissions share one grade while it is under way.
+    A grade in progress is finished even if its client has disconnected. Its judgments are already paid, and a ledger
+    stores them for the next request. Only the checks of a rubric in the request are then stopped. These checks may take
+    at most 5 seconds of CPU time. Concurrent requests with equal submissions share one grade.
 
     Args:
-        rubric: The rubric of all requests, in any form but a function; None if each request brings its own.
-        grader: The grader. A judge's failure must raise (`on_failure="raise"`), so that no number stands for it.
+        rubric: The rubric of all requests, in any form except a function. None if each request has its own rubric.
+        grader: The grader. It needs `on_failure="raise"`, because a failure must never become a score.
         library: Rubrics by name, or the path of a file with such a mapping, for requests whose `rubric` is a name.
-        ledger: Stores each judgment: the path of a file, the URL of a PostgreSQL database, or an open ledger; None to
-            store none.
-        accept_rubrics: Whether a request may bring a rubric of its own, which is then joined with `rubric`.
-        max_calls: The largest number of calls to models over the life of the service.
-        max_cost: The most to spend over the life of the service, in US dollars.
-        prices: As for `grade_many`.
-        run: A name under which the ledger counts for these limits, so that they also hold for other processes, and
-            after a restart.
-        max_waiting: The largest number of grades under way, at least 1; a request beyond it is refused.
-        deadline: Seconds, above 0, after which a request is answered with an error. Its grade goes on, and the same
-            request gets it later.
+        ledger: A ledger that stores judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger.
+            None stores no judgments.
+        accept_rubrics: Whether a request may contain its own rubric, whose criteria are added to `rubric`.
+        max_calls: The largest number of calls to models over the lifetime of the service. None is no limit.
+        max_cost: The highest cost over the lifetime of the service, in US dollars. None is no limit.
+        prices: The prices of models, as in `grade_many`.
+        run: A name under which the ledger counts calls and cost. The limits then also include other processes with this
+            name, and the time before a restart.
+        max_waiting: The largest number of grades in progress, at least 1. Further requests are refused.
+        deadline: The number of seconds, above 0, after which a request gets an error. Its grade continues. If the
+            client repeats the request, it gets this grade.
 
     Attributes:
         grader: The grader, with the limits of the service.
         metrics: The counters of the service.
 
     Raises:
-        ValueError: A limit is out of range, the grader scores failures or may leave scores open, there is no rubric
-            and none is accepted, the rubric is invalid (`RubricError`), or there is a `run` without a ledger.
-        TypeError: There is a ledger, and a judge has no `fingerprint`; or `rubric` is a function.
+        ValueError: A limit is out of range, the grader has a fallback for failures or `stop_when_decided`, there is no
+            rubric and `accept_rubrics` is false, the rubric is invalid (`RubricError`), or there is a `run` without a
+            ledger.
+        TypeError: There is a ledger and a judge has no `fingerprint`, or `rubric` is a function.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader
@@ -306,17 +309,17 @@ class GradingService:
 
     @property
     def shared_rubric(self) -> Rubric | None:
-        """The rubric of all requests; None if each brings its own."""
+        """The rubric of all requests, or None if each request has its own rubric."""
         return self._rubrics.shared
 
     @property
     def under_way(self) -> int:
-        """The number of grades under way, those included whose clients are gone."""
+        """The number of grades in progress, including grades whose clients have disconnected."""
         return len(self._under_way)
 
     @property
     def spend_limit(self) -> SpendLimit:
-        """Counts what all calls cost."""
+        """The spend limit of the service, which counts the calls and cost of all requests."""
         return self._spend_limit
 
     @property
@@ -326,7 +329,7 @@ class GradingService:
 
     @property
     def state(self) -> str:
-        """`ok`, or why requests are likely to fail: `stopping`, `judge down` or `spend limit reached`."""
+        """`ok`, or the reason why requests will probably fail: `stopping`, `judge down` or `spend limit reached`."""
         if self._is_stopping:
             return "stopping"
         if self._limit_reached:
@@ -334,10 +337,11 @@ class GradingService:
         return "ok" if self.grader.call_limiter.down_since is None else "judge down"
 
     def check_capacity(self, count: int = 1) -> None:
-        """Check that some more grades may begin now.
+        """Check that a number of additional grades may begin now.
 
         Raises:
-            RequestProblem: (503) They may not; or (422) they are more than can ever be under way.
+            RequestProblem: (503) The server is stopping, or too many grades are in progress. (422) The number is larger
+                than `max_waiting`.
         """
         if self._is_stopping:
             raise RequestProblem(503, "the server is stopping: send the request again later", _AFTER_OUTAGE)
@@ -351,10 +355,10 @@ class GradingService:
             raise RequestProblem(503, f"{self.under_way} grades are under way: send the request again later", _SOON)
 
     async def rubric_of(self, row: Row) -> Rubric:
-        """Return the rubric by which a row is graded, and limit the work of this context if the row brings one.
+        """Return the rubric of a row. If the row has its own rubric, also limit the CPU time of its checks.
 
         Raises:
-            RequestProblem: (422) The row brings one that is not valid or not accepted, or none where it needs one.
+            RequestProblem: (422) The row's rubric is invalid or not accepted, or the row needs a rubric and has none.
         """
         if row.rubric is not None and not self._accepts_rubrics:
             raise RequestProblem(
@@ -375,9 +379,9 @@ class GradingService:
         """Grade one submission.
 
         Raises:
-            RequestProblem: (422) The row cannot be graded, or its score is undefined, because the judge abstains;
-                (503) the judge failed, the grade takes too long, too many grades are under way, a spend limit is
-                reached, or the ledger cannot be used.
+            RequestProblem: (422) The row cannot be graded, or abstentions leave its score undefined. (503) The judge
+                failed, the grade takes too long, too many grades are in progress, the server is stopping, a spend limit
+                is reached, or the ledger cannot be used.
         """
         if row.submission is None:
             raise RequestProblem(422, row.error or "there is nothing to grade")
@@ -387,7 +391,7 @@ class GradingService:
         task = grading.task
         grading.waiting += 1
         try:
-            # Unlike `wait_for`, this does not cancel the grade: neither at the deadline, nor if the client is gone.
+            # Unlike `wait_for`, this does not cancel the grade at the deadline or if the client has disconnected.
             await asyncio.wait([task], timeout=self._deadline)
         except asyncio.CancelledError:
             if grading.waiting == 1 and grading.limit is not None:
@@ -408,10 +412,10 @@ class GradingService:
         return outcome
 
     async def stop(self, grace: float) -> int:
-        """Refuse new grades, finish those under way, and cancel what is left after some seconds.
+        """Refuse new grades, wait for the grades in progress, and cancel the remaining ones.
 
         Args:
-            grace: Seconds, at least 0.
+            grace: The number of seconds to wait, at least 0.
 
         Returns:
             The number of grades that were cancelled.
@@ -429,22 +433,23 @@ class GradingService:
         return len(late)
 
     async def read(self, function: Callable[[], T], size: int) -> T:
-        """Run a function that reads a request: in one of four threads, unless the request is small.
+        """Run a function that reads a request: directly if the request is small, otherwise in one of four threads.
 
-        On the event loop, a large one would hold all others up. It is not read if its client is gone before that.
+        A large request would block the event loop. If its client disconnects before a thread is free, the function is
+        not called.
 
         Args:
             function: The function.
-            size: The number of characters or bytes that it reads.
+            size: The number of characters or bytes that the function reads.
 
         Raises:
-            BaseException: Whatever the function raised.
+            BaseException: The exception of the function.
         """
         if size <= _SMALL:
             return function()
         await self._readers.acquire()
         reading = asyncio.ensure_future(run_in_thread(function))
-        # The thread runs on if this caller is cancelled, and counts until it has ended.
+        # If this caller is cancelled, the thread continues, and counts as busy until it has ended.
         reading.add_done_callback(lambda _reading: self._readers.release())
         return await asyncio.shield(reading)
 
@@ -499,7 +504,7 @@ def _key_of(rubric: Rubric, submission: Submission) -> str:
 
 
 def _size_of(submission: Submission) -> int:
-    """Return about how many characters a submission has, without those of its files, which are copied fast."""
+    """Return the approximate number of characters of a submission, without its files, which are copied fast."""
     texts = (submission.response, submission.thinking, submission.query, submission.reference, *submission.context)
     steps = submission.trajectory.steps if submission.trajectory else ()
     return sum(len(text or "") for text in texts) + sum(100 + len(step.text) for step in steps)

@@ -2,11 +2,11 @@
 
 To add one more kind of input:
 
-- A Python type: add it to `ToGradeInput` and a branch to `output_fields` in `submission/inputs.py`.
+- A Python type: add it to `ToGradeInput`, and add a branch to `output_fields`, both in `submission/inputs.py`.
 - A dialect of conversations: see `submission/dialects/`.
-- A file format: add a function that yields an entry for each response to `submission/files.py`, and its suffix to
-  `READERS`.
-- A column name: add it to `COLUMNS` in `submission/inputs.py`.
+- A file format: add a function that yields an entry for each response, and its suffix in `READERS`, both to
+  `submission/readers.py`.
+- A column name: add it to `COLUMNS` in `submission/columns.py`.
 """
 
 from rubric_integrations.submission.attachments import Attachment

@@ -1,6 +1,6 @@
-"""Images, PDFs, recordings and other files that belong to a submission, in rows of files and in run files.
+"""Attachments: images, PDFs, recordings and other files of a submission, in rows of files and in run files.
 
-A run file stores small attachments with their bytes, and only a description of large ones.
+A run file stores small attachments with their bytes. Of large attachments it stores only a description.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rubric_integrations._util.records import EncodableText, SparseRecord
 
 # The largest file that a submission may contain. Providers refuse larger ones.
 MAX_BYTES = 20_000_000
-# The largest sum of a submission's files: as base64, no provider takes much more in one request.
+# The largest total size of a submission's files. As base64, no provider accepts much more in one request.
 MAX_TOTAL_BYTES = 30_000_000
 MAX_ATTACHMENTS = 100
 
 _TOO_LARGE = f"has more than {MAX_BYTES:,} bytes: providers refuse such files, make it smaller"
-# Names that programs give to types that providers know by another name.
+# Names of types that some programs write, with the usual names that providers accept.
 _USUAL_TYPES = {
     "image/jpg": "image/jpeg",
     "image/pjpeg": "image/jpeg",
@@ -41,16 +41,16 @@ _USUAL_TYPES = {
 
 
 class Attachment(SparseRecord):
-    """A file that belongs to a submission: its bytes, or the URL at which the judge's provider finds it.
+    """A file that belongs to a submission: its bytes, or the URL from which the judge's provider reads it.
 
-    In Python, `data` may be bytes, and `path` may name a file to read in place of `data`. `data` and `url` also accept
-    a `data:` URI. No URL is ever requested by this library.
+    In Python, `data` may be bytes. Instead of `data`, `path` may name a file to read. `data` and `url` also accept a
+    `data:` URI. This library never requests a URL.
 
     Attributes:
-        mime_type: The type of the file, such as `image/png`; by default that of its `data:` URI, or that of the suffix
-            of its name.
-        data: The bytes of the file as base64, at most 20,000,000 bytes; None for a URL.
-        url: The file's http or https address, in place of its bytes.
+        mime_type: The type of the file, such as `image/png`. By default, it is taken from the `data:` URI or from the
+            suffix of the name.
+        data: The bytes of the file as base64, at most 20,000,000 bytes. None for a URL.
+        url: The http or https address of the file, instead of its bytes.
         name: The file's name.
         detail: How closely a model should look at an image, for providers that have this setting.
 
@@ -113,7 +113,7 @@ class Attachment(SparseRecord):
             raise ValueError("is not known: set it, such as `image/png`")
         if not isinstance(value, str):
             return value
-        # Its parameters, such as a character set, say nothing that a judge's provider reads.
+        # Providers do not read parameters of the type, such as a character set.
         name = value.partition(";")[0].strip(" ").lower()
         return _USUAL_TYPES.get(name, name)
 
@@ -154,21 +154,21 @@ class Attachment(SparseRecord):
 
     @property
     def content(self) -> bytes | None:
-        """The bytes of the file; None for a URL."""
+        """The bytes of the file, or None for a URL."""
         return None if self.data is None else base64.b64decode(self.data)
 
     @property
     def size(self) -> int:
-        """The number of bytes, which is 0 for a URL, whose bytes are not known."""
+        """The number of bytes of the file. 0 for a URL, because the size is not known."""
         return 0 if self.data is None else len(self.data) * 3 // 4 - self.data.count("=", -2)
 
     @cached_property
     def sha256(self) -> str | None:
-        """The SHA-256 of the bytes, in hexadecimal; None for a URL, whose bytes are not known."""
+        """The SHA-256 of the bytes, in hexadecimal. None for a URL, because the bytes are not known."""
         return None if self.data is None else sha256(base64.b64decode(self.data)).hexdigest()
 
     def identity(self) -> dict[str, Any]:
-        """Return what a judgment of this file depends on, with the SHA-256 of its bytes in place of the bytes.
+        """Return the fields that a judgment of this file depends on, with the SHA-256 of the bytes as `sha256`.
 
         Example:
             >>> Attachment(url="https://example.com/chart.png").identity()
@@ -184,10 +184,10 @@ class _DataUri(NamedTuple):
 
 
 def _split_data_uri(uri: str) -> _DataUri:
-    """Split a `data:` URI into its type, and its content as base64 or bytes.
+    """Split a `data:` URI into its type and its content. The content is a base64 text, or bytes.
 
     Raises:
-        ValueError: It has no comma.
+        ValueError: The URI has no comma.
     """
     head, comma, content = uri[5:].partition(",")
     if not comma:
@@ -209,7 +209,7 @@ def check_attachments(attachments: tuple[Attachment, ...]) -> tuple[Attachment, 
     """Return a submission's attachments if they are within the limits.
 
     Raises:
-        ValueError: There are more than 100, or they have more than 30,000,000 bytes in all.
+        ValueError: There are more than 100 attachments, or they have more than 30,000,000 bytes in total.
     """
     if len(attachments) > MAX_ATTACHMENTS:
         raise ValueError(
@@ -224,10 +224,11 @@ def check_attachments(attachments: tuple[Attachment, ...]) -> tuple[Attachment, 
 
 
 def refuse_paths(value: Any) -> Any:
-    """Return the value of a field of attachments, unless one of them is a mapping that names a file to read.
+    """Return the value of the field `attachments`, unless an attachment in it is a mapping with a `path`.
 
     Raises:
-        ValueError: It does: data from outside could name any file of this machine, which a provider would then get.
+        ValueError: An attachment has a `path`. Data from outside could name any file of this machine, and a provider
+            would get the file.
     """
     entries: list[Any] = list(cast("Any", value)) if isinstance(value, list | tuple) else []
     for number, entry in enumerate(entries, start=1):
@@ -243,11 +244,11 @@ def attachment_fields(value: object) -> list[Any]:
     """Return the fields of each attachment, for the field `attachments` of a `Submission`.
 
     Args:
-        value: One attachment or a list of them, each as an `Attachment`, a mapping of its fields, or a URL or `data:`
-            URI alone; or a list of mappings as JSON. None and an empty text are none.
+        value: One attachment, or a list of attachments: each an `Attachment`, a mapping of its fields, a URL, or a
+            `data:` URI. It can also be a list of mappings as JSON text. None and an empty text mean no attachments.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: The value is a text that begins like JSON and is not valid JSON.
 
     Example:
         >>> attachment_fields("https://example.com/chart.png")
@@ -264,15 +265,15 @@ def attachment_fields(value: object) -> list[Any]:
 def read_paths(entries: list[Any], folder: Path) -> list[Any]:
     """Read the files that attachments name by a `path` in a folder.
 
-    A file may come from others. It must not be able to name a file of this machine outside of its folder, which a
-    judge's provider would then get.
+    Rows may come from untrusted sources. They must not name a file outside of their folder, because the judge's
+    provider would get the file.
 
     Args:
-        entries: What `attachment_fields` returned.
-        folder: The folder of the file that has the attachments.
+        entries: The entries that `attachment_fields` returned.
+        folder: The folder of the file with the rows.
 
     Raises:
-        ValueError: A path is absolute or leads out of the folder, also by a link; or it is hidden, or does not exist.
+        ValueError: A path is absolute, leads out of the folder (also by a link), is hidden, or does not exist.
     """
     return [_with_content(entry, folder) if _has_path(entry) else entry for entry in entries]
 
@@ -298,12 +299,13 @@ def _with_content(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def file_in_folder(path: str, folder: Path) -> Path:
-    """Return the file that data from outside may name by a path in a folder.
+    """Return the file that untrusted data names by a path in a folder, if this is allowed.
 
     Raises:
-        ValueError: The path is absolute or leads out of the folder, also by a link; the file is hidden, such as `.env`
-            or `.git/config`, which have secrets; or there is no file. The message continues a sentence about the path.
-        OSError: It cannot be looked up, such as a link to a folder that may not be read.
+        ValueError: The path is absolute, leads out of the folder (also by a link), or is not a file. Or the file is
+            hidden, such as `.env` or `.git/config`, which contain secrets. The message continues a sentence about the
+            path.
+        OSError: The path cannot be checked, for example because it is a link to a folder without permission to read.
     """
     name, root = Path(path), folder.resolve()
     try:
@@ -319,24 +321,25 @@ def file_in_folder(path: str, folder: Path) -> Path:
     return file
 
 
-# What a report page shows of one image, and of all files of a row: a run has thousands of rows.
+# The largest sizes of one file, and of all files of a row, that a run file stores, because a run can have thousands of
+# rows. The first limit also applies to report pages.
 MAX_BYTES_OF_FILE = 200_000
 MAX_BYTES_OF_ROW = 5_000_000
 
 
 class StoredAttachment(SparseRecord):
-    """An attachment of a graded row.
+    """An attachment of a graded row, as a run file stores it.
 
     Attributes:
         mime_type: The type of the file.
         name: The file's name.
-        url: The file's address, if the submission had no bytes of it.
-        data: The bytes as base64; None if there are more than a run file stores.
-        size: The number of bytes; None if only the address is known.
-        sha256: The SHA-256 of the bytes, in hexadecimal; None if only the address is known.
+        url: The address of the file, if the submission did not contain its bytes.
+        data: The bytes as base64. None if the file is too large for a run file, or if only the address is known.
+        size: The number of bytes. None if only the address is known.
+        sha256: The SHA-256 of the bytes, in hexadecimal. None if only the address is known.
     """
 
-    # A line of an older run file, or of the future, may have further fields.
+    # A line of an older or a newer run file may have other fields.
     model_config = ConfigDict(extra="ignore")
     _left_out_if_unused: ClassVar[tuple[str, ...]] = ("name", "url", "data", "size", "sha256")
 
@@ -350,7 +353,7 @@ class StoredAttachment(SparseRecord):
     @model_validator(mode="before")
     @classmethod
     def _describe(cls, data: Any) -> Any:
-        """Compute the size and the SHA-256 wherever there are bytes: what a line says of them may be wrong."""
+        """Compute the size and the SHA-256 from the bytes, if there are any, because a line may have wrong values."""
         if not isinstance(data, Mapping):
             return data
         fields = cast("Mapping[str, Any]", data)
@@ -376,8 +379,8 @@ class StoredAttachment(SparseRecord):
 def store_attachments(attachments: Sequence[Attachment]) -> tuple[StoredAttachment, ...]:
     """Describe the attachments of a row for a run file.
 
-    The bytes of a file are stored up to 200,000, and those of all files of the row up to 5,000,000. Of others, the
-    file says the size and the SHA-256.
+    The bytes of a file are stored if it has at most 200,000 bytes, and if the stored files of the row have at most
+    5,000,000 bytes in total. Of other files, only the description with the size and the SHA-256 is stored.
 
     Example:
         >>> [stored] = store_attachments([Attachment(data=bytes(300_000), name="scan.png")])

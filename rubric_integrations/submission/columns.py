@@ -27,9 +27,9 @@ COLUMNS = {
     "labels": ("labels",),
     "metadata": ("metadata",),
 }  # fmt: skip
-"""The names of each field in a mapping, in every host; the first that is present and has a value is used.
+"""The names of each field in a mapping, for every host. The first name that is present and has a value is used.
 
-Beside an `instruction`, as in Alpaca's data, an `input` is a part of the task, and not the task.
+Next to an `instruction`, as in Alpaca's data, an `input` is only a part of the task.
 """
 
 
@@ -37,7 +37,7 @@ MAX_NAMES = 20
 
 
 class ColumnNames(NamedTuple):
-    """The names of the columns that a caller chose; None where the usual names hold."""
+    """The names of columns that a caller chose. None means the usual names."""
 
     response: str | None = None
     query: str | None = None
@@ -50,24 +50,27 @@ USUAL_COLUMNS = ColumnNames()
 
 
 def has_id_column(names: Iterable[str], columns: ColumnNames = USUAL_COLUMNS) -> bool:
-    """Return whether one of some columns is the one of the ids."""
+    """Return whether one of some columns contains the ids."""
     return bool(find_columns(tuple(names), columns)["id"])
 
 
 def missing_column(names: Iterable[str], columns: ColumnNames) -> str | None:
-    """Return the first column that a row must have but has not: one that the caller named, or `response`."""
+    """Return the first required column that a row does not have, or None if it has all of them.
+
+    A row needs the columns that the caller named, and `response`.
+    """
     names_of = find_columns(tuple(names), columns)
     named = {field: column for field, column in columns._asdict().items() if column is not None}
     return next((column for field, column in ({"response": "response"} | named).items() if not names_of[field]), None)
 
 
 def field_columns(names: Iterable[str], columns: ColumnNames) -> list[str]:
-    """Return those columns of a file that fields are made of."""
+    """Return the columns of a file that are read as fields."""
     return list(chain.from_iterable(find_columns(tuple(names), columns).values()))
 
 
 def describe_missing_column(names: Iterable[str], missing: str) -> str:
-    """Say that a file has no column `missing`, which columns it has, and what to do."""
+    """Return an error message about a missing column, with the columns of the file and a remedy."""
     listed = list_names(names, "columns")
     if missing == "response":
         return (
@@ -78,14 +81,14 @@ def describe_missing_column(names: Iterable[str], missing: str) -> str:
 
 
 def fold(name: object) -> str:
-    """Return the form in which names of columns are compared."""
+    """Return a column name in lower case, with underscores instead of spaces and hyphens, for comparisons."""
     return str(name).strip().casefold().replace(" ", "_").replace("-", "_")
 
 
 # Most rows of a file have the same columns.
 @lru_cache(maxsize=256)
 def find_columns(names: tuple[str, ...], columns: ColumnNames) -> dict[str, tuple[str, ...]]:
-    """Return, for each field, the names of a row that can hold it, the preferred one first."""
+    """Return, for each field, the names of a row that can contain it, in the order of preference."""
     by_name: dict[str, str] = {}
     for name in names:
         # A name that is written exactly as expected is preferred to one that differs in case.
@@ -103,14 +106,14 @@ def find_columns(names: tuple[str, ...], columns: ColumnNames) -> dict[str, tupl
 
 @lru_cache(maxsize=256)
 def find_unused(names: tuple[str, ...], columns: ColumnNames, ignored: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the names of a mapping that are no field, nor one of a field in `ignored`."""
+    """Return the names of a mapping that are not read: names of no field, and names of the fields in `ignored`."""
     chosen = {fold(column) for column in columns if column is not None}
     known = {name for field, usual in COLUMNS.items() if field not in ignored for name in usual} | chosen
     return tuple(str(name) for name in names if fold(name) not in known and fold(name))
 
 
 def list_names(names: Iterable[str], what: str) -> str:
-    """Return names for an error message; of many, the first ones."""
+    """Return names for an error message. If there are too many, return the first ones and the number of the others."""
     listed = [str(name) for name in names]
     more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
     return f"its {what} are {listed[:MAX_NAMES]!r}{more}"

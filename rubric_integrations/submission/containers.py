@@ -1,6 +1,6 @@
-"""The JSON objects of other tools and of pandas that contain rows (`DOCUMENTS`), and where those rows are.
+"""The JSON objects of other tools and of pandas that contain rows (`DOCUMENTS`), and the search for these rows.
 
-Any other object with rows in it is refused, because it would be graded as one response.
+Any other object that contains rows is refused, because it would be graded as one response.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Document(NamedTuple):
 
     Attributes:
         name: The tool and its file, for messages.
-        matches: Returns whether an object is one. It never raises an error.
-        rows: Returns the rows; raises a `LayoutError` if there are none to grade.
+        matches: Returns whether an object is such a document. It never raises an error.
+        rows: Returns the rows. Raises a `LayoutError` if there are none to grade.
     """
 
     name: str
@@ -49,10 +49,10 @@ class Document(NamedTuple):
 
 
 def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[Any] | None:
-    """Return the rows that a JSON object contains; None if the object is a single row, a conversation or a response.
+    """Return the rows in a JSON object, or None if the object is a single row, a conversation or a response.
 
     Raises:
-        LayoutError: It contains rows, and their place is not certain; the message names the places.
+        LayoutError: The object contains rows, but their place is not certain. The message names the places.
 
     Example:
         >>> list(find_rows({"columns": ["response"], "index": [0], "data": [["It is 42."]]}))
@@ -78,12 +78,12 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
 
 
 def is_single_row(data: Fields) -> bool:
-    """Return whether a JSON object is one row: it has a response, and no list of rows, under one of the usual names."""
+    """Return whether a JSON object is one row: it has a response under a usual name, which is not a list of rows."""
     if missing_column(data, USUAL_COLUMNS) is not None or not is_row(data):
         return False
     fields = row_fields(data, warns=False)
     response = fields.get("response")
-    # A number is a value of a response that is JSON, unless the object has a task, a reference or an id, too.
+    # If the response is a number, the object is one JSON response, unless it also has a task, a reference or an id.
     is_value = response is None or isinstance(response, bool | int | float)
     if is_value and not fields.keys().isdisjoint(("id", "query", "reference")):
         return True
@@ -91,10 +91,11 @@ def is_single_row(data: Fields) -> bool:
 
 
 def refuse_rows_within(data: Fields) -> None:
-    """Refuse an object that contains a list of several objects, or several rows by their ids.
+    """Refuse an object that contains a list of several objects, or a mapping from ids to rows.
 
     Raises:
-        LayoutError: It does; the message names the first of them and the option that reads it.
+        LayoutError: The object contains such a list or mapping. The message names the first ones and the option that
+            reads them.
     """
     remedy = "a response that is such data is read from a `.txt` file"
     tables = _tables(data)
@@ -118,7 +119,7 @@ _MAX_LISTED = 5
 
 
 def _tables(data: Fields) -> list[tuple[str, int]]:
-    """Return the paths and the lengths of the outermost lists of several objects, the least deep ones first."""
+    """Return the paths and the lengths of the outermost lists of several objects, from the top level downwards."""
     tables: list[tuple[str, int]] = []
     level: list[tuple[str, Any]] = [(str(name), value) for name, value in data.items()]
     while level:
@@ -177,12 +178,12 @@ def _is_split_frame(data: Fields) -> bool:
     columns, rows = data.get("columns"), data.get("data")
     if not data.keys() <= {"columns", "index", "data", "index_names", "column_names"}:
         return False
-    # With its index, it is a table of pandas, also a damaged one.
+    # With an index, it is a table of pandas, even if it is damaged.
     if "index" in data and "columns" in data and "data" in data:
         return True
     if not isinstance(columns, list) or not isinstance(rows, list):
         return False
-    # Without its index, it could be the table that a model was asked for.
+    # Without an index, it could be a table that a model wrote as its response.
     has_response = not has_no_response(dict.fromkeys(map(str, cast("list[Any]", columns))))
     return has_response and all(isinstance(row, list) and len(row) == len(columns) for row in rows)
 
@@ -201,18 +202,18 @@ def _split_rows(data: Fields) -> Iterator[dict[str, Any]]:
 
 
 def _is_column_frame(data: Fields) -> bool:
-    """Return whether an object has columns with the same rows, by their numbers."""
+    """Return whether an object has columns with the same row numbers as keys."""
     columns = list(data.values())
     numbers = list(as_mapping(columns[0] if columns else None))
     if not numbers or not all(isinstance(column, Mapping) and list(column) == numbers for column in columns):
         return False
-    # Other numbers than these could be the years of a response.
+    # Other numbers could be the years in a response.
     is_counted = numbers == [str(number) for number in range(len(numbers))]
     return is_counted or (all(number.isdigit() for number in numbers) and not has_no_response(data))
 
 
 def _is_counted(values: object) -> bool:
-    """Return whether a value is a column of a table of several rows, by their numbers."""
+    """Return whether a value is a column of a table of several rows, with the row numbers as keys."""
     numbers = list(as_mapping(values))
     return len(numbers) > 1 and numbers == [str(number) for number in range(len(numbers))]
 
@@ -235,7 +236,7 @@ def _deepeval_rows(data: Fields) -> Iterator[Any]:
     names = [as_mapping(case).get("name") for case in cases]
     counts = Counter(map(str, names))
     for number, (case, name) in enumerate(zip(cases, names, strict=True), start=1):
-        # A name that a user gave, or that of a test with parameters, is there several times.
+        # The name of a test with parameters, or a name that a user chose, may occur several times.
         yield {**case, "name": f"{name}-{number}"} if name is not None and counts[str(name)] > 1 else case
 
 
@@ -275,7 +276,7 @@ DOCUMENTS = (
     Document("pandas table", _is_table_frame, partial(rows_at, path="data")),
     Document("pandas table", _is_column_frame, _column_rows),
 )
-"""The objects that contain rows, by tool; the first that matches is read."""
+"""The objects that contain rows, by tool. The first one that matches is read."""
 
 
 class UnreadDocument(NamedTuple):
@@ -283,8 +284,8 @@ class UnreadDocument(NamedTuple):
 
     Attributes:
         name: The tool and its file, for the message.
-        keys: The keys that it always has.
-        remedy: The options that read it.
+        keys: The keys that the object always has.
+        remedy: The options that read the object.
     """
 
     name: str

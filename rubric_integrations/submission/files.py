@@ -1,7 +1,7 @@
-"""Reads files of responses: JSON Lines, JSON, YAML, CSV, Parquet, spreadsheets, logs of Inspect, or one text each.
+"""Reads files of responses: JSON Lines, JSON, YAML, CSV, Parquet, spreadsheets, Inspect logs, and single texts.
 
-A row that cannot be graded is returned with an error and never dropped. Counts of rows therefore stay correct. A file
-that cannot be read as a whole is one error.
+A row that cannot be graded is returned with an error and never dropped. Therefore the counts of rows stay correct. If
+the file itself cannot be read, one error is raised.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, 
 from rubric_integrations.submission.tool_rows import find_row_format
 from rubric_integrations.submission.traces import SPANS, read_traces
 
-# A file is wrong as a whole if so many rows at its beginning have no response.
+# A file is refused if this many rows at its beginning have no response.
 _MAX_WITHOUT_RESPONSE = 1000
-# Characters of an error.
+# The largest number of characters of a row's error.
 _MAX_ERROR = 1000
 
 
@@ -67,41 +67,44 @@ def read_responses(
     encoding: str | None = None,
     respond: Respond | None = None,
 ) -> Iterator[Row]:
-    """Yield the rows of a `.jsonl`, `.json`, `.yaml`, `.csv`, `.parquet` or `.xlsx` file; other text files are one row.
+    """Yield the rows of a `.jsonl`, `.json`, `.yaml`, `.csv`, `.parquet` or `.xlsx` file. A text file is one row.
 
-    Fields of a CSV file are separated by commas, semicolons or tabs, whichever its header shows. A `.json` or `.yaml`
-    file is a list of rows, one row or one conversation; any other data in it is one response, unless it is an object
-    with a list of objects, which is refused. The file is read as it is consumed.
+    The separator of a CSV file (comma, semicolon or tab) is found from its header. A `.json` or `.yaml` file contains a
+    list of rows, one row or one conversation. Any other data is one response. Only an object that contains a list of
+    objects is refused, because the list could be the rows. The file is read while the rows are used.
 
     The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval, tau-bench and others, and the
-    output of batches of OpenAI and Anthropic are recognized. With a `response_column`, their rows are read as they are.
+    output of batches of OpenAI and Anthropic, are recognized and converted. With a `response_column`, their rows are
+    not converted.
 
-    A row may bring its own rubric: as lists and objects, as their JSON in a cell, or as the path of a file in the
-    folder of the rows or below it. What it brings as `labels` (answers by criterion) and `metadata` is carried along.
+    A row may contain its own rubric: as lists and objects, as their JSON in a cell, or as the path of a file in the
+    folder of the rows or below it. The `labels` (answers by criterion) and `metadata` of a row are copied to its
+    result.
 
-    The column `attachments` has files for the judge: a list of objects with a `path`, relative to the file and in its
-    folder, or `data` (base64 or a `data:` URI), or a `url`; and optionally `mime_type`, `name` and `detail`.
+    The column `attachments` has files for the judge. It is a list of objects with a `path` (relative to the file and in
+    its folder), `data` (base64 or a `data:` URI) or a `url`, and optionally with `mime_type`, `name` and `detail`.
 
     Args:
         path: The file.
-        query: The task of every row that has no `query` of its own.
-        response_column: The column of the responses, instead of a usual name, such as `response` or `output`; or the
-            path of a value in it, such as `response.body.choices.0.message.content`. This applies to each column.
-        query_column: The column of the tasks, instead of a usual name, such as `query` or `input`.
-        reference_column: The column of the exemplary responses, instead of a usual name, such as `reference`.
-        id_column: The column of the ids, instead of `id`.
-        rubric_column: The column of the rows' own rubrics, instead of `rubric` or `rubrics`.
-        rows: The path of the list of rows in a JSON file, such as `data` or `run.results`, or the sheet of an `.xlsx`
-            file with several.
-        encoding: The encoding of a text file, such as `cp1252`; by default UTF-8, or UTF-16 with a byte order mark.
-        respond: Which part of each conversation is graded, whatever the rows say: `last`, `transcript` or `trajectory`.
-            By default it is `last`, or `trajectory` with a warning for the run of an agent that ends without an answer,
-            and for all rows of tau-bench and tau2.
+        query: The task of each row without a `query`.
+        response_column: The column of the responses, if it is not a usual name such as `response` or `output`. Like the
+            other columns, it can be a path into nested values, such as `response.body.choices.0.message.content`.
+        query_column: The column of the tasks, if it is not a usual name such as `query` or `input`.
+        reference_column: The column of the reference responses, if it is not a usual name such as `reference`.
+        id_column: The column of the ids, if it is not `id`.
+        rubric_column: The column of the rows' own rubrics, if it is not `rubric` or `rubrics`.
+        rows: The path of the list of rows in a JSON file, such as `data` or `run.results`, or the name of a sheet in an
+            `.xlsx` file.
+        encoding: The encoding of a text file, such as `cp1252`. By default, UTF-8, or UTF-16 if the file has a byte
+            order mark.
+        respond: The part of each conversation that is graded: `last`, `transcript` or `trajectory`. It replaces the
+            `respond` of the rows. By default, it is `last`. For the run of an agent that ends without an answer, and
+            for all rows of tau-bench and tau2, it is `trajectory`, with a warning.
 
     Raises:
-        ResponsesError: The file cannot be opened, or is not text; it is a format that cannot be read; no row has a
-            column that is needed; the place of its rows is not certain; two rows have the same id; pyarrow or openpyxl
-            is not installed, and it is a Parquet file or a spreadsheet.
+        ResponsesError: The file cannot be opened, is not text, or has an unknown format. Or no row has a required
+            column, the place of the rows is not certain, or two rows have the same id. Or the file needs pyarrow
+            (Parquet) or openpyxl (spreadsheet), which is not installed.
 
     Example:
         >>> import json, tempfile
@@ -123,17 +126,18 @@ def read_responses(
 
 
 class FileDescription(NamedTuple):
-    """How `read_responses` reads a file, by the first thousand rows.
+    """A description of how `read_responses` reads a file, based on the first 1,000 rows.
 
     Attributes:
-        format: What the file is, such as `JSON Lines`, or `CSV, separated by ';'`.
-        tool: The tool that wrote the rows, such as `promptfoo results`; None for rows in the columns of this library.
-        dialect: The dialect of the first response, trajectory or query that is a conversation; None without one.
-        columns: For each field, the columns or the paths in a row that its values come from; none of them if the reader
-            makes the values.
-        metadata: The names of the values that are carried to the results.
-        ignored: The columns that nothing reads; empty for rows of a tool, most of whose values nothing reads.
-        is_plain: Whether these are rows in the usual columns, so that nothing was guessed; or one text.
+        format: The format of the file, such as `JSON Lines` or `CSV, separated by ';'`.
+        tool: The tool that wrote the rows, such as `promptfoo results`. None for rows in the columns of this library.
+        dialect: The dialect of the first response, trajectory or query that is a conversation. None without a
+            conversation.
+        columns: For each field, the columns or the paths in a row that its values come from. Empty if the reader
+            creates the values.
+        metadata: The names of the values that are copied to the results as metadata.
+        ignored: The columns that are not read. Empty for rows of a tool, because most of their values are not read.
+        is_plain: Whether nothing had to be guessed: the file has rows in the usual columns, or is one text.
 
     Example:
         >>> import tempfile
@@ -165,7 +169,7 @@ def describe_responses(
     encoding: str | None = None,
     respond: Respond | None = None,
 ) -> FileDescription:
-    r"""Return how `read_responses` reads a file, with the same arguments and errors.
+    r"""Describe how `read_responses` reads a file. The arguments and errors are the same.
 
     Example:
         >>> import tempfile
@@ -182,13 +186,13 @@ def describe_responses(
     return FileDescription("one text", None, None, {}, (), (), is_plain=True)
 
 
-# Rows that a description looks at.
+# The largest number of rows that a description reads.
 _MAX_DESCRIBED = 1000
 
 
 def _describe(suffix: str, layout: Layout, entries: Iterable[Entry]) -> FileDescription:
     columns = layout.columns
-    # Dictionaries without values are sets in order.
+    # Dictionaries without values are used as ordered sets.
     sources: dict[str, dict[str, None]] = {}
     names, metadata = dict[str, None](), dict[str, None]()
     form, tool, dialect = "", None, None
@@ -223,7 +227,7 @@ _FORMS = {
 
 
 def _dialect_of_fields(fields: Mapping[str, Any]) -> str | None:
-    """Return the dialect of the first field that is a conversation, also in the state of an agent."""
+    """Return the dialect of the first field that is a conversation or an agent's state with one."""
     values = [parsed_json(fields.get(name)) if name == "trajectory" else fields.get(name) for name in _CONVERSATIONS]
     states = [as_mapping(value).get("messages") for value in values]
     names = (dialect_of(value) for pair in zip(values, states, strict=True) for value in pair)
@@ -234,16 +238,16 @@ _CONVERSATIONS = ("response", "trajectory", "query")
 
 
 def _paths_of(value: object, row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the paths in a row of a tool at which a value is, or its parts are, by their identity; empty if nowhere.
+    """Return the paths in a tool's row where a value, or the parts of a value, are found by identity.
 
-    By equality, a response would also be at the path of an equal reference.
+    Empty if nothing is found. Comparison by equality would also find the path of an equal reference.
     """
     paths: dict[int, tuple[str, ...] | None] = {}
     inner: list[tuple[tuple[str, ...], Any]] = [((), row)]
     for keys, item in inner:  # which grows
         children = item.items() if isinstance(item, Mapping) else enumerate(item) if isinstance(item, list) else ()
         for key, child in cast("Iterable[tuple[Any, Any]]", children):
-            # Python has short texts, numbers and the like only once.
+            # Python may use one object for equal short texts and numbers. Therefore they are left out.
             if isinstance(child, list | Mapping) or (isinstance(child, str) and len(child) > 1):
                 paths[id(child)] = None if id(child) in paths else (*keys, str(key))
                 inner.append(((*keys, str(key)), child))
@@ -260,7 +264,7 @@ def _paths_of(value: object, row: Mapping[str, Any]) -> tuple[str, ...]:
 
 @contextmanager
 def _refused_by_name(path: Path, layout: Layout) -> Generator[None]:
-    """Refuse a file that cannot be read, and turn errors in the block into those that name it."""
+    """Refuse a file that cannot be read. Errors in the block are replaced by errors that name the file."""
     columns, rows, encoding, _ = layout
     suffix = path.suffix.lower()
     if rows is not None and suffix not in _WITH_PLACES:
@@ -297,14 +301,14 @@ _WITH_PLACES = (".json", ".yaml", ".yml", ".xlsx", ".xlsm")
 
 
 def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
-    """Yield the entries of a file: in the columns of this library, if another tool wrote it.
+    """Yield the entries of a file. Rows of another tool are converted to the columns of this library.
 
-    The first row decides about the format, so that no later row can be read in another way than those before it.
+    The first row decides the format. Therefore later rows cannot be read in another way than earlier ones.
     """
     columns = layout.columns
     known: RowFormat | None = None
     is_decided, has_answers, has_parts, seen = columns.response is not None, False, False, set[tuple[str, str]]()
-    # The names and types in the rows of no tool so far: most rows of a file are alike.
+    # The names and types of the values in earlier rows that no tool wrote. Most rows of a file have the same.
     plain = set[tuple[Any, ...]]()
     for entry in READERS[path.suffix.lower()](path, layout):
         if entry.fields is None:
@@ -348,17 +352,18 @@ def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
 
 
 def _of_another_tool(entry: Entry, fields: Mapping[str, Any], plain: set[tuple[Any, ...]]) -> str | None:
-    """Return the error of a row that a tool wrote, after a row that it did not write; None if it is read as that one.
+    """Return the error of a row that a tool wrote, if the first row was not written by a tool. None if there is none.
 
-    With a text, it is read as the rows before it. Any other response would be graded with all that the tool wrote.
+    If the response of the row is a text, the row is read like the rows before it. Any other response would be graded
+    together with all values that the tool wrote.
 
     Args:
         entry: The row.
-        fields: Its fields.
-        plain: The names and types of the rows of no tool so far, to which those of this one are added.
+        fields: The fields of the row.
+        plain: The names and types of earlier rows that no tool wrote. The names and types of this row are added.
 
     Raises:
-        LayoutError: It is a step of a trace, and so may be all other rows.
+        LayoutError: The row is a step of a trace. The other rows may be steps, too.
     """
     shape = (*fields, *map(type, fields.values()))
     if shape in plain:
@@ -379,7 +384,7 @@ def _of_another_tool(entry: Entry, fields: Mapping[str, Any], plain: set[tuple[A
 
 
 def _trace_entries(path: Path, layout: Layout, known: RowFormat, first: Entry) -> Iterator[Entry]:
-    """Yield an entry for each trace in a file of spans, and one for each row from `first` on that cannot be read."""
+    """Yield an entry for each trace in a file of spans, and an entry for each unreadable row from `first` on."""
 
     def rows() -> Iterator[tuple[Entry, Mapping[str, Any] | None]]:
         entries = READERS[path.suffix.lower()](path, layout)
@@ -424,12 +429,12 @@ def _unknown_form(known: RowFormat, entry: Entry) -> str:
 
 
 def _with_paths(fields: Mapping[str, Any], columns: ColumnNames) -> Mapping[str, Any]:
-    """Return a row with the values at the paths that name columns, such as `response.body`."""
+    """Return a row with added values for column names that are paths, such as `response.body`."""
     return fields if columns == USUAL_COLUMNS else {**fields, **_named_values(fields, columns)}
 
 
 def _named_values(fields: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:
-    """Return the values of a row at the names and paths of columns that a caller chose."""
+    """Return the values of a row at the names and paths of the columns that a caller chose."""
     values = dict[str, Any]()
     for name in (name for name in columns if name is not None):
         own = next((own for own in fields if own == name), None) or next(
@@ -441,11 +446,11 @@ def _named_values(fields: Mapping[str, Any], columns: ColumnNames) -> dict[str, 
 
 
 def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None, layout: Layout) -> Iterator[Row]:
-    """Yield the rows of a file, and refuse a file where no row has a response, or two have the same id."""
+    """Yield the rows of a file. A file is refused if no row has a response, or if two rows have the same id."""
     columns, respond = layout.columns, {} if layout.respond is None else {"respond": layout.respond}
     own_ids: set[str] | None = None
     places: dict[str, str] = {}
-    # Rows before the first that has a response: if there is none, the file gets one error in place of theirs.
+    # Rows before the first row with a response. If no row has one, the file gets one error instead of their errors.
     waiting: list[Row] = []
     refusal: str | None = None
     unreadable: str | None = None
@@ -496,7 +501,7 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
 
 
 def _without_absent_calls(row: Row) -> Row:
-    """Remove a trajectory without calls, so that no condition is decided by the absence of a call."""
+    """Remove a trajectory without calls, because the absence of calls in it is not certain."""
     submission = row.submission
     if submission is None or submission.trajectory is None or submission.trajectory.calls:
         return row
@@ -504,14 +509,14 @@ def _without_absent_calls(row: Row) -> Row:
 
 
 def _with_short_error(row: Row) -> Row:
-    """Cut an error that quotes a value of any length; its end says what to do."""
+    """Shorten an error that quotes a long value. Its end, with the remedy, is kept."""
     if row.error is None or len(row.error) <= _MAX_ERROR:
         return row
     return row._replace(error=f"{row.error[: _MAX_ERROR // 2]} ... {row.error[-_MAX_ERROR // 2 :]}")
 
 
 def _own_ids(path: Path, read: Callable[[], Iterator[Entry]], entry: Entry, columns: ColumnNames) -> set[str]:
-    """Return the ids that rows of a file have, for the ids of the other rows, such as `entry`."""
+    """Return the ids that the rows of a file contain. Rows without an id must get different ones."""
     is_table = path.suffix.lower() not in (".jsonl", ".ndjson", ".json", ".yaml", ".yml")
     if is_table and entry.fields and not has_id_column(entry.fields, columns):
         return set()
@@ -520,13 +525,13 @@ def _own_ids(path: Path, read: Callable[[], Iterator[Entry]], entry: Entry, colu
 
 
 def _free_id(number: int, taken: set[str]) -> str:
-    """Return the id of a row that has none: its number, such as `2`, or `2-2` if another row has the id `2`."""
+    """Return the id of a row without an id: its number, such as `2`, or `2-2` if another row has the id `2`."""
     names = chain([str(number)], (f"{number}-{suffix}" for suffix in count(2)))
     return next(name for name in names if name not in taken)
 
 
 def _with_rubric_file(row: Row, folder: Path) -> Row:
-    """Replace the name of a rubric file in the folder of the rows by its path, by the same rule as for attachments."""
+    """Replace the name of a rubric file by its path. As for attachments, it must be in the folder of the rows."""
     name = row.rubric
     if not isinstance(name, str) or len(name) > MAX_PATH or "\n" in name:
         return row

@@ -1,7 +1,7 @@
 """The inputs that can be graded, and their conversion to a `Submission`.
 
-An input may be a text, a mapping, a row of named fields, or a value of an evaluation framework. The
-accepted names of fields are in `submission/columns.py`. Values of NumPy and pandas become plain Python values.
+An input is a text, a mapping, a row of named fields, or a value of an evaluation framework. The accepted names of
+fields are in `submission/columns.py`. Values of NumPy and pandas become plain Python values.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from rubric_integrations.submission.messages import (
 from rubric_integrations.submission.submission import Submission, error_line
 from rubric_integrations.submission.thinking import output_block, split_parts, split_thinking, thinking_blocks
 
-# A check by name, because pandas need not be installed, and takes long to import.
+# Recognized by their names, because pandas may not be installed and is slow to import.
 _MISSING = frozenset({"NAType", "NaTType"})
 _PLAIN = (str, int, float, bool, type(None))
 
 
 MAX_DEPTH = 100
-"""Levels of nested lists and mappings that a value may have. Deeper ones would end a run with a `RecursionError`."""
+"""The largest depth of nested lists and mappings in a value. A deeper value would end a run with a `RecursionError`."""
 
 
 class NestingError(ValueError):
-    """A value is nested too deeply."""
+    """Raised if a value is nested too deeply."""
 
     def __init__(self, message: str = f"is nested more than {MAX_DEPTH} levels deep: write it flatter, or as text"):
         super().__init__(message)
 
 
 def without_arrays(value: Any, depth: int = 0) -> Any:
-    """Replace arrays by lists, their scalars by Python's, and the missing values of pandas by None, at every depth.
+    """Replace arrays by lists, NumPy scalars by Python values, and missing values of pandas by None, at every depth.
 
     Any other value is returned unchanged.
 
@@ -70,7 +70,7 @@ def without_arrays(value: Any, depth: int = 0) -> Any:
         depth: The number of lists and mappings around the value.
 
     Raises:
-        NestingError: It is nested more than 100 levels deep, or contains itself.
+        NestingError: The value is nested more than 100 levels deep, or contains itself.
 
     Example:
         >>> import numpy as np
@@ -87,7 +87,7 @@ def without_arrays(value: Any, depth: int = 0) -> Any:
     if kind is list or kind is tuple:
         return kind(without_arrays(item, depth + 1) for item in value)
     if kind.__module__ == "numpy":
-        # An array of objects holds Python's own, which may hold arrays again.
+        # An array of objects contains Python objects, which may contain arrays again.
         return without_arrays(value.tolist(), depth + 1) if hasattr(value, "tolist") else value
     if kind.__name__ in _MISSING and kind.__module__.startswith("pandas."):
         return None
@@ -95,7 +95,7 @@ def without_arrays(value: Any, depth: int = 0) -> Any:
 
 
 class ThinkingOutputDict(TypedDict, total=False):
-    """A response whose reasoning is separate from its answer; both keys are optional, only `output` is graded."""
+    """A response whose reasoning is separate from its answer. Both keys are optional. Only `output` is graded."""
 
     thinking: str
     output: str
@@ -104,16 +104,18 @@ class ThinkingOutputDict(TypedDict, total=False):
 ToGradeInput = str | ThinkingOutputDict | Mapping[str, Any] | Messages | Submission
 """The types that can be graded: a text, messages of any dialect, a mapping, a `Submission`.
 
-Also a `dspy.Prediction`, a message or a prompt of LangChain, and a pydantic model or a dataclass, as JSON.
+A `dspy.Prediction`, a message or a prompt of LangChain, a pydantic model and a dataclass are also accepted. Models and
+dataclasses are graded as JSON.
 """
 
 
 def parse_thinking_output(text: str) -> ThinkingOutputDict:
-    """Split a text at its markers wherever they are, as the `rubric` package does.
+    """Split a text at thinking and output markers anywhere in it, as the `rubric` package does.
 
-    The thinking is the content of the first `<thinking>` or `<think>`. The output is the content of the first
-    `<output>`, or the text without its thinking if there is none; text outside `<output>` is lost. Grading therefore
-    uses `split_thinking`, which splits only at the beginning of a text and loses nothing.
+    The thinking is the content of the first `<thinking>` or `<think>` block. The output is the content of the first
+    `<output>` block. Without such a block, it is the text without its thinking. Text outside of an `<output>` block is
+    lost. For this reason, grading uses `split_thinking`, which splits only at the beginning of a text and loses
+    nothing.
 
     Example:
         >>> parse_thinking_output("<thinking>hm</thinking>42")
@@ -130,15 +132,16 @@ def parse_thinking_output(text: str) -> ThinkingOutputDict:
 
 
 def normalize_to_grade_input(to_grade: str | ThinkingOutputDict | Mapping[str, Any] | Messages) -> ThinkingOutputDict:
-    """Convert a response in any accepted form to its thinking and its output.
+    """Convert a response in any accepted form to its thinking and its output text.
 
-    A text is split by `split_thinking`: only at markers that it begins with. The output of chat messages is the last
-    answer, or the whole conversation for `{"messages": [...], "respond": "transcript"}` or `"trajectory"`. The output
-    is empty if a thinking block has no end.
+    A text is split only at markers at its beginning. The output of chat messages is the last answer. For `{"messages":
+    [...], "respond": "transcript"}` or `"trajectory"`, it is the text of all messages. The output is empty if a
+    thinking block has no end.
 
     Raises:
         TypeError: `to_grade` is neither a text nor a mapping nor a list.
-        ValueError: It is a mapping with other keys than `thinking` and `output`, or a list that is not a conversation.
+        ValueError: `to_grade` is a mapping with other keys than `thinking` and `output`, or a list that is not a
+            conversation.
 
     Example:
         >>> normalize_to_grade_input("42 <thinking>is it?</thinking>")
@@ -162,13 +165,13 @@ def as_submission(
 
     Args:
         to_grade: The response, in any form of `ToGradeInput`.
-        query: The task; replaces that of a `Submission`.
-        reference: An exemplary response; replaces that of a `Submission`.
+        query: The task. It replaces the task of a `Submission`.
+        reference: A reference response for comparison. It replaces the reference of a `Submission`.
 
     Raises:
-        TypeError: `to_grade` is none of the accepted types.
-        ValueError: It is empty, too long, a mapping with fields of a row but without a response, or a list that is not
-            a conversation.
+        TypeError: `to_grade` has none of the accepted types.
+        ValueError: `to_grade` is empty, too long, a mapping with fields of a row but without a response, or a list that
+            is not a conversation.
 
     Example:
         >>> as_submission({"thinking": "hm", "output": "42"}).response
@@ -185,7 +188,7 @@ def as_submission(
 def _to_submission(to_grade: ToGradeInput, context: dict[str, Any]) -> Submission:
     if isinstance(to_grade, Submission):
         replaced = {name: text for name, text in context.items() if text is not None}
-        # Only these are validated: the response was split when it was, and is not split again.
+        # Only the replaced fields and the attachments are validated. The response must not be split a second time.
         own = {"response": "-", "attachments": to_grade.attachments}
         valid = Submission.model_validate({**own, **replaced}) if replaced else to_grade
         return to_grade.model_copy(update={name: getattr(valid, name) for name in (*replaced, "attachments")})
@@ -214,10 +217,11 @@ def _submission_of_row(data: Mapping[str, Any], context: dict[str, Any]) -> Subm
 
 
 def is_row(data: Mapping[str, Any]) -> bool:
-    """Return whether a mapping has fields under names of `COLUMNS`; any other is a value or a conversation."""
+    """Return whether a mapping is a row with fields under names of `COLUMNS`, and not a value or a conversation."""
     columns = find_columns(tuple(data), USUAL_COLUMNS)
     if columns["response"]:
-        # The messages or steps of a sample of Inspect, or of an agent's run, are beside the raw reply or the answer.
+        # A sample of Inspect has its messages next to the raw reply, and an agent's run has its steps next to the
+        # answer.
         output = data.get("output")
         if isinstance(output, Mapping) and "choices" in output:
             return dialect_of(data) != "inspect_ai"
@@ -227,7 +231,7 @@ def is_row(data: Mapping[str, Any]) -> bool:
 
 
 def _has_text(value: object) -> bool:
-    """Return whether a value that is neither a text nor a mapping can be graded: a message, a record, a prediction."""
+    """Return whether a value other than a text or a mapping can be graded: a message, a record or a prediction."""
     is_record = isinstance(value, BaseModel) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
     return is_record or _is_chat_prompt(value) or _is_of_dspy(value) or is_message(value)
 
@@ -240,7 +244,7 @@ def _wrong_type(to_grade: object) -> TypeError:
 
 
 def _find_conversation(to_grade: object) -> tuple[Any, Respond] | None:
-    """Return the messages of an input and its `respond`; None if it is not a conversation."""
+    """Return the messages of an input and its `respond`, or None if the input is not a conversation."""
     if isinstance(to_grade, Mapping) and "messages" in to_grade and set(to_grade) <= {"messages", "respond"}:
         fields = cast("Mapping[str, Any]", to_grade)
         respond = fields.get("respond")
@@ -248,20 +252,22 @@ def _find_conversation(to_grade: object) -> tuple[Any, Respond] | None:
     return None if dialect_of(to_grade) is None else (to_grade, "last")
 
 
-# Names that data sets have for the task and that others have for something else: a warning asks about them.
+# Names that some data sets use for the task, and others for something else. A warning asks the user about them.
 _LIKE_TASKS = frozenset({
     "task", "task_description", "instructions", "user_input", "user_query", "user_question", "user_prompt",
     "user_message", "problem", "question_text", "prompt_text",
 })  # fmt: skip
 
-# A program must not set what its output is compared with, nor which part of it is graded.
+# A program must not set the reference of its output, nor the part of it that is graded.
 _OF_OUTPUTS = ("thinking", "query", "context", "attachments", "trajectory")
 _NOT_OF_OUTPUTS = ("reference", "respond", "rubric", "labels")
-# Mappings within each other under names of a response, such as `{"output": {"answer": ...}}`; deeper ones are data.
+# The largest depth of mappings under names of a response, such as `{"output": {"answer": ...}}`. Deeper mappings are
+# data.
 _MAX_NESTED = 8
 
 _MAX_NAME = 60
-# Characters. A longer text is data of another step, and would only make the run larger.
+# The largest number of characters of a metadata value. Longer texts are usually data of other steps, and would only
+# make the run larger.
 _MAX_METADATA = 200
 
 
@@ -269,13 +275,14 @@ class Row(NamedTuple):
     """One row of a file of responses.
 
     Attributes:
-        id: The row's `id` column, or its number from 1 (JSON Lines: its line number); for a text file, its name.
-        submission: The submission to grade; None if the row cannot be graded.
-        error: Why the row cannot be graded; None if it can.
-        rubric: The row's own rubric as it was written, in any form that a rubric may have; None if it has none.
-        labels: People's answers, by the name of the criterion; None if the row has none.
-        metadata: What else the row says about itself: its `metadata`, and the short values of columns that no field
-            has. It is carried to the results, and neither judged nor scored.
+        id: The value of the row's `id` column. Without one, the row's number, from 1 (JSON Lines: the line number). For
+            a text file, the name of the file.
+        submission: The submission to grade. None if the row cannot be graded.
+        error: The reason why the row cannot be graded. None if it can be graded.
+        rubric: The row's own rubric as it was written, in any accepted form of a rubric. None if the row has none.
+        labels: Human labels by the name of the criterion. None if the row has none.
+        metadata: The row's `metadata`, and the short values of columns that are not read as fields. Metadata is copied
+            to the results. It is neither judged nor scored.
     """
 
     id: str
@@ -297,18 +304,18 @@ def read_row(
 ) -> Row:
     """Convert one row of named fields, from a file or a caller, to a submission.
 
-    Names of columns are compared without regard to case, outer white space, and to spaces for underscores. None, NaN
-    and the missing values of pandas are missing. Arrays are read as lists.
+    The comparison of column names ignores case and outer white space, and treats spaces and hyphens as underscores.
+    None, NaN and the missing values of pandas count as missing. Arrays are read as lists.
 
     Args:
-        data: A `response` and optionally a `query`, `reference`, `context`, `attachments`, `trajectory`, `thinking`,
-            `id`, `rubric`, `labels` and `metadata`, each under any usual name. Attachments, the trajectory and the last
-            three are lists or mappings, or texts with these as JSON.
-        number: The number of the row, from 1, or another text; its id if it has none.
-        query: The task, if the row has none.
+        data: The row: a `response`, and optionally a `query`, `reference`, `context`, `attachments`, `trajectory`,
+            `thinking`, `id`, `rubric`, `labels` and `metadata`, each under any usual name. The values of `attachments`,
+            `trajectory`, `rubric`, `labels` and `metadata` are lists or mappings, or their JSON as text.
+        number: The number of the row, from 1, or another text. It becomes the id of a row without an id.
+        query: The task of a row that has none.
         columns: The names of columns that replace the usual ones.
-        folder: The folder in which an attachment may name a file by its `path`; None where it may name none.
-        warns: Whether a warning names the columns that no field has.
+        folder: The folder of files that attachments may name by their `path`. None if a `path` is not allowed.
+        warns: Whether a warning names the columns that are not read as fields.
 
     Example:
         >>> read_row({"output": "42", "question": "6 x 7?"}, 1).submission.query
@@ -327,14 +334,14 @@ def read_row(
     row_id = str(fields.pop("id", "")).strip() or str(number)
     rubric, labels, metadata = (fields.pop(name, None) for name in ("rubric", "labels", "metadata"))
     has_steps = "trajectory" in fields and fields.get("respond") == "trajectory"
-    # Under `messages`, a mapping is a conversation that cannot be read.
+    # A mapping under `messages` is a conversation that cannot be read.
     if _is_nested(fields.get("response")) and fields["response"] is not data.get("messages"):
         try:
             fields = output_fields(fields.pop("response")) | fields
         except ValueError as error:
             return Row(row_id, None, f"row {row_id}: `response`: {error_line(error)}")
     if dialect_of(fields.get("response")) is None and not has_steps:
-        # `respond` is only for conversations: beside a text, it is a column without a meaning here, with any content.
+        # `respond` is only for conversations. Next to a text, it is an unrelated column with any content.
         fields.pop("respond", None)
     missing = missing_column(data, columns)
     if missing is not None:
@@ -360,7 +367,7 @@ def read_row(
 
 
 def other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:
-    """Return the short values of the columns that no field has, such as a topic, a split or the name of a model."""
+    """Return the short values of the columns that are not read as fields, such as a topic, a split or a model name."""
     others = ((name, data[name]) for name in find_unused(tuple(data), columns))
     return {
         name: value
@@ -370,7 +377,7 @@ def other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, An
 
 
 def own_id(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> str | None:
-    """Return the id that a row has; None if it has none."""
+    """Return the id that a row contains, or None if it has none."""
     return str(_select(data, ("id",), columns).get("id", "")).strip() or None
 
 
@@ -387,9 +394,9 @@ def _warn_of_other_response(data: Mapping[str, Any], names: Iterable[str]) -> No
 
 
 def row_fields(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS, *, warns: bool = True) -> dict[str, Any]:
-    """Return the values of a row by their fields, without those that are missing.
+    """Return the values of a row by their fields, without missing values.
 
-    A warning names a second response and, unless `warns` is False, the names that no field has.
+    A warning names a second response and, unless `warns` is False, the columns that are not read as fields.
 
     Example:
         >>> row_fields({"Answer": "42", "question": "6 x 7?", "reference": None})
@@ -402,12 +409,13 @@ def row_fields(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS, *,
 
 
 def _select(data: Mapping[str, Any], fields: tuple[str, ...], columns: ColumnNames = USUAL_COLUMNS) -> dict[str, Any]:
-    """Return the first value of each of some fields in a mapping, without those that have none."""
+    """Return the first value of each of some fields in a mapping. Fields without a value are left out."""
     names_of = find_columns(tuple(data), columns)
     present = {field: next((name for name in names_of[field] if not _is_missing(data[name])), None) for field in fields}
     values = {field: data[name] for field, name in present.items() if name is not None}
     if present.get("response") == "structured_response":
-        # The state of an agent, whose messages led to the response. All fields of the response are declared.
+        # This is the state of an agent, whose messages led to the response. The model's schema declares all fields of
+        # the response.
         values["response"] = value_text(values["response"], _simplify)
         return {**_state_fields(data), **values}
     if "response" in values:
@@ -418,7 +426,7 @@ def _select(data: Mapping[str, Any], fields: tuple[str, ...], columns: ColumnNam
 
 
 def source_columns(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> dict[str, tuple[str, ...]]:
-    """Return, for each field that has a value in a row, the columns that the value is made of.
+    """Return, for each field that has a value in a row, the columns that the value comes from.
 
     Example:
         >>> source_columns({"Answer": "42", "instruction": "Multiply.", "input": "6 x 7"})
@@ -441,7 +449,7 @@ def source_columns(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS
 
 
 def _with_instruction(data: Mapping[str, Any], names: Sequence[str], task: object) -> object:
-    """Return an `input` after the `instruction` beside it, or the one of both that is not empty."""
+    """Return the `instruction` of a row and its `input` as one text. If one of them is empty, return the other."""
     instruction = next((data[name] for name in names if fold(name) == "instruction"), None)
     if not isinstance(instruction, str) or not isinstance(task, str):
         return task
@@ -449,7 +457,7 @@ def _with_instruction(data: Mapping[str, Any], names: Sequence[str], task: objec
 
 
 def _is_nested(response: object) -> bool:
-    """Return whether the response of a row is a value whose fields are read as those of a program's output."""
+    """Return whether the response of a row is a value whose fields are read like the output of a program."""
     if isinstance(response, Mapping):
         fields = cast("Mapping[str, Any]", response)
         if is_message(fields):
@@ -460,12 +468,13 @@ def _is_nested(response: object) -> bool:
 
 
 def _is_thinking_output(data: Mapping[str, Any]) -> bool:
-    """Return whether a mapping is a `ThinkingOutputDict`, also one without a response."""
+    """Return whether a mapping is a `ThinkingOutputDict`, even if it has no response."""
     return set(data) <= {"thinking", "output"} and isinstance(data.get("output"), str | None)
 
 
 def _warn_of_unused(names: tuple[str, ...], *, asks_for_task: bool = False) -> None:
-    # Cut and by `!r`, as a model may have written them. Without the row's id, so that Python prints it once for a run.
+    # Shortened and written by `!r`, because a model may have written the names. Without the row's id: Python then
+    # prints the warning once for a run.
     listed = ", ".join(repr(name[:_MAX_NAME]) for name in names[:MAX_NAMES])
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     task = next((name for name in names if fold(name) in _LIKE_TASKS), None) if asks_for_task else None
@@ -478,13 +487,14 @@ def _warn_of_unused(names: tuple[str, ...], *, asks_for_task: bool = False) -> N
 
 
 def as_row(item: Any, number: int, *, warns: bool = True) -> Row:
-    """Return the row of one submission; its `error` is set if there is nothing to grade.
+    """Return the row of one submission. Its `error` is set if there is nothing to grade.
 
     Args:
         item: A `Row`, a mapping with the columns that `read_responses` reads, a row of a data frame, a `dspy.Example`,
             or anything that `Rubric.grade` accepts.
-        number: The position of the submission, from 1: its id, unless it has one.
-        warns: Whether a warning names the columns that no field has. A function of the user's may read them.
+        number: The position of the submission, from 1. It becomes the id of a submission without an id.
+        warns: Whether a warning names the columns that are not read as fields. Pass False if a function of the user may
+            read them.
 
     Example:
         >>> as_row({"id": "a", "response": "It is 42."}, 1).id, as_row("It is 42.", 2).id
@@ -511,12 +521,12 @@ def as_row(item: Any, number: int, *, warns: bool = True) -> Row:
 
 
 def _is_missing(value: object) -> bool:
-    """Whether a value is None or NaN, which a data frame has in place of an empty cell."""
+    """Whether a value is None, or NaN as in an empty cell of a data frame."""
     return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124
 
 
 def _parsed(value: object) -> object:
-    """Return the value that a text holds as JSON; any other value unchanged."""
+    """Parse a text that is a JSON object or list. Any other value is returned unchanged."""
     parsed: object = None
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         with suppress(ValueError):
@@ -525,12 +535,12 @@ def _parsed(value: object) -> object:
 
 
 def _mapping(value: object) -> Mapping[str, Any] | None:
-    """Return a mapping; None for a column of another meaning."""
+    """Return a mapping, or None for any other value, because the column then has another meaning."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
 
 
 def _not_a_text(value: object) -> str:
-    """Say why a value that is not a text cannot be graded."""
+    """Describe why a value that is not a text cannot be graded."""
     if value is None:
         return "is null: there is nothing to grade"
     if _is_missing(value):
@@ -540,10 +550,10 @@ def _not_a_text(value: object) -> str:
 
 
 def submission_of(output: object, task: object = None, reference: object = None) -> Submission:
-    """Return the submission that a program's output, its inputs and an exemplary answer make.
+    """Make a submission from a program's output, its inputs and a reference answer.
 
     Raises:
-        ValueError: The output is empty, too long, or a conversation without an answer.
+        ValueError: The output is empty, is too long, or is a conversation without an answer.
 
     Example:
         >>> submission = submission_of({"answer": "42"}, {"question": "6 x 7?"})
@@ -559,12 +569,12 @@ def submission_of(output: object, task: object = None, reference: object = None)
 
 
 def join_fields(fields: dict[str, Any], task: object, reference: object, *, keeps_task: bool = False) -> dict[str, Any]:
-    """Return the fields of a submission: those of an output, with a task and a reference.
+    """Return the fields of a submission: the fields of an output, with a task and a reference.
 
     Args:
         fields: The fields that `output_fields` returned.
         task: The inputs of the program.
-        reference: An exemplary answer.
+        reference: A reference answer.
         keeps_task: Whether the task is used even if the output contains a conversation, which contains its own task.
 
     Example:
@@ -578,22 +588,23 @@ def join_fields(fields: dict[str, Any], task: object, reference: object, *, keep
         query = own
     else:
         query = of_task.get("query") or own
-    # The documents of the inputs come first, as a program read them before its own.
+    # The documents of the inputs have precedence, because the program read them before the documents that it retrieved.
     joined = {**of_reference, **fields, **of_task, "query": query}
     return {name: value for name, value in joined.items() if value is not None}
 
 
 def output_fields(output: object) -> dict[str, Any]:
-    """Return the fields of a submission in the output of a program: its `response`, and what is named beside it.
+    """Return the fields of a submission from the output of a program: its `response` and other named fields.
 
-    - A mapping with a name of a response (`COLUMNS`) is graded by the value of the first name that has one. The fields
-      `thinking`, `query`, `context`, `attachments` and `trajectory` keep their meaning, and a warning names all others.
-      A mapping without such a name is graded as JSON, without a list of documents under a name of the context.
-    - Of the state of an agent with a `structured_response`, the messages are the trajectory.
+    - A mapping with a name of a response (`COLUMNS`) is graded on the value of the first such name that has one. The
+      fields `thinking`, `query`, `context`, `attachments` and `trajectory` keep their meaning. A warning names all
+      other fields. A mapping without a name of a response is graded as JSON, without a list of documents under a name
+      of the context.
+    - If an output is the state of an agent with a `structured_response`, its messages are the trajectory.
     - A `dspy.Prediction` is graded on all outputs that its program declares.
-    - A text, a message and a conversation are graded as they are, and any other value as JSON.
+    - A text, a message and a conversation are graded unchanged, and any other value as JSON.
 
-    Nothing within a text becomes a field. The response is empty if there is nothing to grade: all outputs are empty.
+    Text inside a value never becomes a field. The response is empty if all outputs are empty.
 
     Example:
         >>> output_fields({"answer": "42", "thinking": "6 x 7", "tokens": None})
@@ -624,9 +635,9 @@ def output_fields(output: object) -> dict[str, Any]:
 
 
 def task_fields(task: object) -> dict[str, Any]:
-    """Return the fields of a submission in the inputs of a program: the `query`, and documents under `context`.
+    """Return the fields of a submission from the inputs of a program: the `query` and documents as `context`.
 
-    A mapping without a name of a task is its only value, or else its JSON.
+    If a mapping has no name of a task, the query is its only value, or its JSON if it has several values.
 
     Example:
         >>> task_fields({"question": "6 x 7?", "documents": ["A table."]})
@@ -636,9 +647,10 @@ def task_fields(task: object) -> dict[str, Any]:
 
 
 def reference_fields(reference: object) -> dict[str, Any]:
-    """Return the fields of a submission in an exemplary answer: the `reference`, and documents under `context`.
+    """Return the fields of a submission from a reference answer: the `reference` and documents as `context`.
 
-    A mapping has it under a name of a reference or of a response. One without is its only value, or else its JSON.
+    A mapping has the reference under a name of a reference or of a response. Without such a name, the reference is its
+    only value, or its JSON if it has several values.
 
     Example:
         >>> reference_fields({"answer": "42"})
@@ -655,7 +667,7 @@ def _fields_of(value: object, field: str, names: tuple[str, ...]) -> dict[str, A
         if named is not None:
             value = next(named.pop(name) for name in names if name in named)
             fields = {name: named[name] for name in ("context",) if name in named}
-            # The example of a dataset may have other values that are not for a judge.
+            # The examples of a data set may have other values, which a judge does not need.
             if field == "query" and (unused := find_unused(tuple(data), USUAL_COLUMNS)):
                 _warn_of_unused(unused)
         elif len(data) == 1 and not is_state(data):
@@ -664,9 +676,14 @@ def _fields_of(value: object, field: str, names: tuple[str, ...]) -> dict[str, A
 
 
 def _named_fields(data: Mapping[str, Any], field: str, beside: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return the value of a field in a mapping and those of the fields beside it; None if it has no such name.
+    """Return the values of a field and of other fields in a mapping, or None if the mapping has no name of the field.
 
     The value of the field is None if it is missing.
+
+    Args:
+        data: The mapping.
+        field: The field.
+        beside: The names of the other fields.
     """
     data = without_arrays(data)
     if not find_columns(tuple(data), USUAL_COLUMNS)[field]:
@@ -675,7 +692,7 @@ def _named_fields(data: Mapping[str, Any], field: str, beside: tuple[str, ...]) 
 
 
 def _readable(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields beside an output in the forms of a submission, without a trajectory that has no steps."""
+    """Convert the other fields of an output to the forms of a submission. A trajectory without steps is left out."""
     readable = dict(fields)
     if "thinking" in fields:
         readable["thinking"] = value_text(fields["thinking"], _simplify)
@@ -685,14 +702,14 @@ def _readable(fields: dict[str, Any]) -> dict[str, Any]:
         readable["attachments"] = attachment_fields(fields["attachments"])
     if "trajectory" in fields:
         trajectory = readable.pop("trajectory")
-        # An observation often holds the right answer.
+        # An observation often contains the right answer.
         if dialect_of(trajectory) == "dspy_react" or is_conversation(trajectory):
             readable |= {"trajectory": trajectory, "show_trajectory": "if_needed"}
     return readable
 
 
 def as_gradable(value: Any) -> str | list[Any] | None:
-    """Return the text of a value, or its messages if it is a conversation; None if it is None.
+    """Return the text of a value, or its messages if it is a conversation. Return None for None.
 
     Example:
         >>> as_gradable({"messages": [("user", "6 x 7?"), ("ai", "42")], "structured_response": {"product": 42}})
@@ -727,9 +744,10 @@ def is_state(value: Any) -> bool:
 
 
 def _state_fields(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a submission for the messages of a state whose structured response is graded.
+    """Return the fields of a submission from the messages of a state whose structured response is graded.
 
-    The task are the messages before it, without the last of the model, which contains it or calls a tool with it.
+    The query contains the messages before the last message of the model. The last message contains the structured
+    response, or calls a tool with it.
     """
     if not is_conversation(state.get("messages")):
         return {}
@@ -741,18 +759,18 @@ def _state_fields(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_chat_prompt(value: Any) -> bool:
-    """Return whether a value is a prompt of several messages. Importing LangChain's class would take a second."""
+    """Return whether a value is a LangChain prompt of several messages, without importing LangChain, which is slow."""
     return hasattr(value, "to_messages") and hasattr(value, "messages")
 
 
 def _is_of_dspy(value: object, name: str | None = None) -> bool:
-    """Return whether a value is of a class of DSPy's, or of one with this name, without importing DSPy."""
+    """Return whether a value has a class of DSPy, or the DSPy class with this name, without importing DSPy."""
     classes = (cls for cls in type(value).__mro__ if cls.__module__.partition(".")[0] == "dspy")
     return any(name is None or cls.__name__ == name for cls in classes)
 
 
 def _simplify(value: object) -> object | None:
-    """Return the text or the fields of a value of LangChain or DSPy inside of other data; None for any other."""
+    """Return the text or the fields of a LangChain or DSPy value inside other data, or None for any other value."""
     if hasattr(value, "to_messages") and hasattr(value, "to_string"):
         return str(cast("Any", value).to_string())
     if _is_of_dspy(value):
@@ -763,7 +781,7 @@ def _simplify(value: object) -> object | None:
 
 
 def own_rubric_of(metadata: object) -> Any:
-    """Return the value under `rubric` in the metadata of a row, which may be a mapping or an object; None without it.
+    """Return the `rubric` in the metadata of a row, or None. The metadata may be a mapping or an object.
 
     Example:
         >>> own_rubric_of({"rubric": [{"requirement": "Says 42"}]})

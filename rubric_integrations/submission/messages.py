@@ -1,6 +1,6 @@
 """Writes conversations, values and documents as text for a judge: chat messages as one JSON object per line.
 
-JSON escapes line breaks. Therefore the content of one message cannot imitate another message.
+JSON escapes line breaks. Therefore the content of a message cannot imitate another message.
 """
 
 from __future__ import annotations
@@ -21,26 +21,30 @@ from rubric_integrations.submission.dialects.detect import Conversation, read_co
 from rubric_integrations.submission.steps import render_steps
 
 Messages = list[Any] | tuple[Any, ...]
-"""Messages of a conversation, in any dialect of `dialects.registry.DIALECTS`."""
+"""Messages of a conversation, in any dialect of `submission.dialects.detect.DIALECTS`."""
 
 Respond = Literal["last", "transcript", "trajectory"]
-"""Which part of a conversation is graded: the last answer, with the rest as context, or the whole, with the numbers of
-its steps (`trajectory`) or without (`transcript`)."""
+"""The part of a conversation that is graded.
+
+`last` is the last answer, with the rest as context. `transcript` is the text of all messages. `trajectory` is the same
+text with the number of each step.
+"""
 
 
 FieldSource = str | Callable[[Any], Any]
-"""Selects one value of a host's mapping: its name there, or a function of the mapping."""
+"""Selects one value in a host's data: the name of the value, or a function of the data."""
 
 
 class Fields(Record):
-    """The values of a host that become the parts of a submission; None leaves the choice to the host.
+    """The values of a host's data that become the fields of a submission.
 
-    Each is a name, such as that of a column, a key or an example's field, or a function of what has them.
+    Each is the name of a value, such as a column, a key or a field of an example, or a function of the data. None
+    leaves the choice to the host.
 
     Attributes:
         response: The text that is graded.
-        query: The task that it answers.
-        reference: An exemplary answer.
+        query: The task that the response answers.
+        reference: A reference response.
         context: Documents, such as retrieved passages: a text or a list.
 
     Example:
@@ -62,11 +66,11 @@ def render_conversation(messages: Messages, *, files_as_placeholders: bool = Fal
 
     Args:
         messages: Messages in any dialect. Roles are renamed to `user`, `assistant`, `system` and `tool`. Calls are
-            written with their results and without ids; only a result whose call is missing is a line of its own. A
-            file is written as `[attachment 1]`, by its number in the conversation, and reasoning as its type in
-            brackets, such as `[thinking]`.
-        files_as_placeholders: Whether a file is written as the type of its block instead, such as `[image_url]`, for a
-            text without attachments.
+            written with their results and without ids. A result without a call is a separate line. A file is written as
+            `[attachment 1]`, by its number in the conversation. Reasoning is written as its type in brackets, such as
+            `[thinking]`.
+        files_as_placeholders: Whether a file is written as the type of its block, such as `[image_url]`, instead of its
+            number. Use this for a text without attachments.
 
     Raises:
         TypeError: `messages` is not a conversation.
@@ -87,13 +91,13 @@ def split_conversation(messages: Messages | Conversation, respond: Respond = "la
     """Split a conversation into the text to grade and its context.
 
     Args:
-        messages: The conversation, as for `render_conversation`, or one that was read.
-        respond: With `last`, the text of the last message is graded, which must be the assistant's; its reasoning is
-            left out, and its tool calls belong to the context. With `transcript`, the whole rendered conversation is
-            graded, and with `trajectory`, the same with the number of each step.
+        messages: The conversation, as for `render_conversation`, or a `Conversation`.
+        respond: With `last`, the text of the last message is graded, which must be a message of the assistant. Its
+            reasoning is left out and its tool calls are part of the context. With `transcript`, the text of all
+            messages is graded. With `trajectory`, the same text with the number of each step is graded.
 
     Returns:
-        The text to grade, and the rendered context or None if there is none.
+        The text to grade and the text of the context. The second is None if there is no context.
 
     Raises:
         TypeError: `messages` is not a conversation.
@@ -127,7 +131,7 @@ def check_respond(respond: object) -> None:
     """Check a value of `respond`.
 
     Raises:
-        ValueError: It is neither `last` nor `transcript` nor `trajectory`.
+        ValueError: The value is neither `last` nor `transcript` nor `trajectory`.
 
     Example:
         >>> check_respond("transcript")
@@ -142,7 +146,7 @@ def check_respond(respond: object) -> None:
 def is_conversation(value: object) -> bool:
     """Return whether a value is a list of messages.
 
-    It is one, too, if a block of it cannot be read: then to grade it is an error that names the block.
+    A list with an unreadable block counts as a list of messages. When it is graded, an error names the block.
 
     Example:
         >>> is_conversation([{"role": "user", "content": "6 x 7?"}]), is_conversation(["6 x 7?"])
@@ -176,10 +180,10 @@ def is_message(value: object) -> bool:
 
 
 def message_text(message: object) -> str:
-    """Return the text of one message, without its reasoning and its tool calls; empty if it has no text.
+    """Return the text of one message, without its reasoning and its tool calls. Empty if it has no text.
 
     Raises:
-        ValueError: It is not a message.
+        ValueError: The value is not a message.
 
     Example:
         >>> message_text({"role": "assistant", "content": "It is 42."})
@@ -192,7 +196,7 @@ def message_role(message: object) -> str:
     """Return the role of one message: `user`, `assistant`, `system` or `tool`.
 
     Raises:
-        ValueError: It is not a message.
+        ValueError: The value is not a message.
 
     Example:
         >>> message_role(("ai", "It is 42."))
@@ -206,7 +210,10 @@ def _read_message(message: object) -> Message:
 
 
 Simplify = Callable[[object], object | None]
-"""Returns the text or the fields of a value that a framework defines, such as `dspy.Code`; None for any other value."""
+"""The type of a function that returns the text or the fields of a framework's value, such as `dspy.Code`.
+
+It returns None for any other value.
+"""
 
 _DATA_URI = re.compile(r"\s*data:(\w+)/[^,\s]*;base64,[\w+/=\s%-]*")
 _MEDIA = ("image", "audio", "video")
@@ -217,13 +224,14 @@ def _no_special_type(_value: object) -> None:
 
 
 def value_text(value: object, simplify: Simplify = _no_special_type) -> str:
-    """Return the text of a value: text unchanged, a conversation rendered, data as JSON. None is the empty text.
+    """Return a text unchanged, a conversation as its text, any other value as JSON, and None as the empty text.
 
-    The value is converted as by `plain_value`.
+    A value that becomes JSON is converted by `plain_value` first.
 
     Args:
         value: The value.
-        simplify: Simplifies the values of a framework; called first, also for nested values.
+        simplify: Simplifies the values of a framework's types. It is called before any other conversion, also for
+            nested values.
 
     Example:
         >>> value_text({"answer": 42}), value_text(None)
@@ -238,11 +246,11 @@ def value_text(value: object, simplify: Simplify = _no_special_type) -> str:
 
 
 def plain_value(value: object, simplify: Simplify = _no_special_type) -> Any:
-    """Convert a value, and all values in it, to what JSON can represent.
+    """Convert a value, and all values in it, to values that JSON can represent.
 
-    The Python repr of an object is never what its author wants to be graded: pydantic models and dataclasses become
-    dictionaries, enums their values, sets sorted lists, and keys texts. Binary values and base64 become placeholders
-    such as `[image]`: a judge reads text, and base64 would fill its prompt. Values such as dates remain.
+    A Python repr is never graded. Pydantic models and dataclasses become dictionaries, enums their values, sets sorted
+    lists, and keys texts. Binary values and base64 become placeholders such as `[image]`, because they would fill the
+    judge's prompt. Other values, such as dates, are not changed.
 
     Example:
         >>> plain_value({(1, 2): {b"x"}})
@@ -276,7 +284,7 @@ def plain_value(value: object, simplify: Simplify = _no_special_type) -> Any:
 
 
 def _fields(value: object) -> Mapping[Any, object] | None:
-    """Return the fields of a model, a dataclass or a mapping; None for any other value."""
+    """Return the fields of a model, a dataclass or a mapping, or None for any other value."""
     if isinstance(value, BaseModel):
         return dict(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -287,7 +295,7 @@ def _fields(value: object) -> Mapping[Any, object] | None:
 def document_texts(documents: object) -> tuple[str, ...]:
     """Return the texts of one document, or of a list of documents, without the empty ones.
 
-    A LangChain document is its `page_content`; any other value that is not a text becomes JSON.
+    The text of a LangChain document is its `page_content`. Any other value that is not a text becomes JSON.
 
     Example:
         >>> document_texts(["The margin was 8.4%.", {"page": 3}, " "]), document_texts(None)
@@ -300,14 +308,14 @@ def document_texts(documents: object) -> tuple[str, ...]:
 
 
 DOCUMENT_NAMES = ("context", "documents", "passages")
-"""The names under which a row has documents, and a program returns those that it retrieved."""
+"""The names of documents in a row, and of retrieved documents in the outputs of a program."""
 
 
 class Outputs(NamedTuple):
     """The outputs of a program.
 
     Attributes:
-        graded: Those to grade, by name.
+        graded: The outputs to grade, by name.
         documents: The documents that the program retrieved.
     """
 
@@ -316,13 +324,14 @@ class Outputs(NamedTuple):
 
 
 def split_outputs(outputs: Mapping[str, Any], documents_name: str | None = None) -> Outputs:
-    """Separate the documents that a program retrieved from the outputs to grade: its response would get their merits.
+    """Separate the retrieved documents of a program from the outputs to grade.
 
-    Documents are a list under one of `DOCUMENT_NAMES`. If there is no other output, they are the response.
+    Otherwise the response would get credit for the content of the documents. Documents are a list under one of
+    `DOCUMENT_NAMES`. If there is no other output, they are the response.
 
     Args:
         outputs: The outputs by name.
-        documents_name: A further name of documents, which may be of any type.
+        documents_name: An additional name of documents, which may have any type.
 
     Example:
         >>> split_outputs({"context": ["The margin was 8.4%."], "answer": "No idea."})
@@ -341,9 +350,9 @@ def split_outputs(outputs: Mapping[str, Any], documents_name: str | None = None)
 
 
 def is_empty(value: object, simplify: Simplify = _no_special_type) -> bool:
-    """Return whether an output has nothing to grade: None, a blank text, or a collection of nothing but these.
+    """Return whether an output has nothing to grade: None, a blank text, or a list that contains only such values.
 
-    Data with names, such as a model whose fields are None, says something, and is not empty.
+    A mapping or a model with fields is not empty, even if all its values are None.
 
     Example:
         >>> is_empty(["", " "]), is_empty({}), is_empty({"page": None}), is_empty(0)

@@ -1,6 +1,6 @@
 """Reads the outputs of DSPy's predictions, and the text and the files of DSPy's values.
 
-Only imported for a value of DSPy's, whose program has imported DSPy.
+It is imported only for a value of DSPy's types: the user's program has then imported DSPy already.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from rubric_integrations.submission.messages import (
     value_text,
 )
 
-# What DSPy's modules add to the outputs that a program declares: ChainOfThought, ReAct, CodeAct, MultiChainComparison,
-# RLM and ReActV2. A prediction does not know its signature, so the fields are recognized by their names.
+# Fields that DSPy's modules (ChainOfThought, ReAct, CodeAct, MultiChainComparison, RLM and ReActV2) add to the outputs
+# that a program declares. A prediction does not contain its signature. Therefore the fields are recognized by their
+# names.
 _ADDED_BY_MODULES = frozenset({"reasoning", "rationale", "trajectory", "final_reasoning", "termination_reason"})
 
 
 class AttachedValues:
-    """The values that a judge is sent as attachments, in the order in which they occur in the texts.
+    """The values that a judge gets as attachments, in the order of their occurrence in the texts.
 
     Example:
         >>> files = AttachedValues()
@@ -41,7 +42,8 @@ class AttachedValues:
     """
 
     def __init__(self) -> None:
-        # By identity: a value is read more than once. The values are kept, so that no other gets the same identity.
+        # By identity, because a value is read more than once. The values are kept: otherwise another value could get
+        # the same identity.
         self._values: dict[int, tuple[dspy.Type, Attachment]] = {}
 
     @property
@@ -50,10 +52,11 @@ class AttachedValues:
         return tuple(attachment for _, attachment in self._values.values())
 
     def add(self, value: dspy.Type) -> str | None:
-        """Add a value, and return the text in its place; None if it holds neither bytes nor an http or https address.
+        """Add a value and return the text that replaces it. None if it has neither bytes nor an http or https address.
 
         Raises:
-            pydantic.ValidationError: (a ValueError) It cannot be an attachment, for example because it is too large.
+            pydantic.ValidationError: (a ValueError) The value cannot be an attachment, for example because it is too
+                large.
         """
         if id(value) not in self._values:
             attachment = _attachment(value)
@@ -72,12 +75,12 @@ def _attachment(value: dspy.Type) -> Attachment | None:
         if value.url.startswith("data:"):
             return Attachment(data=value.url)
         if value.url.startswith(("http://", "https://")):
-            # No request has the type of an image at a URL; the suffix is not always one.
+            # Requests do not contain the type of an image at a URL. The URL does not always have a suffix.
             return Attachment(url=value.url, mime_type=guess_type(urlsplit(value.url).path)[0] or "image/png")
     return None
 
 
-# The kinds of content parts that are not text, and the name that stands for them in a judge's prompt.
+# The types of content parts that are not text, and the name that replaces them in a judge's prompt.
 _BINARY_PARTS = {
     "image": "image", "image_url": "image", "input_image": "image",
     "audio": "audio", "audio_url": "audio", "input_audio": "audio",
@@ -87,14 +90,15 @@ _BINARY_PARTS = {
 
 
 def field_text(value: object, files: AttachedValues | None = None) -> str:
-    """Return the text of a field's value: text unchanged, `dspy.Code` as its code, data as JSON, never a Python repr.
+    """Return the text of a field's value: texts and `dspy.Code` unchanged, other data as JSON, never a Python repr.
 
     An image is written as `[image]`, and other binary values as `[audio]`, `[video]`, `[file]` or `[document]`, also
-    inside lists, dictionaries and pydantic models: base64 would fill a judge's prompt.
+    inside lists, dictionaries and pydantic models. Base64 would fill a judge's prompt.
 
     Args:
         value: The value.
-        files: Collects the values of `dspy.Image`, `dspy.Audio` and `dspy.File`, and gives each its `[attachment 1]`.
+        files: Collects the values of `dspy.Image`, `dspy.Audio` and `dspy.File`, and replaces each by its number, such
+            as `[attachment 1]`.
 
     Example:
         >>> field_text(dspy.Code(code="print(42)")), field_text({"chart": dspy.Image("data:image/png;base64,AAAA")})
@@ -107,7 +111,7 @@ def field_text(value: object, files: AttachedValues | None = None) -> str:
 
 
 def simplified(files: AttachedValues | None, value: object) -> object | None:
-    """The text or the fields of a value of DSPy's types; None for any other."""
+    """Return the text or the fields of a value of DSPy's types, or None for any other value."""
     if isinstance(value, dspy.Example):
         return dict(value.items())
     if not isinstance(value, dspy.Type):
@@ -116,14 +120,14 @@ def simplified(files: AttachedValues | None, value: object) -> object | None:
 
 
 def _type_text(value: dspy.Type) -> str | None:
-    """The text of a value of DSPy's types, or of a user's subclass; None for one that holds data, such as citations."""
+    """Return the text of a value of DSPy's types or of a user's subclass. None for data, such as citations."""
     if isinstance(value, dspy.Image):
         return "[image]"
     if isinstance(value, dspy.Audio):
         return "[audio]"
     try:
         content = cast("object", value.format())
-    except (NotImplementedError, ValueError):  # Types that hold data do not implement it.
+    except (NotImplementedError, ValueError):  # Types that contain data do not implement it.
         return None
     if not isinstance(content, list):
         return content if isinstance(content, str) else None
@@ -132,23 +136,23 @@ def _type_text(value: dspy.Type) -> str | None:
 
 
 def _part_text(part: object) -> str | None:
-    """The text of a content part that DSPy would send; None for a part that is neither text nor binary."""
+    """Return the text of a content part that DSPy would send. None for a part that is neither text nor binary."""
     if not isinstance(part, Mapping):
         return None
     content = cast("Mapping[str, Any]", part)
     kind, source = content.get("type"), content.get("source")
     if kind == "text":
         return str(content.get("text", ""))
-    # The source of a document may be text, which its fields hold too, with the title.
+    # The source of a document may be text. The fields of the document then contain this text, with the title.
     is_text = isinstance(source, Mapping) and cast("Mapping[str, Any]", source).get("type") == "text"
     return f"[{_BINARY_PARTS[kind]}]" if kind in _BINARY_PARTS and not is_text else None
 
 
 def declared_outputs(pred: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a prediction's fields without those that DSPy's modules add: reasoning, trajectories, tool calls.
+    """Return a prediction's fields without the fields that DSPy's modules add: reasoning, trajectories, tool calls.
 
-    A tool's observation in a ReAct `trajectory` often contains the right answer, so that an agent which does not use
-    it would be graded as right. If a prediction has no other fields, they are its declared outputs.
+    A tool's observation in a ReAct `trajectory` often contains the right answer. With the trajectory, an agent that
+    does not use the observation would be graded as right. If a prediction has only added fields, they are returned.
 
     Example:
         >>> declared_outputs(dspy.Prediction(trajectory={"observation_0": 42}, reasoning="...", answer="No idea."))
@@ -159,7 +163,7 @@ def declared_outputs(pred: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_added(name: str, value: Any) -> bool:
-    if name == "history":  # of ReActV2; a program may declare a text of this name
+    if name == "history":  # of ReActV2, but a program may declare a text of this name
         return isinstance(value, dspy.History)
     if name == "actions" and isinstance(value, list) and value:  # of Avatar
         return all(type(action).__name__ == "ActionOutput" for action in cast("list[object]", value))
@@ -169,11 +173,11 @@ def _is_added(name: str, value: Any) -> bool:
 def response_text(fields: Mapping[str, Any], files: AttachedValues | None = None) -> str | list[Any]:
     """Return the text of the fields to grade.
 
-    The text is empty if all fields are. A conversation that is the only field is returned as a list of messages, so
-    that its last answer can be graded with the rest as context.
+    The text is empty if all fields are empty. If the only field is a conversation, it is returned as a list of
+    messages. Its last answer can then be graded with the rest as context.
 
     Args:
-        fields: What `response_fields` returned.
+        fields: The outputs to grade, by name.
         files: Collects the images and other files in them.
     """
     if all(is_empty(value, partial(simplified, None)) for value in fields.values()):
@@ -183,11 +187,11 @@ def response_text(fields: Mapping[str, Any], files: AttachedValues | None = None
 
 
 def trajectory_fields(pred: Any) -> dict[str, Any]:
-    """Return the fields of a submission for the steps that an agent recorded in a prediction; none without steps.
+    """Return the fields of a submission for the steps that an agent recorded in a prediction. Empty without steps.
 
-    They are in the `trajectory` of `dspy.ReAct`, or of a program of your own that returns chat messages under this
-    name, or in the `history` of `dspy.ReActV2`. An observation often holds the right answer, so that a judge sees them
-    only where a criterion needs them.
+    The steps are in the `trajectory` of `dspy.ReAct`, or of your program if it returns chat messages under this name,
+    or in the `history` of `dspy.ReActV2`. An observation often contains the right answer. Therefore judges see the
+    steps only for criteria that need them.
 
     Example:
         >>> trajectory_fields(dspy.Prediction(trajectory={"thought_0": "Look."}, answer="42"))
@@ -202,9 +206,9 @@ def trajectory_fields(pred: Any) -> dict[str, Any]:
 
 
 def prediction_fields(pred: Any) -> dict[str, Any]:
-    r"""Return the fields of a submission in a prediction: all outputs that its program declares, and its trajectory.
+    r"""Return the fields of a submission from a prediction: the outputs that its program declares and its trajectory.
 
-    A list under the name of documents, such as `context`, is the context of the submission.
+    A list under a name of documents, such as `context`, becomes the context of the submission.
 
     Example:
         >>> prediction_fields(dspy.Prediction(reasoning="...", answer="42", unit="m", context=["6 x 7 is 42."]))
@@ -220,7 +224,7 @@ def prediction_fields(pred: Any) -> dict[str, Any]:
 
 
 def context_texts(documents: object) -> tuple[str, ...]:
-    """Return the texts of documents, as `document_texts` does, and of values of DSPy's types among them.
+    """Return the texts of documents as `document_texts` does, also for documents of DSPy's types.
 
     Example:
         >>> context_texts([dspy.Example(title="a"), "b"])
@@ -232,7 +236,7 @@ def context_texts(documents: object) -> tuple[str, ...]:
 
 
 def labelled_text(fields: Mapping[str, Any], files: AttachedValues | None = None) -> str:
-    """One field's text as it is; several as paragraphs that begin with their names."""
+    """Return one field's text, or the texts of several fields as paragraphs that begin with their names."""
     if len(fields) == 1:
         return field_text(next(iter(fields.values())), files)
     return "\n\n".join(f"{name}: {field_text(value, files)}" for name, value in fields.items())

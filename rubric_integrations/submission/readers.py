@@ -50,7 +50,7 @@ def _read_json(path: Path, layout: Layout) -> Iterator[Entry]:
     try:
         data: Any = parse_json(text)
     except ValueError as error:
-        # A file in UTF-16 or UTF-32 that does not say so has zeros between its characters.
+        # A file in UTF-16 or UTF-32 without a byte order mark has zeros between its characters.
         begin = text.lstrip("\0\ufeff \t\r\n")[:1]
         if begin in ("[", "{"):
             remedy = "" if begin == "[" else AS_TEXT
@@ -64,7 +64,7 @@ def _read_yaml(path: Path, layout: Layout) -> Iterator[Entry]:
 
     text = read_text(path, layout.encoding)
     try:
-        # As JSON, so that dates are texts, and the values that aliases share are separate.
+        # Converted by JSON: dates become texts, and the values that aliases share become separate values.
         data = parse_json(json.dumps(load_text(text, "yaml", str(path)), default=str))
     except RubricError as error:
         raise ResponsesError(f"{error}; write it as JSON, or save a text as a `.txt` file") from None
@@ -77,7 +77,7 @@ def _read_yaml(path: Path, layout: Layout) -> Iterator[Entry]:
 
 
 def _document_entries(path: Path, data: Any, text: str, layout: Layout) -> Iterator[Entry]:
-    """Yield the rows of a JSON or YAML document; its text is the response if it has none."""
+    """Yield the rows of a JSON or YAML document. If it has none, its text is the response."""
     columns = layout.columns
     rows: Iterable[Any] | None = None
     if layout.rows is not None:
@@ -160,7 +160,8 @@ def _unpack(path: Path, archive: ZipFile, name: str) -> bytes:
         raise ResponsesError(f"{path}: {name[:MAX_PATH]} has {member.file_size:,} bytes, more than {MAX_PARSED:,}")
     if member.compress_type in (ZIP_STORED, ZIP_DEFLATED):
         with archive.open(member) as file:
-            # Not more than the archive says: without a size, all would be unpacked before it is compared.
+            # Not more than the size in the archive. Without a limit, all content would be unpacked before its size is
+            # compared.
             return file.read(member.file_size)
     if member.compress_type != _ZSTANDARD:
         raise ResponsesError(
@@ -174,7 +175,7 @@ def _unpack(path: Path, archive: ZipFile, name: str) -> bytes:
         header = file.read(30)
         file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
         try:
-            # Not more than the archive says: a frame may unpack to any size.
+            # Not more than the size in the archive, because a frame can unpack to any size.
             packed = io.BytesIO(file.read(member.compress_size))
             content = ZstdDecompressor().stream_reader(packed).read(member.file_size + 1)
         except ZstdError as error:
@@ -198,15 +199,15 @@ READERS: Mapping[str, Callable[[Path, Layout], Iterator[Entry]]] = {
     ".eval": _read_inspect_log,
     ".traj": _read_json,
 }
-"""The reader of each file format, by the suffix of the file; files with other suffixes are read as one text."""
+"""The reader of each file format, by the suffix of the file. Files with other suffixes are read as one text."""
 
 
 AS_TEXT = "; to grade it as one text, save it as a `.txt` file"
 
 
-# Characters; a longer text is a rubric, and no path of one.
+# The largest number of characters of a path. A longer text is a rubric, not its path.
 MAX_PATH = 1000
 
 
-# promptfoo writes the same to an output file with the suffix `.txt` as to one with `.yaml`.
+# promptfoo writes the same content to an output file with the suffix `.txt` as to a file with `.yaml`.
 PROMPTFOO_TEXT = re.compile(r"evalId: \S+\nresults:\n")

@@ -1,4 +1,4 @@
-"""The steps of a conversation or of an agent's run, and their text for a judge. Joins tool calls with their results."""
+"""The steps of a conversation or of an agent's run, their text for a judge, and the results of their tool calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rubric_integrations._util.records import EncodableText, SparseRecord, encod
 from rubric_integrations.submission.dialects.blocks import Call, Message, Result, Text
 
 Role = Literal["user", "assistant", "system", "tool"]
-"""Who wrote a step. A step of the role `tool` is a result whose call is not in the trace."""
+"""The author of a step. A step with the role `tool` is a result whose call is not in the trace."""
 
 
 class ToolCall(SparseRecord):
@@ -22,11 +22,11 @@ class ToolCall(SparseRecord):
 
     Attributes:
         name: The tool's name.
-        arguments: The arguments: a JSON object, or the text of arguments that are no JSON object. None if the trace
-            does not tell them.
-        result: What the tool returned; None if the trace has no result.
-        is_error: Whether the tool failed; None if the trace does not tell it.
-        omitted: The number of characters that were cut out of the result (see `Trajectory.shortened`).
+        arguments: The arguments: a JSON object, or a text if they are not a JSON object. None if the trace does not
+            contain them.
+        result: The text that the tool returned. None if the trace has no result.
+        is_error: Whether the tool failed. None if the trace does not say so.
+        omitted: The number of characters that were removed from the result (see `Trajectory.shortened`).
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = ("omitted",)
@@ -38,9 +38,13 @@ class ToolCall(SparseRecord):
     omitted: int = Field(default=0, ge=0)
 
     def shortened(self, step_limit: int) -> Self:
-        """Return this call with the beginning and the end of a result of more than `step_limit` characters.
+        """Return this call with only the beginning and the end of a result of more than `step_limit` characters.
 
-        The note of an earlier cut does not count: two cuts are the same as the shorter one alone.
+        The note of an earlier cut is not counted. Therefore shortening a result twice has the same effect as shortening
+        it once to the smaller limit.
+
+        Args:
+            step_limit: The largest number of characters of the result, without the note.
         """
         result, earlier = self.result or "", _note(self.omitted)
         cut = len(result) - step_limit - (len(earlier) if self.omitted and earlier in result else 0)
@@ -52,16 +56,16 @@ class ToolCall(SparseRecord):
 
 
 class Step(SparseRecord):
-    """One step: a message of the user, the system or the assistant, with the calls that it makes and their results.
+    """One step: a message of the user, the system or the assistant, with its tool calls and their results.
 
     Attributes:
-        role: Who wrote it.
-        text: Its text. An attachment is written as `[attachment 1]`, by its number in the submission.
-        name: The name of the author, where a conversation has several of one role.
-        calls: The calls of tools, in their order.
-        tokens: The tokens that the step took, sent and received; None if the trace does not tell them.
-        cost: Its cost in US dollars; None if the trace does not tell it.
-        milliseconds: Its duration; None if the trace does not tell it.
+        role: The author of the step.
+        text: The text of the step. An attachment is written as `[attachment 1]`, by its number in the submission.
+        name: The name of the author, if a conversation has several authors with one role.
+        calls: The tool calls, in order.
+        tokens: The number of tokens of the step, sent and received. None if the trace does not contain it.
+        cost: The cost of the step in US dollars. None if the trace does not contain it.
+        milliseconds: The duration of the step in milliseconds. None if the trace does not contain it.
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = ("name", "calls")
@@ -78,11 +82,11 @@ class Step(SparseRecord):
 def render_steps(steps: Sequence[Step], *, numbered: bool = False) -> str:
     """Write steps as text: one JSON object per line with the role, the content, and the calls with their results.
 
-    JSON escapes line breaks, so that the content of one step cannot imitate another step.
+    JSON escapes line breaks. Therefore the content of a step cannot imitate another step.
 
     Args:
         steps: The steps.
-        numbered: Whether each line begins with the number of its step, from 1.
+        numbered: Whether each line begins with the number of its step. The first step has the number 1.
 
     Example:
         >>> call = ToolCall(name="look", result="8.4%")
@@ -104,9 +108,12 @@ def _line(step: Step) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    """Return what a judge reads of a call; that a call did not fail is not written, since not every trace tells it."""
+    """Return the fields of a call that a judge reads.
+
+    `is_error` is included only if the call failed, because not every trace records success.
+    """
     optional = {"arguments": call.arguments, "result": call.result, "is_error": call.is_error or None}
-    # A field of its own: a result can contain a text like the note.
+    # A separate field, because a result can contain a text that looks like the note.
     omitted = {"omitted_characters": call.omitted} if call.omitted else {}
     return {"name": call.name, **{name: value for name, value in optional.items() if value is not None}, **omitted}
 
@@ -131,7 +138,7 @@ class _OpenCall:
 
 @dataclass
 class _OpenStep:
-    """A step to which texts and calls are still added; `result` is set for a result whose call is missing."""
+    """A step to which texts and calls can be added. `result` is set if the step is a result without a call."""
 
     texts: list[str] = field(default_factory=list[str])
     calls: list[_OpenCall] = field(default_factory=list[_OpenCall])
@@ -139,7 +146,7 @@ class _OpenStep:
 
 
 class _OpenCalls:
-    """The calls without a result, by their id, or by their name and their position if they have none."""
+    """The calls without a result, by their id. Calls without an id are found by their name or by their order."""
 
     def __init__(self) -> None:
         self._by_key: defaultdict[str | tuple[str | None], deque[_OpenCall]] = defaultdict(deque)
@@ -151,13 +158,13 @@ class _OpenCalls:
             self._by_key[(None,)].append(call)
             return
         waiting = self._by_key[call_id]
-        # Some models number the calls of each message from zero: a result belongs to the newest of them.
+        # Some models number the calls of each message from zero. A result then belongs to the newest call with its id.
         if waiting and waiting[-1].message != call.message:
             waiting.clear()
         waiting.append(call)
 
     def take(self, result: Result) -> _OpenCall | None:
-        """Return the earliest open call that a result belongs to; None if its call is missing or has a result."""
+        """Return the earliest open call that a result belongs to, or None if there is none."""
         waiting = self._by_key.get((result.name,) if result.id is None else result.id, deque())
         while waiting:
             call = waiting.popleft()
@@ -167,11 +174,12 @@ class _OpenCalls:
 
 
 def join_calls(messages: Iterable[Message]) -> list[list[Step]]:
-    """Return the steps that each message begins; a message that only holds results of earlier calls begins none.
+    """Return the list of steps of each message, with the results of calls joined to the calls.
 
-    A result is joined to the call with its id, or without an id to the earliest call of its name, or without a name to
-    the earliest call, that has no result. A result without such a call is a step of the role `tool`, also a second
-    result of one call. A text or a call after a result begins a new step.
+    A message that contains only results of earlier calls has no steps. A result is joined to an open call: the call
+    with its id, or without an id the earliest call with its name, or without a name the earliest call. A result without
+    an open call, such as the second result of a call, becomes a step with the role `tool`. A text or a call after a
+    result begins a new step.
     """
     open_calls = _OpenCalls()
     groups = [(message, _open_steps(message, number, open_calls)) for number, message in enumerate(messages)]
@@ -203,10 +211,10 @@ def _open_steps(message: Message, number: int, open_calls: _OpenCalls) -> list[_
 
 def _close(step: _OpenStep, message: Message, *, is_first: bool) -> Step:
     if step.result is not None:
-        # A step of the role `tool` has no field for it.
+        # A step with the role `tool` has no field for the error.
         prefix = "[error]\n" if step.result.is_error else ""
         return Step(role="tool", name=step.result.name, text=prefix + step.result.text)
-    # The first step of a message has what the whole message took.
+    # The first step of a message gets the tokens, cost and time of the message.
     spent = (message.tokens, message.cost, message.milliseconds)
     tokens, cost, milliseconds = spent if is_first else (None if amount is None else 0 for amount in spent)
     return Step(

@@ -1,7 +1,7 @@
-"""A submission: one response to grade, with the task it answers.
+"""A submission: one response to grade, with the task that it answers.
 
-Also splits long responses at paragraphs, lines and words, and trajectories between their steps, and decides whether a
-submission has the evidence that a criterion needs.
+The module also splits long responses (at paragraphs, lines and words, or between the steps of a trajectory), and
+decides whether a submission has the evidence that a criterion needs.
 """
 
 from __future__ import annotations
@@ -17,42 +17,44 @@ from rubric_integrations.submission.attachments import Attachment, check_attachm
 from rubric_integrations.submission.messages import Messages, Respond, check_respond, document_texts
 from rubric_integrations.submission.trajectory import Trajectory, convert_conversations
 
-# About 250,000 tokens. Judges cannot read more, and grading a truncated text would penalize what was cut off.
+# About 250,000 tokens. Judges cannot read more. If a text were truncated, the grade would penalize the missing part.
 MAX_CHARS = 1_000_000
 
 
 class Submission(SparseRecord):
-    """One response to grade, with the task it answers.
+    """One response to grade, with the task that it answers.
 
-    `response`, `query`, `reference` and `trajectory` also accept conversations in any dialect. If `response` is one,
-    its last answer is graded and the rest is appended to the query as context; with an additional
-    `respond="transcript"` the whole conversation is graded, and with `respond="trajectory"` the same with numbered
-    steps, which a judge can cite. Its steps become the `trajectory`, and its files the `attachments`.
+    `response`, `query`, `reference` and `trajectory` also accept conversations in any dialect. If `response` is a
+    conversation, its last answer is graded, and the rest is appended to the query as context. With the additional field
+    `respond="transcript"`, all messages are graded. With `respond="trajectory"`, all messages are graded as numbered
+    steps, which a judge can cite. The steps of the conversation become the `trajectory` and its files become the
+    `attachments`.
 
-    A response that begins with a thinking block, `<think>` or `<thinking>`, is split into `thinking` and `response`,
-    unless `thinking` is set: then the response is not changed. `{"thinking": ..., "output": ...}` is accepted too.
+    A response that begins with a thinking block, `<think>` or `<thinking>`, is split into `thinking` and `response`. It
+    is not changed if `thinking` is set. `{"thinking": ..., "output": ...}` is accepted too.
 
-    Half an emoji (a lone surrogate), which no file could hold, is written as its escape in each of the texts.
+    In all texts, half an emoji (a lone surrogate) is replaced by its escape, because it cannot be written to a file.
 
     Attributes:
-        response: The text to grade; not blank, at most 1,000,000 characters.
-        thinking: The model's reasoning before the response, which judges are shown beside it.
-        hide_thinking: Whether judges are not shown the thinking; a length penalty counts it all the same. False by
+        response: The text to grade. It is not blank and has at most 1,000,000 characters. Only a trajectory as the
+            response may be longer.
+        thinking: The model's reasoning before the response. Judges see it next to the response.
+        hide_thinking: Whether the thinking is hidden from judges. A length penalty counts it in any case. False by
             default.
         query: The task that the response answers.
-        reference: An exemplary response.
-        context: Documents that the response can be compared with, such as retrieved passages, shown to the judge. One
-            text, or a list of texts, of LangChain documents or of data, which is shown as JSON; empty ones are left
-            out.
+        reference: A reference response for comparison.
+        context: Documents to compare the response with, such as retrieved passages. Judges see them. One document, or a
+            list of documents: texts, LangChain documents, or other values, which are shown as JSON. Empty documents are
+            left out.
         logprobs: The natural logarithms of the probabilities of the response's tokens, for the perplexity metric.
         trajectory: The steps of the agent that led to the response, for checks in code and for judges.
-        show_trajectory: When judges are shown the trajectory: `always`, beside the response; `if_needed`, only for
-            criteria that need it; or never beside the response, because the response is the trajectory (`as_response`).
-        attachments: Images, PDFs, recordings and other files, shown to the judge; at most 100, with 30,000,000 bytes in
-            all. `[attachment 1]` in a text is the first of them.
+        show_trajectory: How judges see the trajectory. `always`: next to the response. `if_needed`: next to the
+            response, but only for criteria that need it. `as_response`: the response is the text of the trajectory.
+        attachments: Images, PDFs, recordings and other files, which judges see. At most 100, with at most 30,000,000
+            bytes in total. `[attachment 1]` in a text refers to the first one.
 
     Raises:
-        pydantic.ValidationError: (a ValueError) The response is blank or has nothing after its thinking, a text is too
+        pydantic.ValidationError: (a ValueError) The response is blank or has no text after its thinking, a text is too
             long, or a list is not a conversation.
 
     Example:
@@ -79,7 +81,7 @@ class Submission(SparseRecord):
 
     @property
     def shown_thinking(self) -> str | None:
-        """The thinking that judges are shown; None if there is none, or it is hidden."""
+        """The thinking that judges see. None if there is none, or if it is hidden."""
         return None if self.hide_thinking else self.thinking
 
     @classmethod
@@ -95,10 +97,10 @@ class Submission(SparseRecord):
 
         Args:
             messages: Messages in any dialect that `Trajectory.from_messages` reads.
-            respond: What is graded: the `last` answer, with the rest as context; the whole `transcript`; or the
-                `trajectory`, which is the transcript with numbered steps.
-            query: The task; the context is appended to it.
-            reference: An exemplary response.
+            respond: The part to grade: the `last` answer, with the rest as context, the `transcript` of all messages,
+                or the `trajectory`, which is the transcript with numbered steps.
+            query: The task. The context is appended to it.
+            reference: A reference response for comparison.
 
         Raises:
             TypeError: `messages` is not a conversation.
@@ -114,9 +116,13 @@ class Submission(SparseRecord):
         return cls.model_validate(convert_conversations(fields, is_conversation=True))
 
     def shortened(self, step_limit: int) -> Self:
-        """Return this submission with the long results of its trajectory cut (see `Trajectory.shortened`).
+        """Return this submission with shortened tool results in its trajectory (see `Trajectory.shortened`).
 
-        A response that is the trajectory (`show_trajectory="as_response"`) becomes the text of the shorter one.
+        If the response is the text of the trajectory (`show_trajectory="as_response"`), it becomes the text of the
+        shortened trajectory.
+
+        Args:
+            step_limit: The largest number of characters of a tool result, at least 1.
 
         Raises:
             ValueError: `step_limit` is less than 1.
@@ -188,7 +194,7 @@ def _too_long(text: str) -> str:
 
 
 def error_line(error: Exception) -> str:
-    """Return the first problem that an error reports, in one line and with the field that is wrong."""
+    """Return the first problem that an error reports, in one line and with the name of the wrong field."""
     if not isinstance(error, ValidationError):
         return str(error).partition("\n")[0]
     details = error.errors()[0]
@@ -198,18 +204,18 @@ def error_line(error: Exception) -> str:
     return f"{field}{message[:1].lower()}{message[1:]}"
 
 
-# The best boundary first. None of them is looked for in the first half of a part, or the parts would be many.
+# The best boundary first. Boundaries in the first half of a part are ignored, because the parts would be too many.
 _BOUNDARIES = ("\n\n", "\n", " ")
 
 
 def split_response(submission: Submission, chunk_size: int) -> list[str]:
-    """Split a response into parts of at most `chunk_size` characters, of which none is blank.
+    """Split a response into parts of at most `chunk_size` characters and leave out blank parts.
 
-    A response that is the trajectory (`show_trajectory="as_response"`) is split between steps, which keep their
-    numbers; a single step that is longer is a part of its own.
+    A response that is the text of a trajectory (`show_trajectory="as_response"`) is split between steps, which keep
+    their numbers. A single step that is longer than `chunk_size` is a separate part.
 
     Returns:
-        The parts, in order; the response alone if it is short enough.
+        The parts, in order. If the response is short enough, it is the only part.
     """
     response = submission.response
     if len(response) <= chunk_size:
@@ -229,7 +235,7 @@ def _split_text(text: str, chunk_size: int) -> Iterator[str]:
 
 
 def _boundary(text: str, start: int, end: int) -> int:
-    """Return the last position, in the second half of what lies between two, at which a part may end."""
+    """Return the last position in the second half of a range at which a part may end."""
     middle = (start + end) // 2
     for boundary in _BOUNDARIES:
         position = text.rfind(boundary, middle, end)
@@ -239,7 +245,7 @@ def _boundary(text: str, start: int, end: int) -> int:
 
 
 def _split_lines(text: str, chunk_size: int) -> Iterator[str]:
-    """Split between lines: JSON escapes the line breaks in a step, so that each step is a line."""
+    """Split between lines. Each step is one line, because JSON escapes the line breaks in a step."""
     lines, size = list[str](), 0
     for line in text.split("\n"):
         if lines and size + len(line) > chunk_size:
@@ -260,7 +266,7 @@ _NAMES: dict[Evidence, str] = {
 
 
 def missing_evidence(criterion: Criterion, submission: Submission) -> str | None:
-    """Say what a submission lacks of what a criterion `needs`; None if it lacks nothing.
+    """Describe the evidence that a criterion `needs` and that a submission does not have. None if nothing is missing.
 
     Example:
         >>> criterion = Criterion(requirement="Looks the margin up before it is stated", needs=["trajectory"])
@@ -272,7 +278,7 @@ def missing_evidence(criterion: Criterion, submission: Submission) -> str | None
 
 
 def shown_trajectory(submission: Submission, criteria: Sequence[Criterion]) -> Trajectory | None:
-    """Return the trajectory that a judge of these criteria is shown beside the response; None if it is shown none."""
+    """Return the trajectory that a judge of these criteria sees next to the response, or None if it sees none."""
     if submission.show_trajectory == "always":
         return submission.trajectory
     is_needed = any("trajectory" in criterion.needs for criterion in criteria)
@@ -280,7 +286,7 @@ def shown_trajectory(submission: Submission, criteria: Sequence[Criterion]) -> T
 
 
 def has_numbered_steps(submission: Submission, criteria: Sequence[Criterion]) -> bool:
-    """Whether a judge of these criteria sees numbered steps, beside the response or as the response."""
+    """Whether a judge of these criteria sees numbered steps, either next to the response or as the response."""
     is_response = submission.show_trajectory == "as_response" and submission.trajectory is not None
     return is_response or shown_trajectory(submission, criteria) is not None
 

@@ -35,9 +35,10 @@ class ResponsesError(ValueError):
 
 
 MAX_PARSED = 500_000_000
-"""Characters, or bytes of an archive, that are read into memory as one: a JSON file, a line, a sample, a spreadsheet.
+"""The largest number of characters (or of unpacked bytes) that are read into memory at a time.
 
-A small archive may unpack to any number. Parsed JSON needs several times this memory.
+It applies to a JSON file, a line, a sample and a spreadsheet. A small archive can unpack to any size. Parsed JSON needs
+several times this memory.
 """
 
 
@@ -45,7 +46,7 @@ def read_lines(file: TextIO) -> Iterator[str]:
     """Yield the lines of a text file.
 
     Raises:
-        ResponsesError: A line is longer than `MAX_PARSED`, such as that of a file without line breaks.
+        ResponsesError: A line is longer than `MAX_PARSED`, for example because the file has no line breaks.
     """
     for number in count(1):
         if not (line := file.readline(MAX_PARSED + 1)):
@@ -61,7 +62,7 @@ def read_text(path: Path, encoding: str | None) -> str:
     """Return the text of a file.
 
     Raises:
-        ResponsesError: It is longer than `MAX_PARSED`.
+        ResponsesError: The text is longer than `MAX_PARSED`.
     """
     with path.open(encoding=encoding_of(path, encoding)) as file:
         text = file.read(MAX_PARSED + 1)
@@ -77,14 +78,15 @@ class Entry(NamedTuple):
     """One row of a file before it is converted.
 
     Attributes:
-        number: The id of the row if it has no other: its number, or that of its line.
-        place: Where it begins in the file, such as `line 3`.
-        fields: Its fields by column; None if it has none.
-        error: Why it has none.
-        form: How the file contains its rows, such as `CSV, separated by ';'`; empty if its suffix says it all.
-        tool: The tool that wrote the row, such as `promptfoo results`; None for rows in the columns of this library.
-        source: The row as the tool wrote it; None without a tool.
-        may_lack_calls: Whether a conversation in it may lack calls of its run.
+        number: The number of the row or of its line. It is the id of a row without an id.
+        place: The place in the file where the row begins, such as `line 3`.
+        fields: The values of the row by column. None if the row cannot be read.
+        error: The reason why the row cannot be read or has no answer. None for any other row.
+        form: The format of the rows in the file, such as `CSV, separated by ';'`. Empty if the suffix of the file is
+            enough.
+        tool: The tool that wrote the row, such as `promptfoo results`. None for rows in the columns of this library.
+        source: The row as the tool wrote it. None without a tool.
+        may_lack_calls: Whether tool calls of the run may be missing in a conversation of the row.
     """
 
     number: int
@@ -98,13 +100,13 @@ class Entry(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the rows of a file and their fields are.
+    """The places of the rows and their fields in a file, as the caller chose them.
 
     Attributes:
-        columns: The names of columns that replace the usual ones.
-        rows: The path of the list of rows in a JSON file, or the sheet of a spreadsheet; None for the usual place.
-        encoding: The encoding of a text file; None for UTF-8, and for UTF-16 with a byte order mark.
-        respond: Which part of each conversation is graded; None leaves it to the rows.
+        columns: The names of columns that replace the usual names.
+        rows: The path of the list of rows in a JSON file, or the sheet of a spreadsheet. None for the usual place.
+        encoding: The encoding of a text file. None for UTF-8, and for UTF-16 with a byte order mark.
+        respond: The part of each conversation that is graded. None means that the rows have their own.
     """
 
     columns: ColumnNames = USUAL_COLUMNS
@@ -118,17 +120,18 @@ _SEPARATOR_LINE = re.compile(r"sep=([^\"\s]|\t)", re.IGNORECASE)
 
 
 class CsvError(ValueError):
-    """A CSV file cannot be read; the message does not name the file."""
+    """Raised if a CSV file cannot be read. The message does not name the file."""
 
 
 class CsvRecord(NamedTuple):
     """One record of a CSV file.
 
     Attributes:
-        line: The number, from 1, of the line on which it begins.
-        fields: Its fields by the names of the header; None for those that a shorter record lacks.
-        error: Why it has no fields; None if it has.
-        delimiter: What separates the fields in this file.
+        line: The number of the line on which the record begins. The first line has the number 1.
+        fields: The values of the record by the names of the header. If the record is shorter than the header, the
+            missing values are None.
+        error: The reason why the record has no fields. None if it has fields.
+        delimiter: The character that separates the fields in this file.
     """
 
     line: int
@@ -140,20 +143,21 @@ class CsvRecord(NamedTuple):
 def read_csv(
     path: Path, find_problem: Callable[[Sequence[str]], str | None], encoding: str | None = None
 ) -> Iterator[CsvRecord]:
-    """Yield the records of a CSV file, separated by commas, semicolons or tabs, without its header and blank lines.
+    """Yield the records of a CSV file, without its header and blank lines. The separator is a comma, semicolon or tab.
 
-    A first line such as `sep=;`, which Excel reads and does not show, names the separator. A line of separators alone,
-    such as `;;;`, is blank: Excel saves a row as one whose cells were cleared.
+    If the first line is `sep=;` or similar, it names the separator. Excel reads this line and does not show it. A line
+    with only separators, such as `;;;`, is blank: Excel writes such a line for a row whose cells were cleared.
 
     Args:
-        path: The file, in UTF-8, with or without a byte order mark, or in UTF-16 with one.
-        find_problem: Says what a header of these names lacks; None if it lacks nothing.
-        encoding: The encoding of the file, if it is another one.
+        path: The file, in UTF-8, or in UTF-16 with a byte order mark.
+        find_problem: Returns the problem of a header with these names, such as a missing column, or None if there is
+            none.
+        encoding: The encoding of the file, if it is neither of these.
 
     Raises:
-        CsvError: The header has a problem, or one name twice, or a quote is not closed.
+        CsvError: The header has a problem or has a name twice, or a quote is not closed.
         OSError: The file cannot be read.
-        UnicodeDecodeError: It is not text.
+        UnicodeDecodeError: The file is not text in this encoding.
     """
     csv.field_size_limit(10 * MAX_CHARS)
     with path.open(encoding=encoding_of(path, encoding), newline="") as file:
@@ -186,7 +190,7 @@ def read_csv(
 
 
 def encoding_of(path: Path, encoding: str | None = None) -> str:
-    """Return the encoding of a text file: the one that is named, UTF-16 if its byte order mark says so, else UTF-8."""
+    """Return the encoding of a text file: `encoding`, or UTF-16 for a file with its byte order mark, or else UTF-8."""
     if encoding is not None:
         return encoding
     # A pipe could not be read again from its beginning.
@@ -205,7 +209,7 @@ def _first_line(lines: Iterator[str]) -> tuple[str, int]:
 
 
 def _find_delimiter(header: str, find_problem: Callable[[Sequence[str]], str | None], default: str) -> str:
-    """Return the delimiter by which the header has the needed columns; else the one that gives the most columns."""
+    """Return the delimiter with which the header has the required columns, or else the most columns."""
 
     def rank(delimiter: str) -> tuple[bool, int, bool]:
         names = list[str]()
@@ -241,22 +245,23 @@ def _to_record(header: Sequence[str], record: Sequence[str], line: int, delimite
 
 
 def how_to_encode(suffix: str) -> str:
-    """Say how to save a file of text that is not in UTF-8."""
+    """Return advice on how to save a text file that is not in UTF-8."""
     return "save it as UTF-8" + (" (in Excel: Save As, `CSV UTF-8`)" if suffix in (".csv", ".tsv") else "")
 
 
-# Rows of a Parquet file in memory at once: one text of a small file may be that of every row.
+# The number of rows of a Parquet file in memory at a time. All rows of a small file may share one long text.
 _PARQUET_ROWS = 100
-# Rows of a sheet in Excel. A file may number its rows as it likes, and all between would be read as empty ones.
+# The largest number of rows of a sheet in Excel. A file can give its rows any numbers, and all rows in between would be
+# read as empty rows.
 _SHEET_ROWS = 1_048_576
 
 _SHEET = "save the sheet as CSV (UTF-8)"
 UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET}
-"""What to do with files of other formats, by suffix."""
+"""The advice for files of unsupported formats, by suffix."""
 
 
 def _missing_column(names: Sequence[str], columns: ColumnNames) -> str | None:
-    """Return the first column that a table lacks; None for one of another tool, whose rows have other columns."""
+    """Return the first missing column of a table, or None. A table of another tool may have other columns."""
     # A path such as `response.body` is in the column `response`.
     paths = [path for path in columns if path and split_path(path)[0] in names]
     missing = missing_column([*names, *paths], columns)
@@ -282,7 +287,7 @@ def read_csv_entries(path: Path, layout: Layout) -> Iterator[Entry]:
 
 
 def read_parquet(path: Path, layout: Layout) -> Iterator[Entry]:
-    """Yield the rows of a Parquet file, a hundred at a time in memory."""
+    """Yield the rows of a Parquet file. At most 100 rows are in memory at a time."""
     try:
         import pyarrow as arrow
         from pyarrow.parquet import ParquetFile
@@ -293,7 +298,7 @@ def read_parquet(path: Path, layout: Layout) -> Iterator[Entry]:
         names = file.schema_arrow.names
         if (missing := _missing_column(names, columns)) is not None:
             raise ResponsesError(f"{path}: {describe_missing_column(names, missing)}")
-        # Vectors and other large columns that no field has are not read.
+        # Vectors and other large columns that are not fields are not read.
         plain = [column.name for column in file.schema_arrow if _is_plain(column.type)]
         roots = {split_path(path)[0] for path in columns if path} & set(names)
         is_foreign = columns.response is None and find_row_format(dict.fromkeys(names)) is not None
@@ -319,7 +324,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
-    """Yield the rows of the sheet of a spreadsheet that has responses."""
+    """Yield the rows of the sheet that contains responses in a spreadsheet."""
     try:
         from openpyxl import load_workbook
     except ImportError:
@@ -344,15 +349,15 @@ def read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
         ) from None
 
 
-# Characters of an error of openpyxl, which may quote the XML.
+# The largest number of characters of an error of openpyxl, which may quote the XML.
 _MAX_REASON = 300
 
 
 def _choose_sheet(path: Path, book: Any, layout: Layout) -> Any:
-    """Return the sheet that is named, or the only visible one with a response."""
+    """Return the sheet that the caller named, or the only visible sheet with responses."""
     sheets = {sheet.title: sheet for sheet in book.worksheets}
     for sheet in sheets.values():
-        sheet.reset_dimensions()  # Some programs write a wrong size, after which nothing would be read.
+        sheet.reset_dimensions()  # Some programs write a wrong size, and no row would be read.
     if layout.rows is not None:
         if layout.rows not in sheets:
             raise ResponsesError(f"{path}: has no sheet {layout.rows!r} for `rows` (`--rows`): it has {list(sheets)!r}")
@@ -382,7 +387,7 @@ def _sheet_rows(path: Path, sheet: Any) -> Iterator[tuple[int, Sequence[Any]]]:
 def _sheet_entries(path: Path, sheet: Any, columns: ColumnNames) -> Iterator[Entry]:
     header, number = list[str](), 0
     for line, cells in _sheet_rows(path, sheet):
-        # The value of a formula that failed is a text such as `#REF!`.
+        # The value of a failed formula is a text such as `#REF!`.
         values: list[Any] = [None if cell.data_type == "e" else cell.value for cell in cells]
         values = [value.isoformat() if isinstance(value, date | time) else value for value in values]
         if all(value is None or str(value).strip() == "" for value in values):

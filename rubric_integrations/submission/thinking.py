@@ -1,8 +1,8 @@
 """Separates the thinking that a model writes before its answer from the answer.
 
-A response that begins with `<think>` (DeepSeek, Qwen) or `<thinking>`, in any case, begins with thinking. The same rule
-applies to every input. All functions take linear time, also for a megabyte of markers. OpenRLHF's rollouts are one
-text: the prompt, the response and their special tokens, of which the response is read here.
+A response that begins with `<think>` (DeepSeek, Qwen) or `<thinking>`, in upper or lower case, begins with thinking.
+The same rule applies to every input. All functions take linear time, even for a megabyte of markers. The module also
+extracts the response from OpenRLHF's rollouts, which are one text with the prompt, the response and special tokens.
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-# Special tokens that end a turn, of the chat templates in use. In the middle of a response they are kept: whether a
-# policy writes them there is for the judge to see.
+# Special tokens that end a turn, of the chat templates in use. In the middle of a response they are kept, because the
+# judge should see that a policy writes them there.
 _END_TOKEN = re.compile(r"(?:<\|[\w▁ -]{1,40}\|>|<｜[\w▁ -]{1,40}｜>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
 _LONGEST_TOKEN = 44
 _LAST_CHARACTERS = 100
-# A template that makes models think ends the prompt with this marker, so that it is missing in the response.
+# A chat template for thinking models ends the prompt with this marker. It is then missing in the response.
 _OPENS_THINKING = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
-# Characters of a prompt that was cut at its beginning, by which it is recognized, and attempts to find them.
+# The number of characters that identify a prompt whose beginning was cut off, and the largest number of attempts to
+# find them.
 _MIN_KEPT, _MAX_ATTEMPTS = 64, 100
 
 
 def response_of(query: str, prompt: str) -> str:
-    r"""Return the response in a rollout, without the special tokens and the white space at its end.
+    r"""Return the response in a rollout of OpenRLHF, without the special tokens and the white space at its end.
 
     Args:
-        query: The prompt and the response. Of a prompt that was too long, OpenRLHF keeps the end; and some tokenizers
-            do not preserve its white space.
-        prompt: The prompt. If it ends with `<think>`, the response begins with it.
+        query: The prompt and the response as one text. If the prompt was too long, OpenRLHF keeps only its end. Some
+            tokenizers do not preserve the white space of the prompt.
+        prompt: The prompt. If it ends with `<think>`, this marker is added to the response.
 
     Raises:
         ValueError: `query` does not begin with the prompt.
@@ -100,10 +101,10 @@ class SplitResponse(NamedTuple):
     """A response whose thinking is separate from its answer.
 
     Attributes:
-        thinking: The content of the thinking blocks at the beginning; empty if there are none.
-        output: The answer after them.
-        block: The name of the last thinking block, in lower case, such as `think`; None if there is none.
-        is_closed: Whether that block has an end. A block without an end is thinking up to the end of the text, so that
+        thinking: The content of the thinking blocks at the beginning. Empty if there are none.
+        output: The answer after the thinking blocks.
+        block: The name of the last thinking block, in lower case, such as `think`. None if there is none.
+        is_closed: Whether the last thinking block has an end. Without an end, the rest of the text is thinking, and
             `output` is empty.
     """
 
@@ -114,11 +115,11 @@ class SplitResponse(NamedTuple):
 
 
 def split_thinking(text: str) -> SplitResponse:
-    """Split a response at the end of the thinking blocks that it begins with.
+    """Split a response into the thinking blocks at its beginning and the answer after them.
 
-    Markers elsewhere in the text are part of the answer. An answer within `<output>` and `</output>` is returned
-    without these markers, unless there is text after `</output>`, which would be lost. A text without markers at its
-    beginning is returned unchanged.
+    Markers elsewhere in the text are part of the answer. An answer between `<output>` and `</output>` is returned
+    without these markers. If there is text after `</output>`, the markers are kept, because the text would otherwise be
+    lost. A text without markers at its beginning is returned unchanged.
 
     Example:
         >>> split_thinking("<think>6 x 7</think>It is 42.")
@@ -138,13 +139,15 @@ def split_thinking(text: str) -> SplitResponse:
 
 
 def split_completion(text: str, starts_in_thinking: bool = False) -> SplitResponse:
-    """Split what a policy has written after a prompt, whose end may be the beginning of the thinking.
+    """Split the completion of a prompt into its thinking and its answer. The prompt may already begin the thinking.
 
-    Without a beginning, everything before `</think>` is thinking, as parsers of reasoning models take it.
+    If the completion has `</think>` without `<think>`, the text before `</think>` is thinking, as in the parsers of
+    reasoning models.
 
     Args:
         text: The completion.
-        starts_in_thinking: Whether the prompt ends with `<think>`: a completion without `</think>` is all thinking.
+        starts_in_thinking: Whether the prompt ends with `<think>`. A completion without `</think>` is then all
+            thinking.
 
     Example:
         >>> split_completion("6 x 7</think>It is 42.").output, split_completion("6 x 7", starts_in_thinking=True).output
@@ -158,10 +161,10 @@ def split_completion(text: str, starts_in_thinking: bool = False) -> SplitRespon
 
 
 def split_parts(parts: Mapping[str, Any]) -> SplitResponse:
-    """Return the parts of `{"thinking": ..., "output": ...}`; the output is split if there is no other thinking.
+    """Return the parts of `{"thinking": ..., "output": ...}`. Without `thinking`, the output is split.
 
     Args:
-        parts: The dictionary; both keys are optional.
+        parts: The dictionary. Both keys are optional.
 
     Raises:
         ValueError: The dictionary has other keys.
@@ -178,7 +181,7 @@ def split_parts(parts: Mapping[str, Any]) -> SplitResponse:
 
 
 def thinking_blocks(text: str) -> Iterator[re.Match[str]]:
-    """Yield the beginning and the end marker of each closed thinking block of a text, anywhere in it."""
+    """Yield the begin marker and the end marker of each closed thinking block, anywhere in a text."""
     position = 0
     while (begins := _THINKING_BEGINS.search(text, position)) and (ends := _THINKING_ENDS.search(text, begins.end())):
         yield begins
@@ -187,14 +190,14 @@ def thinking_blocks(text: str) -> Iterator[re.Match[str]]:
 
 
 def output_block(text: str) -> str | None:
-    """Return the content of the first `<output>` block of a text, anywhere in it; None if there is no closed one."""
+    """Return the content of the first `<output>` block, anywhere in a text, or None if there is no closed one."""
     begins = _OUTPUT_BEGINS.search(text)
     ends = _OUTPUT_ENDS.search(text, begins.end()) if begins else None
     return text[begins.end() : ends.start()] if begins and ends else None
 
 
 def _without_output_markers(answer: str) -> str:
-    """Return the content of an answer that is one `<output>` block, also a block that is cut off before its end."""
+    """Return the content of an answer that is one `<output>` block, even if the end of the block is missing."""
     begins = _OUTPUT_BEGINS.match(answer)
     if begins is None:
         return answer
@@ -202,7 +205,7 @@ def _without_output_markers(answer: str) -> str:
     if ends and ends.end() < len(answer):
         return answer
     content = answer[begins.end() : ends.start() if ends else len(answer)].strip()
-    # A content with markers of its own would be split again when the submission is stored and read.
+    # If the content begins with other markers, it would be split again when the submission is stored and read.
     return answer if _MARKER.match(content) else content
 
 

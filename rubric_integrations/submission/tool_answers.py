@@ -1,7 +1,7 @@
-"""What the readers of other tools' results share: an answer in a row, the format of a row, and values in a row.
+"""Common parts of the readers of other tools' results: an answer, the format of a row, and the values in a row.
 
-A row of a tool is recognized by the keys and types that the tool always writes, so that no file of a user's own is
-taken for one. A row without an answer, such as a failed request, is an error and never an empty text.
+A row of a tool is recognized by the keys and types that the tool always writes. Therefore a user's own file is not
+mistaken for the file of a tool. A row without an answer, such as a failed request, is an error and never an empty text.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Fields = Mapping[str, Any]
 
 
 class LayoutError(ValueError):
-    """The rows of a JSON document cannot be found without a guess; the message does not name the file."""
+    """Raised if the rows of a JSON document cannot be found with certainty. The message does not name the file."""
 
 
 class ToolAnswer(NamedTuple):
     """One answer in a row of a tool.
 
     Attributes:
-        fields: The row in the columns of this library; at least its `id` if it has an error.
-        error: Why there is no answer; None if there is one.
+        fields: The row in the columns of this library. With an error, at least its `id`.
+        error: The reason why there is no answer. None if there is one.
     """
 
     fields: dict[str, Any]
@@ -36,19 +36,20 @@ class ToolAnswer(NamedTuple):
 
 
 class RowFormat(NamedTuple):
-    """A row that a tool writes.
+    """The format of the rows of a tool.
 
     Attributes:
         name: The tool and its file, for messages.
-        matches: Returns whether a row is one. It never raises an error.
-        read: Returns the answers of a row that matches, with ids that are unique in its file. None of them means that
-            the row is a part of another.
-        tasks_are_in: The file that has the tasks; None if the rows have them.
-        repeats: Whether the tool writes one answer in several rows. Those with an equal id and answer are read once.
-        prepare: Returns the format for one file, if its rows need those before them, or another file in its folder.
-        respond: Which part of the conversations is graded unless the caller chooses; None leaves it to the rows.
-        has_all_calls: Whether a conversation has all calls of its run. If not, one without calls is no trajectory: a
-            check must not take it for evidence that there were none.
+        matches: Returns whether a row has this format. It never raises an error.
+        read: Returns the answers of a row that matches. Their ids are unique in the file. Empty if the row is only a
+            part of another row.
+        tasks_are_in: The file that contains the tasks. None if the rows contain them.
+        repeats: Whether the tool writes one answer in several rows. Rows with an equal id and answer are read once.
+        prepare: Returns the format for one file. Used if a row can only be read with the rows before it, or with
+            another file in the folder.
+        respond: The part of the conversations that is graded by default. None means that the rows have their own.
+        has_all_calls: Whether a conversation contains all tool calls of its run. If not, a conversation without calls
+            is not used as a trajectory. A check could otherwise conclude that there were no calls.
     """
 
     name: str
@@ -62,7 +63,12 @@ class RowFormat(NamedTuple):
 
 
 def failed_answer(row_id: str, reason: object) -> ToolAnswer:
-    """Return a row without an answer, with the reason that the tool recorded: a text, or an object with a `message`."""
+    """Return an answer with an error, for a row in which the tool recorded a failure.
+
+    Args:
+        row_id: The id of the row.
+        reason: The reason that the tool recorded: a text, or an object with a `message`.
+    """
     if isinstance(reason, Mapping):
         error = cast("Fields", reason)
         reason = error.get("message") or error.get("code") or error
@@ -70,12 +76,12 @@ def failed_answer(row_id: str, reason: object) -> ToolAnswer:
     return ToolAnswer({"id": row_id}, f"row {row_id}: has no answer: {text[:_MAX_REASON]}")
 
 
-# Characters of a provider's error message, which may contain a page of HTML.
+# The largest number of characters of a provider's error message, which may contain a web page.
 _MAX_REASON = 300
 
 
 def unclear_answer(row_id: str, places: Sequence[str]) -> ToolAnswer:
-    """Return a row with several answers of which none is known to be the one: the message names their places."""
+    """Return an answer with an error, for a row with several outputs. The message names their places."""
     return ToolAnswer(
         {"id": row_id},
         f"row {row_id}: has several outputs ({', '.join(places)[:_MAX_REASON]}): name the one to grade by "
@@ -93,45 +99,50 @@ def unread_rows(name: str, remedy: str) -> Callable[[Fields], Iterable[ToolAnswe
 
 
 def has_keys(*names: str) -> Callable[[Fields], bool]:
-    """Return a test for the keys that a row or an object of a tool always has."""
+    """Return a function that tests whether a row or an object has all of some keys."""
     return lambda fields: fields.keys() >= set(names)
 
 
 def has_no_response(row: Fields) -> bool:
-    """Return whether a row has none of this library's columns for a response."""
+    """Return whether a row has none of this library's columns of a response."""
     return missing_column(row, USUAL_COLUMNS) is not None
 
 
 def all_objects(values: object, test: Callable[[Fields], bool]) -> bool:
-    """Return whether a value is a list of objects that all pass a test, and has one."""
+    """Return whether a value is a list of one or more objects that all pass a test."""
     if not isinstance(values, list) or not values:
         return False
     return all(isinstance(value, Mapping) and test(cast("Fields", value)) for value in cast("list[Any]", values))
 
 
 def as_mapping(value: object) -> Fields:
-    """Return a value that is an object; an empty one for any other value."""
+    """Return a value if it is an object. Otherwise return an empty object."""
     return cast("Fields", value) if isinstance(value, Mapping) else {}
 
 
 def short_values(fields: Fields, *names: str) -> dict[str, Any]:
-    """Return the short values of an object, or of these names in it, for the metadata of a row."""
+    """Return the short values of an object, for the metadata of a row.
+
+    Args:
+        fields: The object.
+        names: The names of the values. Without names, all short values are returned.
+    """
     chosen = {name: fields.get(name) for name in names} if names else fields
     return {name: v for name, v in chosen.items() if isinstance(v, bool | int | float | str) and len(str(v)) <= 200}
 
 
 def prefixed_values(row: Fields, prefix: str) -> dict[str, Any]:
-    """Return the values of a row whose names have a prefix, without it."""
+    """Return the values of a row whose names have a prefix, by their names without the prefix."""
     return {name[len(prefix) :]: value for name, value in row.items() if name.startswith(prefix)}
 
 
 def has_value(value: object) -> bool:
-    """Return whether a value is not missing: None, an empty text, and the NaN of a table are missing."""
+    """Return whether a value is present. None, an empty text and the NaN of a table are missing values."""
     return value is not None and value != "" and value == value  # noqa: PLR0124
 
 
 def parsed_json(value: object) -> Any:
-    """Return the value of a text of JSON; any other value unchanged."""
+    """Parse a text that is a JSON object or list. Any other value is returned unchanged."""
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         with suppress(ValueError):
             return parse_json(value)
@@ -139,7 +150,7 @@ def parsed_json(value: object) -> Any:
 
 
 def prompt_of(prompt: object) -> Any:
-    """Return a prompt: a text, or its messages if it is a conversation, also as JSON."""
+    """Return a prompt as a text, or as a list of messages if it is a conversation or the JSON of a conversation."""
     messages = parsed_json(prompt)
     if is_conversation(messages):
         return messages
@@ -147,12 +158,12 @@ def prompt_of(prompt: object) -> Any:
 
 
 def query_of(inputs: object) -> Any:
-    """Return the task in the inputs of a program; None if it has none of the usual names."""
+    """Return the task in the inputs of a program, or None if no input has a usual name of a task."""
     return task_fields(inputs).get("query") if inputs else None
 
 
 def response_of(output: object) -> Any:
-    """Return an output: a text, a conversation, or the JSON of another value; None if it is missing."""
+    """Return an output: a text, a conversation, or the JSON of another value. None if it is missing."""
     if isinstance(output, float) and not has_value(output):
         return None
     return output if isinstance(output, str) or is_conversation(output) else value_text(output)

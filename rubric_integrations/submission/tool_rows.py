@@ -1,4 +1,4 @@
-"""The rows that other tools write (`ROW_FORMATS`), and the columns of this library in each."""
+"""The rows that other tools write (`ROW_FORMATS`), and their conversion to the columns of this library."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rubric_integrations.submission.traces import TRACE_FORMATS
 
 
 def find_row_format(row: object) -> RowFormat | None:
-    """Return the format of a row of another tool; None for a row of this library's columns and for any other.
+    """Return the format of a row that another tool wrote, or None for any other row.
 
     Example:
         >>> find_row_format({"custom_id": "a", "result": {"type": "expired"}}).name
@@ -91,7 +91,7 @@ def _promptfoo(row: Fields) -> Iterable[ToolAnswer]:
     row_id = f"test{row['testIdx']}-prompt{row['promptIdx']}"
     response = row.get("response")
     output = response.get("output") if isinstance(response, Mapping) else None
-    # 1 is a failed assertion about an answer, 2 is an error of the provider.
+    # 1 means a failed assertion about an answer, and 2 means an error of the provider.
     if row.get("failureReason") == 2 or output is None or output != output:  # noqa: PLR0124
         return [failed_answer(row_id, row.get("error") or (isinstance(response, Mapping) and response.get("error")))]
     prompt, provider = as_mapping(row.get("prompt")), as_mapping(row.get("provider"))
@@ -153,7 +153,10 @@ def _ragas(row: Fields) -> Iterable[ToolAnswer]:
 
 
 def _ragas_messages(messages: Sequence[Fields]) -> list[dict[str, Any]]:
-    """Return the messages in OpenAI's form, with the ids of calls that ragas does not write: results are in order."""
+    """Return the messages in OpenAI's form.
+
+    ragas writes no ids of calls. Therefore each result gets the id of the next call in order.
+    """
     roles, made, waiting = {"human": "user", "ai": "assistant"}, 0, list[str]()
     converted = list[dict[str, Any]]()
     for message in messages:
@@ -214,7 +217,7 @@ def _mt_bench(row: Fields, questions: Mapping[str, Fields] | None = None) -> Ite
                 references = question.get("reference")
                 fields["reference"] = dict(enumerate(references)).get(index) if isinstance(references, list) else None
                 messages.append({"role": "assistant", "content": text})
-            # FastChat writes these texts in place of an answer that failed.
+            # FastChat writes one of these texts instead of an answer that failed.
             if text in ("$ERROR$", "ERROR"):
                 answers.append(failed_answer(row_id, "FastChat wrote an error"))
             else:
@@ -224,7 +227,7 @@ def _mt_bench(row: Fields, questions: Mapping[str, Fields] | None = None) -> Ite
 
 
 def _with_questions(known: RowFormat, path: Path) -> RowFormat:
-    """Join the answers of MT-bench with their tasks, which FastChat has in the folder above that of the answers."""
+    """Join the answers of MT-bench with their tasks. FastChat writes the tasks into the folder above the answers."""
     folder = path.absolute().parent
     file = next((file for file in (folder / _QUESTIONS, folder.parent / _QUESTIONS) if file.is_file()), None)
     if file is None:
@@ -290,7 +293,7 @@ def _tau_bench(row: Fields) -> Iterable[ToolAnswer]:
 
 
 def _tau_message(message: Any) -> Any:
-    """Return a message with the status of a result, which tau-bench writes only as the beginning of its text."""
+    """Return a message with the status of its tool result, which tau-bench shows only at the beginning of the text."""
     if not isinstance(message, Mapping) or message.get("role") != "tool":
         return message
     has_failed = str(message.get("content")).startswith("Error")
@@ -331,13 +334,13 @@ def _dspy(row: Fields) -> Iterable[ToolAnswer]:
 
 
 def _is_dspy(row: Fields) -> bool:
-    """Return whether fields of the prediction, and the same ones of the example, have DSPy's prefixes."""
+    """Return whether a row has fields with DSPy's prefix of predictions, and equal ones with its prefix of examples."""
     fields = prefixed_values(row, "pred_")
     return bool(fields) and list(fields) == list(prefixed_values(row, "example_")) and has_no_response(row)
 
 
 def _alpaca_eval(row: Fields) -> Iterable[ToolAnswer]:
-    # The first output is the baseline's, to which that of the model was compared.
+    # The first output is the output of the baseline, to which the output of the model was compared.
     metadata = {"generator": row["generator_2"], "baseline": row["generator_1"]}
     metadata |= short_values(row, "preference", "annotator", "dataset")
     task = {name: row[name] for name in ("instruction", "input") if name in row}
@@ -393,10 +396,11 @@ def _is_deepeval(row: Fields) -> bool:
 
 
 class _EvalsLog:
-    """The answers in one log of openai/evals, whose events are those of all samples.
+    """The answers in a log of openai/evals, which contains the events of all samples.
 
-    If a model graded the samples, the first sampling of each is the answer and the second one is its judge's, which
-    was shown the answer. There are others: the data may have had the answers, and a program may call its model twice.
+    If a model graded the samples, a sample has two samplings: its answer, and the reply of the judge, whose prompt
+    contains the answer. Otherwise a sample has one sampling. Logs with other samplings are refused: the data may have
+    contained the answers, or a program may have called its model twice.
     """
 
     def __init__(self) -> None:
@@ -451,7 +455,7 @@ def _is_evals_log(row: Fields) -> bool:
 
 
 def is_promptfoo_table(names: Iterable[str]) -> bool:
-    """Return whether these are the columns of a CSV file of promptfoo, some of which repeat for each prompt."""
+    """Return whether these are the columns of a CSV file of promptfoo. Some of its columns repeat for each prompt."""
     columns = set(names)
     is_table = columns >= {"Status", "Score", "Named Scores", "Grader Reason", "Comment"}
     return is_table and any(name.startswith("[") and "] " in name for name in columns)
@@ -467,7 +471,7 @@ def _promptfoo_table(_: Fields) -> Iterable[ToolAnswer]:
 
 
 def _is_inspect_sample(row: Fields) -> bool:
-    # A sample that failed may have no output.
+    # A failed sample may have no output.
     return has_keys("id", "epoch", "input", "target", "messages")(row) and not _INSPECT_KEYS.isdisjoint(row)
 
 
@@ -551,7 +555,7 @@ ROW_FORMATS = (
     RowFormat("tau2 results", _is_tau2, _tau2, respond="trajectory", has_all_calls=True),
     RowFormat("OpenHands output", _is_openhands, _openhands, has_all_calls=True),
 )  # fmt: skip
-"""The rows that tools write; the first that matches reads a row."""
+"""The formats of rows that tools write. The first format that matches reads a row."""
 
 
 def _is_ragas_chat(value: object) -> bool:
@@ -559,8 +563,8 @@ def _is_ragas_chat(value: object) -> bool:
 
 
 def _repr_list(value: object) -> Any:
-    """Return the list that a cell of a CSV file holds as Python or JSON; any other value unchanged."""
-    # To parse Python takes several hundred times the memory of the text.
+    """Return the list in a cell of a CSV file, written as Python or JSON. Any other value is returned unchanged."""
+    # Parsing Python needs several hundred times the memory of the text.
     if isinstance(value, str) and value.startswith("[") and len(value) <= MAX_CHARS:
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             parsed = ast.literal_eval(value)

@@ -1,7 +1,7 @@
-"""Traces that other tools export: LangSmith, Langfuse, Phoenix, MLflow, and OpenTelemetry's GenAI and OpenInference.
+"""Reads traces that other tools export: LangSmith, Langfuse, Phoenix, MLflow, OpenTelemetry's GenAI and OpenInference.
 
-A trace has one answer: the output of its root span. The output of a step is never an answer. Where a tool writes one
-row for each span, the spans of a trace are joined by its id (`read_traces`).
+A trace has one answer: the output of its root span. The output of a step is never an answer. If a tool writes one row
+for each span, the spans of a trace are joined by the id of the trace (`read_traces`).
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from rubric_integrations.submission.tool_answers import (
 
 
 class Span(NamedTuple):
-    """One step of a trace, in the form that all tools share.
+    """One step of a trace, in a common form for all tools.
 
     Attributes:
         trace: The id of the trace.
         id: The id of the span.
-        parent: The id of the span that it is a part of; None for a root.
-        kind: A `chat` with a model, a `tool`, or another `step`; of GenAI also an `agent` and a `request`. None if the
-            span is not a step of a language model.
-        name: The name of the step, or of the tool.
-        start: When it began, in the form of the tool, to put the spans of a trace in their order.
-        input: The task, the messages or the arguments; None if it was not recorded.
-        output: The answer, the messages or the result; None if it was not recorded.
-        error: Why it failed; None if it did not.
+        parent: The id of the span that contains it. None for a root.
+        kind: `chat` for a call of a model, `tool`, or `step` for any other step. Spans of OpenTelemetry's GenAI can
+            also be an `agent` or a `request`. None if the span is not a step of a language model.
+        name: The name of the step or of the tool.
+        start: The start time, in the tool's format. It gives the order of the spans of a trace.
+        input: The task, the messages or the arguments. None if they were not recorded.
+        output: The answer, the messages or the result. None if it was not recorded.
+        error: The reason of a failure. None if the step did not fail.
     """
 
     trace: str
@@ -73,7 +73,7 @@ class Span(NamedTuple):
 
 
 MAX_OPEN_SPANS = 100_000
-"""The most spans in memory of traces that are not complete yet."""
+"""The largest number of spans in memory that belong to incomplete traces."""
 
 
 # From the spans of a trace to its answer.
@@ -84,16 +84,16 @@ _Place = TypeVar("_Place")
 def read_traces(
     known: RowFormat, read: Callable[[], Iterator[tuple[_Place, Fields | None]]]
 ) -> Iterator[tuple[_Place, ToolAnswer | None]]:
-    """Yield the answers of the traces in a file of spans, each with the place of the last of its rows.
+    """Yield the answers of the traces in a file of spans, each with the place of the last row of the trace.
 
     The rows are read twice: first to find the last row of each trace. Therefore only open traces are in memory.
 
     Args:
         known: The format of the rows, one of `SPANS`.
-        read: Returns the rows of the file with their places; None for each that cannot be read.
+        read: Returns the rows of the file with their places. A row is None if it cannot be read.
 
     Yields:
-        The place and the answer; None for a row that is not a span.
+        The place, and the answer or None for a row that is not a span.
 
     Raises:
         LayoutError: No trace has content, or the spans of too many traces are mixed.
@@ -115,7 +115,7 @@ def read_traces(
             if last[trace] == index:
                 complete = list(waiting.pop(trace).values())
                 count -= len(complete)
-                # The runs of a part of a program may be exported alone, and none of them is its answer.
+                # An export may contain only a part of a program's runs, and none of these is the answer of the program.
                 if known.name == _LANGSMITH and all(span.parent is not None for span in complete):
                     continue
                 has_answers = True
@@ -141,24 +141,25 @@ def read_traces(
 
 
 def _spans_of(known: RowFormat, row: Fields | None) -> list[Span]:
-    """Return the spans of a row; none if it cannot be read."""
+    """Return the spans of a row. Empty if the row cannot be read."""
     with suppress(*_MALFORMED):
         return list(SPANS[known.name](row)) if row is not None and known.matches(row) else []
     return []
 
 
-# What readers of malformed rows raise.
+# The errors that the readers raise for malformed rows.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 def trace_answers(spans: Iterable[Span], trace: Span | None = None) -> list[ToolAnswer]:
-    """Return the answer of the spans of one trace; none if it has no span of a language model.
+    """Return the answer of one trace as a list. Empty if the trace has no span of a language model.
 
     Args:
         spans: The spans, in any order.
-        trace: The trace as a whole, if the tool records its own input and output; it comes before the root.
+        trace: The trace itself, if the tool records an input and an output of it. They have precedence over the root
+            span.
     """
-    # Of two numbers of nanoseconds, the shorter one is earlier.
+    # A number of nanoseconds with fewer digits is earlier.
     ordered = sorted(spans, key=lambda span: (len(span.start) if span.start.isdecimal() else 0, span.start))
     if trace is None and not any(span.kind for span in ordered):
         return []
@@ -178,15 +179,15 @@ def trace_answers(spans: Iterable[Span], trace: Span | None = None) -> list[Tool
 
 
 def _tasks(span: Span) -> set[str]:
-    """Return the texts of the user in the messages that a span received."""
+    """Return the texts of the user's messages in the input of a span."""
     return {message.answer() for message in _read(_messages(span.input)) if _is_task(message)}
 
 
 def _answering(spans: Sequence[Span]) -> list[Span]:
-    """Return the spans that may have the answer, in their order; the last one has it if it repeats all others.
+    """Return the spans that may contain the answer, in order. The last one has the answer if it repeats all others.
 
-    They are the roots with an output or an error. Without any, they are the agents or the requests of GenAI that are
-    least deep within other agents, because only these are known to contain the whole conversation.
+    They are the roots with an output or an error. Without such roots, they are the outermost agents or requests of
+    OpenTelemetry's GenAI, because only these are known to contain all messages.
     """
     by_id = {span.id: span for span in spans}
     roots = [span for span in spans if span.parent is None] or [span for span in spans if span.parent not in by_id]
@@ -206,20 +207,20 @@ def _answering(spans: Sequence[Span]) -> list[Span]:
         if span.kind == "agent" and span.output is not None:
             levels.setdefault(2 * depth, []).append(span)
         elif span.kind == _REQUEST:
-            # A request outside of all agents may have written a title.
+            # A request outside of all agents may have only written a title.
             levels.setdefault(2 * depth - 1 if depth else len(spans) * 2, []).append(span)
     requests = levels[min(levels)] if levels else []
-    # The output of a tool is not an answer, also where it is the root.
+    # The output of a tool is not an answer, even if the tool is the root.
     return requests or [root._replace(output=None) for root in roots[-1:]]
 
 
-# A request of GenAI to a model, which contains the whole conversation.
+# A request of OpenTelemetry's GenAI to a model, which contains all messages of the conversation.
 _REQUEST = "request"
 
 
 def _ancestors(span: Span, by_id: Mapping[str, Span]) -> list[str]:
     above, parent = list[str](), span.parent
-    # A parent may be a part of its own part.
+    # The parents may form a cycle.
     while parent in by_id and len(above) < MAX_DEPTH:
         above.append(cast("str", parent))
         parent = by_id[cast("str", parent)].parent
@@ -227,10 +228,10 @@ def _ancestors(span: Span, by_id: Mapping[str, Span]) -> list[str]:
 
 
 def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
-    """Return the answer of a trace, with the calls in its messages and its spans as the trajectory.
+    """Return the answer of a trace. The calls in its messages and its spans become the trajectory.
 
-    Without any call there is no trajectory: a trace need not contain every call, and a check must not take its absence
-    for evidence.
+    Without calls there is no trajectory. A trace may lack some calls, and a check must not conclude from an empty
+    trajectory that there were none.
     """
     output = own.output
     if isinstance(output, Mapping) and not _messages(cast("Fields", output)):
@@ -253,8 +254,8 @@ def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
     groups = join_calls(messages)
     steps = [step for group in groups for step in group]
     steps += [] if replied else [Step(role="assistant", text=value_text(response))]
-    # Only a request to a model is known to contain earlier calls of its trace. Calls before the task of any other span
-    # are of earlier turns, and say nothing about this one.
+    # Only a request to a model is known to contain the earlier calls of its trace. In any other span, calls before the
+    # task belong to earlier turns, not to this one.
     is_request = own.kind in ("chat", _REQUEST)
     turn = [step for group in groups[0 if is_request or last is None else last :] for step in group]
     others = _other_calls(turn, spans)
@@ -271,7 +272,7 @@ def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
 
 
 def _other_calls(steps: Sequence[Step], spans: Sequence[Span]) -> list[Step]:
-    """Return the calls in the spans of a trace that its messages lack, by their names, as steps."""
+    """Return the calls in a trace's spans that are missing in its messages, as steps. Calls are compared by name."""
     known = Counter(call.name for step in steps if step.role != "user" for call in step.calls)
     by_id, added = {span.id: span for span in spans}, list[Step]()
     tools = [
@@ -282,7 +283,7 @@ def _other_calls(steps: Sequence[Step], spans: Sequence[Span]) -> list[Step]:
             is_error=bool(span.error),
         )
         for span in spans
-        # A tool's span within one of the same name is the same call, such as that of a server.
+        # A tool's span inside a span with the same name is the same call, for example recorded by the tool's server.
         if span.kind == "tool" and not any(
             (by_id[parent].kind, by_id[parent].name) == ("tool", span.name) for parent in _ancestors(span, by_id)
         )
@@ -293,7 +294,7 @@ def _other_calls(steps: Sequence[Step], spans: Sequence[Span]) -> list[Step]:
             with suppress(*_MALFORMED):
                 groups = join_calls(_read(_messages(span.output)))
                 requested += [call for group in groups for step in group for call in step.calls]
-    # The spans of the tools have the results. The replies of a model have calls without a span, too.
+    # The spans of the tools have the results. The replies of a model also have calls without a span.
     for calls in (tools, requested):
         missing = +Counter(call.name for call in calls) - known
         known += missing
@@ -313,7 +314,7 @@ def _read(messages: list[Any]) -> list[Message]:
 
 
 def _messages(value: object) -> list[Any]:
-    """Return the messages in an input or an output of a step; none in a value of any other form."""
+    """Return the messages in an input or an output of a step. Empty for a value of any other form."""
     if is_conversation(value):
         return list(cast("list[Any]", value))
     if not isinstance(value, Mapping):
@@ -340,7 +341,7 @@ _LANGSMITH = "LangSmith runs"
 
 
 def _langsmith_spans(row: Fields, trace: str | None = None) -> Iterator[Span]:
-    """Yield a run and the runs within it. The id of a trace is that of its root run."""
+    """Yield a run and the runs inside it. The id of the trace is the id of its root run."""
     parent, run_id = row.get("parent_run_id"), _id(first_field(row, "id", "run_id"))
     parent = str(parent) if has_value(parent) else None
     trace = trace or (_id(row.get("trace_id")) if parent else run_id)
@@ -359,7 +360,7 @@ def _langsmith_spans(row: Fields, trace: str | None = None) -> Iterator[Span]:
 
 
 def _unclear_outputs(outputs: Fields) -> str | None:
-    """Return why the answer in the outputs of a run is not certain; None if it is."""
+    """Return the reason why the answer in the outputs of a run is not certain, or None if it is certain."""
     if isinstance(outputs.get("messages"), list) and not is_state(outputs):
         return "its `outputs.messages` cannot be read"
     if len(outputs) < 2 or _messages(outputs) or is_row(outputs):
@@ -371,12 +372,12 @@ def _unclear_outputs(outputs: Fields) -> str | None:
     )
 
 
-# Characters of the names of outputs in an error.
+# The largest number of characters of output names in an error.
 _MAX_PLACES = 150
 
 
 def _generation(outputs: Fields) -> Any:
-    """Return the first reply in the outputs of a model of LangChain; other outputs unchanged."""
+    """Return the first reply in the outputs of a LangChain model. Any other outputs are returned unchanged."""
     generations: Any = outputs.get("generations")
     while isinstance(generations, list) and generations:
         generations = cast("list[Any]", generations)[0]
@@ -386,7 +387,7 @@ def _generation(outputs: Fields) -> Any:
 
 
 def _tool_arguments(inputs: object) -> Any:
-    """Return the arguments of a tool, which LangChain writes as Python under `input`."""
+    """Return the arguments of a tool. LangChain writes them as Python text under `input`."""
     fields = as_mapping(inputs)
     text = fields.get("input")
     if list(fields) == ["input"] and isinstance(text, str) and text.startswith("{") and len(text) <= _MAX_ARGUMENTS:
@@ -395,7 +396,7 @@ def _tool_arguments(inputs: object) -> Any:
     return inputs
 
 
-# To parse Python takes several hundred times the memory of the text.
+# The largest number of characters that are parsed as Python, which needs several hundred times the memory of the text.
 _MAX_ARGUMENTS = 100_000
 
 
@@ -411,7 +412,7 @@ def _is_langsmith_run(row: Fields) -> bool:
 
 # Langfuse.
 
-# What integrations write before the name of a tool.
+# Prefixes that integrations write before the name of a tool.
 _TOOL_PREFIX = re.compile(r"^(execute_tool |running tool: )")
 
 
@@ -469,7 +470,8 @@ def _id(value: object) -> str:
     """Return an id of a trace or a span.
 
     Raises:
-        ValueError: It is missing. Its spans would be joined to others without one, or be a trace of their own.
+        ValueError: The id is missing. Its spans would be joined to other spans without an id, or become a separate
+            trace.
     """
     if not isinstance(value, str | int) or value == "":
         raise ValueError(f"{value!r} is not an id")
@@ -477,7 +479,7 @@ def _id(value: object) -> str:
 
 
 def _value(value: object, *, is_json: bool = False) -> Any:
-    """Return a stored value: parsed if it is a text of JSON, and None if it is missing or empty."""
+    """Return a stored value: parsed if it is JSON text, or None if it is missing or empty."""
     if not has_value(value):
         return None
     if is_json and isinstance(value, str):
@@ -692,7 +694,7 @@ SPANS: dict[str, Callable[[Fields], Iterable[Span]]] = {
     "OTLP spans": _otlp_spans,
     "OpenTelemetry spans": _sdk_spans,
 }
-"""The formats in which a trace has several rows, and the spans of a row."""
+"""The formats in which a trace has several rows, with the function that returns the spans of a row."""
 
 
 def _of_spans(name: str, matches: Callable[[Fields], bool]) -> RowFormat:
@@ -717,4 +719,4 @@ TRACE_FORMATS = (
     RowFormat("MLflow traces", _is_mlflow_trace, _read_mlflow_trace),
     RowFormat("MLflow table", has_keys("trace_id", "trace", "request", "response", "state"), _read_mlflow_row),
 )  # fmt: skip
-"""The rows of tracing tools; the first that matches reads a row."""
+"""The formats of rows of tracing tools. The first format that matches reads a row."""

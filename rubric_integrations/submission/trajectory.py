@@ -1,6 +1,6 @@
 """The trajectory of an agent: the numbered steps that led to its answer.
 
-Conversations in the fields of a submission are converted here to texts, a trajectory and attachments.
+This module also converts conversations in the fields of a submission to texts, a trajectory and attachments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Trajectory(Record):
     """The numbered steps of an agent's run.
 
     Attributes:
-        steps: The steps, at least one. Their numbers are their positions, from 1.
+        steps: The steps, at least one. The number of a step is its position, which begins at 1.
 
     Example:
         >>> question = Step(role="user", text="What was the margin?")
@@ -41,18 +41,18 @@ class Trajectory(Record):
     def from_messages(cls, messages: Any) -> Self:
         """Read the steps of a conversation or of an agent's run.
 
-        Calls are joined with their results. A file is `[attachment 1]` in the text of its step: to have the file
-        itself, pass the messages to `Submission`, as its `trajectory` or by `Submission.from_messages`.
+        Calls are joined with their results. A file is written as `[attachment 1]` in the text of its step. To keep the
+        files, pass the messages to `Submission` instead, as its `trajectory` or by `Submission.from_messages`.
 
         Args:
             messages: Messages of OpenAI (chat, or items of the Responses API), Anthropic, LangChain, Gemini,
                 OpenTelemetry, Inspect, AgentV, Bedrock, pydantic-ai, OpenHands, SWE-agent, mini-swe-agent, AutoGen,
-                smolagents or tau2; the state of a LangGraph agent; a document of Harbor (ATIF); a sample of Inspect; a
-                `dspy.History`; or the `trajectory` of a `dspy.ReAct` prediction.
+                smolagents or tau2. Also the state of a LangGraph agent, a document of Harbor (ATIF), a sample of
+                Inspect, a `dspy.History`, and the `trajectory` of a `dspy.ReAct` prediction.
 
         Raises:
-            TypeError: `messages` is none of these.
-            ValueError: It is empty, or a message or a block in it cannot be read; the message names its place.
+            TypeError: `messages` has none of these types.
+            ValueError: `messages` is empty, or a message or a block cannot be read. The error names its place.
 
         Example:
             >>> prediction = {"thought_0": "Look it up.", "tool_name_0": "look", "tool_args_0": {"year": 2024},
@@ -64,24 +64,25 @@ class Trajectory(Record):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """All calls of tools, in their order, also those of a simulated user."""
+        """All tool calls, in order, including the calls of a simulated user."""
         return tuple(call for step in self.steps for call in step.calls)
 
     @property
     def omitted(self) -> int:
-        """The number of characters that were cut out of the results of calls; 0 if nothing was cut."""
+        """The number of characters that were removed from tool results by `shortened`. 0 if nothing was removed."""
         return sum(call.omitted for call in self.calls)
 
     def shortened(self, step_limit: int) -> Trajectory:
-        """Cut long results of calls: the beginning and the end stay, and a note between them says what is missing.
+        """Shorten long tool results: keep the beginning and the end, with a note about the missing part between them.
 
-        Nothing else is cut. Each cut is also counted in `ToolCall.omitted`, which a judge sees beside the result.
+        Other texts are not shortened. The number of removed characters is also in `ToolCall.omitted`, which a judge
+        sees next to the result.
 
         Args:
-            step_limit: The most characters of a result, at least 1, without the note.
+            step_limit: The largest number of characters of a result, at least 1, without the note.
 
         Returns:
-            The trajectory with shorter results; this object if all results are short enough.
+            The trajectory with shortened results, or this object if all results are short enough.
 
         Raises:
             ValueError: `step_limit` is less than 1.
@@ -98,14 +99,14 @@ class Trajectory(Record):
             raise ValueError(f"`step_limit` must be at least 1, got {step_limit!r}: it is a number of characters")
         steps = tuple(_shorten(step, step_limit) for step in self.steps)
         is_same = all(step is original for step, original in zip(steps, self.steps, strict=True))
-        # Not a copy, which would keep the text of the longer steps.
+        # Not a copy, because a copy would keep the cached text of the longer steps.
         return self if is_same else Trajectory(steps=steps)
 
     def text(self) -> str:
-        """Return what a judge reads: one JSON object per step, with its number."""
+        """Return the text that a judge reads: one JSON object per step, with its number."""
         return self._text
 
-    # Every question about a submission reads it, and it may be long.
+    # Cached, because every question about a submission reads the text, which may be long.
     @cached_property
     def _text(self) -> str:
         return render_steps(self.steps, numbered=True)
@@ -118,16 +119,17 @@ def _shorten(step: Step, step_limit: int) -> Step:
 
 
 def convert_conversations(data: Mapping[str, Any], *, is_conversation: bool = False) -> dict[str, Any]:
-    """Return the fields of a submission with texts in place of conversations, and without `respond`.
+    """Return the fields of a submission with texts instead of conversations, and without `respond`.
 
-    Without a `respond`, the last answer is graded, or the whole run of an agent that does not end with one.
+    Without `respond`, the last answer is graded. If an agent's run does not end with an answer, all of its steps are
+    graded.
 
     Args:
         data: The fields. `response`, `query`, `reference` and `trajectory` may be conversations.
-        is_conversation: Whether the response is a conversation, whatever it looks like.
+        is_conversation: Whether to read the response as a conversation in any case.
 
     Raises:
-        TypeError: The response is no conversation although it should be one.
+        TypeError: `is_conversation` is set, and the response is not a conversation.
         ValueError: A conversation cannot be read, `respond` is unknown, or there is nothing to grade.
 
     Example:
@@ -159,7 +161,7 @@ def convert_conversations(data: Mapping[str, Any], *, is_conversation: bool = Fa
 
 
 class _Reader:
-    """Reads conversations one after the other, and numbers their attachments together."""
+    """Reads several conversations and numbers their attachments continuously."""
 
     def __init__(self, explicit: Any):
         self._explicit = explicit
@@ -167,7 +169,7 @@ class _Reader:
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """The attachments of the submission, with those of the conversations that were read."""
+        """The attachments of the submission, including the attachments of the conversations."""
         return () if self._list is None else tuple(self._list.items)
 
     def read(self, messages: Any) -> Conversation:
@@ -179,14 +181,14 @@ class _Reader:
         return read_conversation(messages, self._list)
 
     def text(self, fields: Mapping[str, Any], name: str) -> Any:
-        """Return a list of messages as text; any other value unchanged, for pydantic to validate."""
+        """Return a list of messages as text, or any other value unchanged, for pydantic to validate."""
         value = fields[name]
         if not isinstance(value, list | tuple):
             return value
         return render_steps(self._named(name, value).steps)
 
     def trajectory(self, fields: Mapping[str, Any]) -> Any:
-        """Return the trajectory of a conversation; None if it is empty, and any other value unchanged."""
+        """Return the trajectory of a conversation, None for an empty value, or a trajectory unchanged."""
         value = fields["trajectory"]
         if isinstance(value, Trajectory) or not value or _is_dump(value):
             return value or None
@@ -200,7 +202,7 @@ class _Reader:
 
 
 def _lacks_answer(conversation: Conversation) -> bool:
-    """Return whether a conversation is the run of an agent that does not end with an answer: nothing else is graded."""
+    """Return whether a conversation is an agent's run that does not end with an answer."""
     last = conversation.messages[-1]
     if last.role == "assistant" and last.answer():
         return False
@@ -208,7 +210,7 @@ def _lacks_answer(conversation: Conversation) -> bool:
 
 
 def _warn_of_whole_run() -> None:
-    # Without the row's id, so that Python prints it once for a file.
+    # Without the row's id: Python then prints the warning once for a file.
     warnings.warn(
         "the run of an agent ends without an answer: it is graded as a whole, as by respond='trajectory'; name "
         "`respond` (`--respond`) to grade all runs alike: 'trajectory', or 'last', with which such a run is an error",
@@ -217,7 +219,7 @@ def _warn_of_whole_run() -> None:
 
 
 def _conversation_fields(conversation: Conversation, respond: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a conversation as the response sets."""
+    """Return the fields that follow from a conversation as the response."""
     response, context = split_conversation(conversation, respond)
     changed: dict[str, Any] = {"response": response, "query": _append_context(fields.get("query"), context)}
     if not fields.get("trajectory"):
@@ -232,7 +234,7 @@ def _conversation_fields(conversation: Conversation, respond: Any, fields: Mappi
 
 
 def _trajectory_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that grade a trajectory, with the response after it as its last step."""
+    """Return the fields that grade a trajectory. A separate response becomes its last step."""
     if "trajectory" not in fields:
         raise ValueError(
             "`respond` is 'trajectory', but there is neither a conversation nor a `trajectory`: pass one, or leave "
@@ -257,7 +259,8 @@ def _split_response(response: Any, thinking: Any) -> dict[str, Any]:
     """Return the fields that change if a response is a dictionary, or begins with a thinking block.
 
     Raises:
-        ValueError: There is thinking without an answer, there are two thinkings, or the dictionary has other keys.
+        ValueError: There is thinking without an answer, there is thinking in two places, or the dictionary has other
+            keys.
     """
     if isinstance(response, Mapping):
         parts = split_parts(cast("Mapping[str, Any]", response))

@@ -1,7 +1,7 @@
 """OpenTelemetry: a span for every grade, and an event for each of its scores (extra `otel`).
 
-The events are `gen_ai.evaluation.result` of OpenTelemetry's conventions for generative AI. Data without an attribute in
-them is in attributes that begin with `rubric.`. To add one, open `tracing/tracer.py`.
+The events have the name `gen_ai.evaluation.result`, from OpenTelemetry's conventions for generative AI. Data that these
+conventions do not cover is in attributes that begin with `rubric.`. To add an attribute, edit `tracing/tracer.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The observer of grades that makes a span and its events, and switches recording on and off for the whole process.
+"""Records a span and events for every grade, and switches this recording on and off for the process.
 
-For grades of logged responses, it also finds the model call that wrote the response. OpenTelemetry is imported when
-recording is switched on.
+It can also link a grade to the model call that wrote the graded response. OpenTelemetry is imported when recording is
+switched on.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 Attributes = dict[str, str | bool | int | float]
 
 MAX_CHARS = 8192
-"""The characters of a text that are recorded. A judge may return a megabyte, and servers refuse a batch of spans as a
-whole if it is too large."""
+"""The largest number of characters of a text that are recorded. A judge may return a megabyte of text, and servers
+refuse a complete batch of spans if the batch is too large."""
 
 
 def outcomes_to_record(report: EvaluationReport | None, name: str, failure: BaseException | None) -> list[NamedScore]:
-    """Return the outcomes of a grade; none if it was cancelled, because then nobody has evaluated anything.
+    """Return the outcomes of a grade. Empty if the grade was cancelled, because then nothing was evaluated.
 
     Args:
-        report: The report, also the incomplete one of a `JudgeError`; None if there is none.
-        name: The name of the whole.
-        failure: What the grade raised.
+        report: The report, which may be the incomplete report of a `JudgeError`. None if there is no report.
+        name: The name of the overall outcome.
+        failure: The exception that the grade raised, or None.
     """
     if failure is not None and not isinstance(failure, Exception):
         return []
@@ -71,7 +71,7 @@ def event_attributes(outcome: NamedScore, failure: BaseException | None, *, expl
 
 
 def span_attributes(report: EvaluationReport, *, has_score: bool) -> Attributes:
-    """Return the attributes of the span of a grade; what is not known, such as a cost, is left out."""
+    """Return the attributes of the span of a grade. Unknown values, such as an unknown cost, are left out."""
     usage = report.token_usage
     return present(
         {
@@ -92,13 +92,13 @@ def span_attributes(report: EvaluationReport, *, has_score: bool) -> Attributes:
 def openinference_attributes(
     outcomes: Iterable[NamedScore], report: EvaluationReport | None, *, explanations: bool
 ) -> Attributes:
-    """Return the outcomes as OpenInference's attributes of a span.
+    """Return the outcomes as the span attributes that OpenInference defines.
 
-    Failures are left out: OpenInference has no attribute for them, and the message of an error alone would look like
-    the explanation of a result. The status of the span shows them.
+    Failures are left out, because OpenInference has no attribute for them. An error message in another attribute would
+    look like the explanation of a result. The status of the span shows failures.
     """
     attributes: Attributes = {"openinference.span.kind": "EVALUATOR"}
-    # The outcomes are the whole, and then the criteria, in the order of the report.
+    # The first outcome is the overall outcome. The criteria follow in the order of the report.
     computed = [row.computed for row in report.criteria if row.was_asked] if report else []
     kinds = [bool(computed) and all(computed), *computed]
     number = 0
@@ -118,12 +118,12 @@ def openinference_attributes(
 
 
 def error_type_of(failure: BaseException) -> str:
-    """Return the name of an exception's class, which is the same for all of a kind, as dashboards need it."""
+    """Return the name of an exception's class, by which dashboards can group errors."""
     return type(failure).__qualname__
 
 
 def present(values: Mapping[str, Any]) -> Attributes:
-    """Leave out values that are not known, and numbers that no JSON could hold; shorten texts."""
+    """Remove None and numbers that JSON cannot represent, and shorten texts."""
     return {
         key: recordable(value) if isinstance(value, str) else value
         for key, value in values.items()
@@ -132,7 +132,7 @@ def present(values: Mapping[str, Any]) -> Attributes:
 
 
 def recordable(text: str) -> str:
-    r"""Shorten a text, and escape half an emoji, for which an exporter would lose the whole batch.
+    r"""Shorten a text, and escape lone surrogates, because an exporter would lose a complete batch because of one.
 
     Example:
         >>> recordable("fine \ud83d"), len(recordable("x" * 10**6))
@@ -148,7 +148,7 @@ def _failure_kind(error: str) -> str:
 
 
 class EvaluatedResponse(NamedTuple):
-    """The arguments of `evaluated_response`."""
+    """The arguments of `evaluated_response`: the response id and the OpenTelemetry context of the model call."""
 
     id: str | None = None
     context: Context | None = None
@@ -159,18 +159,19 @@ _current: ContextVar[EvaluatedResponse | None] = ContextVar("evaluated_response"
 
 @contextmanager
 def evaluated_response(*, response_id: str | None = None, context: Context | None = None) -> Generator[None]:
-    """Name the call to a model that wrote the response which is graded in this block.
+    """Link the grades in a `with` block to the model call that wrote the graded response.
 
-    The events of each grade in the block get the id, and belong to the span of that call, as OpenTelemetry's
-    conventions recommend. The span of the grade links to it, and remains a child of the caller's current span.
+    The events of each grade in the block get the response id, and belong to the span of the model call, as
+    OpenTelemetry's conventions recommend. The span of the grade links to that span, and stays a child of the caller's
+    current span.
 
     Args:
         response_id: The provider's id of the response (`gen_ai.response.id`).
-        context: The OpenTelemetry context that has the span of the call, such as
-            `opentelemetry.propagate.extract({"traceparent": ...})` for a logged one.
+        context: The OpenTelemetry context that contains the span of the model call, such as
+            `opentelemetry.propagate.extract({"traceparent": ...})` for a logged call.
 
     Raises:
-        TypeError: `context` is a span or anything else that is no context.
+        TypeError: `context` is not an OpenTelemetry context, for example a span.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric
@@ -192,7 +193,7 @@ def evaluated_response(*, response_id: str | None = None, context: Context | Non
 
 
 def current_response() -> EvaluatedResponse:
-    """Return the call that the innermost `evaluated_response` names; one without id and context outside of any."""
+    """Return the arguments of the innermost active `evaluated_response`. Both are None if none is active."""
     return _current.get() or EvaluatedResponse()
 
 
@@ -202,7 +203,7 @@ _log = logging.getLogger(__name__)
 
 
 class GradeTracer:
-    """Records grades with OpenTelemetry. Whatever its SDK raises is logged once, and the grade goes on.
+    """Records grades with OpenTelemetry. An error of OpenTelemetry is logged once and does not affect the grade.
 
     Args:
         explanations: As for `instrument`.
@@ -230,17 +231,17 @@ class GradeTracer:
             raise ImportError(f"`instrument` needs opentelemetry-api 1.45 or newer: {command}") from error
         self._explanations, self._openinference, self._has_warned = explanations, openinference, False
         self._context, self._trace = context, trace
-        # Both find a global provider that is set later.
+        # Both also use a global provider that is set later.
         self._tracer = trace.get_tracer(_SCOPE, _version(), tracer_provider)
         self._logger = _logs.get_logger(_SCOPE, _version(), logger_provider)
         self._key = context.create_key("rubric_integrations.grade")
 
     async def __call__(self, grader: Grader, rubric: Rubric, to_grade: object, grade: Grade) -> EvaluationReport:
-        """Await the grade, in a span of its own, and return or raise what it does."""
+        """Await the grade in a new span, and return its report or raise its exception."""
         parent, identity = self._context.get_current(), (grader, rubric, to_grade)
         outer = self._context.get_value(self._key, parent)
         if isinstance(outer, tuple) and all(one is other for one, other in zip(outer, identity, strict=True)):
-            return await grade  # a further round of a grade that is recorded as a whole
+            return await grade  # a further round of a grade, which is already recorded by the outer span
         started = self._start(grader, rubric, parent)
         if started is None:
             return await grade
@@ -259,7 +260,7 @@ class GradeTracer:
             self._context.detach(token)
 
     def _start(self, grader: Grader, rubric: Rubric, parent: Context) -> tuple[Span, Attributes] | None:
-        """Start the span, with those attributes that all events have, too."""
+        """Start the span. Return it with the attributes that the span and all its events have."""
         try:
             name = recordable(rubric.name or "rubric")
             judges = recordable(", ".join(member.model for member in grader.panel))
@@ -325,7 +326,7 @@ class GradeTracer:
     def _warn(self, error: Exception) -> None:
         if not self._has_warned:
             self._has_warned = True
-            # Without the error of the grade, during which this one may have occurred: it may quote what is graded.
+            # Without the chained error of the grade, which may quote the graded text.
             lines = "".join(format_exception(error, chain=False))
             _log.warning("OpenTelemetry did not record a grade; further errors are not logged: %s", lines)
 
@@ -344,21 +345,21 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     logger_provider: LoggerProvider | None = None,
 ) -> None:
-    """Record every grade that begins from now on in this process; a second call replaces the settings of the first.
+    """Record every later grade in this process with OpenTelemetry. A second call replaces the settings of the first.
 
-    Each grade gets a span `evaluate <name of the rubric>`, a child of the caller's current span, and events: one for
-    the whole, and one for each criterion. Higher scores are better, also those of penalties. A grade that fails has the
-    status `ERROR`, an `error.type`, and no score. A report that comes from a cache of reports gets no span.
+    Each grade gets a span `evaluate <name of the rubric>`, which is a child of the caller's current span. It also gets
+    one event for the overall score and one event for each criterion. Higher scores are better, also for penalties. A
+    failed grade has the status `ERROR`, an `error.type`, and no score. A report from a cache of reports gets no span.
 
-    Nothing is exported unless your program sets up the OpenTelemetry SDK, which it may do before or after. An error of
-    the SDK is logged once, and never changes a grade.
+    Nothing is exported unless your program sets up the OpenTelemetry SDK, before or after this call. An error of the
+    SDK is logged once, and never changes a grade.
 
     Args:
-        explanations: Whether the reasons of judges and the messages of errors are recorded, up to 8,192 characters of
-            each. They may quote what is graded; without them, no text of a submission is recorded.
-        openinference: Whether the span also has the scores as the attributes of OpenInference, which Phoenix reads.
-        tracer_provider: The provider of spans; by default the global one.
-        logger_provider: The provider of events; by default the global one.
+        explanations: Whether to record the judges' reasons and the error messages, up to 8,192 characters of each. They
+            may quote the graded text. Without them, no text of a submission is recorded.
+        openinference: Whether the span also has the scores as OpenInference attributes, which Phoenix reads.
+        tracer_provider: The provider of spans. By default, the global provider.
+        logger_provider: The provider of events. By default, the global provider.
 
     Raises:
         ImportError: `opentelemetry-api` is not installed, or is older than 1.45.
@@ -375,7 +376,7 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Record no grade that begins from now on; without effect if none is recorded.
+    """Stop recording: later grades get no spans and no events. Has no effect if recording is off.
 
     Example:
         >>> uninstrument()

@@ -1,16 +1,16 @@
 """Rubric grades as the rewards of training runs.
 
 - TRL: `GRPOTrainer(reward_funcs=RubricReward(rubric, "openai/gpt-5-mini"))`.
-- verl: `verl_reward` makes the function `compute_score` of a reward file.
-- OpenRLHF: `openrlhf_reward` makes the function `reward_func` of a reward file.
-- verifiers: the judge plugin `rubric_integrations_judge`, which its configuration names.
+- verl: `verl_reward` returns the function `compute_score` of a reward file.
+- OpenRLHF: `openrlhf_reward` returns the function `reward_func` of a reward file.
+- verifiers: the judge plugin `rubric_integrations_judge`. Its name is set in the configuration of verifiers.
 
 `rubric_integrations.trust.reward_report` searches the graded completions of a training run for signs that the policy
 exploits its judge.
 
-To add another trainer, write one module that reports a failure in the trainer's own way, never as a number. Use
-`SampleGrader` if the trainer passes one completion at a time. Importing this package imports no trainer: each name is
-imported when it is first used.
+To add another trainer, write one module. It must report a failure as the trainer expects it, and never as a number. Use
+`SampleGrader` if the trainer passes one completion at a time. Importing this package does not import a trainer, because
+each name is imported at first use.
 """
 
 from __future__ import annotations

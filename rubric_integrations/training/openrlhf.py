@@ -1,6 +1,6 @@
-"""The reward function of OpenRLHF (tested with 0.11.2): `--reward.remote_url` names a file with `reward_func`.
+"""The reward function of OpenRLHF (tested with 0.11.2), for the file that `--reward.remote_url` names.
 
-Each vLLM engine of OpenRLHF loads this file and calls the function in threads, once for each sample.
+Each vLLM engine of OpenRLHF loads this file and calls its `reward_func` in threads, once for each sample.
 """
 
 from __future__ import annotations
@@ -37,40 +37,45 @@ def openrlhf_reward(
     failed: Literal["raise", "nan"] = "raise",
     max_failures: int = 64,
 ) -> RewardFunc:
-    """Return a `reward_func(queries, prompts, labels)` for OpenRLHF, which grades each response by a rubric.
+    """Return a `reward_func(queries, prompts, labels)` for OpenRLHF that grades each response by a rubric.
 
-    The response is the query after its prompt, without the special tokens at its end. The judge sees the prompt as the
-    task, and a label that is not empty as the reference.
+    OpenRLHF passes the prompt and the response together as the query. The response is the part after the prompt,
+    without special tokens at the end. The judge sees the prompt as the task. A label that is not empty is the reference
+    answer.
 
-    The function returns a dictionary: `rewards` and `scores`, which are the same, and `extra_logs` with the same keys
-    for every sample: `rubric/coverage`, the share in [0, 1] of the weights that was assessed, and `rubric.<criterion>`,
-    in [0, 1], where higher is better also for penalties, and NaN if there is no verdict. Each value is a number if
-    there is one sample, as OpenRLHF calls the function, and else a list.
+    The function returns a dictionary with these keys. Each value is a number for one sample, as OpenRLHF calls the
+    function, or a list for several samples.
 
-    A failure is a `JudgeOutage`, which ends the run, because OpenRLHF would log any `Exception` at the level INFO and
-    stop later with another error. With `failed="nan"` and `--algo.dynamic_filtering_enable`, OpenRLHF drops the group
-    of a failed sample and takes another prompt.
+    - `rewards` and `scores`: the reward.
+    - `extra_logs`: a dictionary with the same keys for every sample. `rubric/coverage` is the share of the weights that
+      was assessed, in [0, 1]. `rubric.<criterion>` is the score of a criterion in [0, 1], where higher is better, also
+      for penalties. It is NaN without a verdict.
+
+    A failure raises a `JudgeOutage`, which ends the training run. OpenRLHF would only log other exceptions at the level
+    INFO and stop later with another error. With `failed="nan"` and `--algo.dynamic_filtering_enable`, OpenRLHF drops
+    the group of a failed sample and takes another prompt.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. A file is read now, in each engine: on
-            several machines, name it by an absolute path.
-        judge: What judges the criteria, such as a model name. Pass either `judge` or `grader`.
-        grader: A configured grader, with settings and limits of its own.
-        ledger: Where judgments are stored and not requested a second time: the path of a file, for all engines of one
-            machine; the URL of a PostgreSQL database; or an open ledger.
-        normalize: Whether rewards are in [0, 1]; if not, they are raw weighted sums. For `judge` only.
-        empty: The reward of a response without an answer. By default (`"least"`) the lowest reward that the rubric
-            allows: 0, or with raw scores the sum of the negative weights.
-        limits: The limits on the calls of each vLLM engine; by default `CallLimits()`. For `judge` only.
-        failed: What happens if the judge fails, or abstains so that the score is undefined: `"raise"` ends the run;
-            `"nan"` returns NaN, for dynamic filtering alone: without it, NaN reaches the advantages of all samples.
-        max_failures: With `failed="nan"`, the number of failures in a row, at least 1, that end the run, because
-            OpenRLHF would go on replacing groups until it has no prompts left.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. Each engine reads the file in this call.
+            For several machines, pass an absolute path.
+        judge: The judge of the criteria, such as a model name. Pass either `judge` or `grader`.
+        grader: A grader with its own settings and limits.
+        ledger: A ledger that stores judgments, which are then not requested again: the path of a file for all engines
+            of one machine, the URL of a PostgreSQL database, or an open ledger.
+        normalize: Whether rewards are in [0, 1]. If not, they are raw weighted sums. Only with `judge`.
+        empty: The reward of a response without an answer. By default (`"least"`), this is the lowest reward that the
+            rubric allows: 0, or with raw scores the sum of the negative weights.
+        limits: The limits on the calls of each vLLM engine, by default `CallLimits()`. Only with `judge`.
+        failed: The behaviour if the judge fails, or if its abstentions leave the score undefined. `"raise"` ends the
+            training run. `"nan"` returns NaN. Use it only with dynamic filtering, because NaN would otherwise enter the
+            advantages of all samples.
+        max_failures: With `failed="nan"`, the number of consecutive failures that ends the training run, at least 1.
+            Without this limit, OpenRLHF would replace groups until no prompts are left.
 
     Raises:
         RubricError: The rubric or its file is invalid.
-        ValueError: Neither or both of `judge` and `grader` are passed, or a setting is out of range or does not go with
-            `grader`.
+        ValueError: Neither or both of `judge` and `grader` are passed, a setting is out of range, or a setting cannot
+            be combined with `grader`.
 
     Example:
         >>> reward_func = openrlhf_reward([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}], "offline")
@@ -95,11 +100,11 @@ def openrlhf_reward(
 
 
 class _RewardFunction:
-    """The reward function; an object, because it counts failures, and because it can be pickled."""
+    """The reward function. It is an object because it counts failures and must be picklable."""
 
     def __init__(self, samples: SampleGrader, failed_is_nan: bool, max_failures: int):
         self._samples, self._failed_is_nan, self._max_failures = samples, failed_is_nan, max_failures
-        # Without a lock: threads that fail at the same moment may be counted as one, which ends the run a little later.
+        # Without a lock, concurrent failures may be counted as one failure, which ends the run slightly later.
         self._failures = 0
 
     def __call__(self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
@@ -150,7 +155,7 @@ class _RewardFunction:
         logs = {"rubric/coverage": report.coverage if report else 0.0}
         for name in (f"rubric.{key}" for key in self._samples.rubric.keys):
             score = scores.get(name)
-            # OpenRLHF makes tensors of these, and needs the same names for each sample.
+            # OpenRLHF converts these values to tensors, and needs the same names for each sample.
             logs[name] = math.nan if score is None else score
         return logs
 

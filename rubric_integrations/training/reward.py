@@ -2,9 +2,9 @@
 
 Reads the completions of a step, grades the answers without their thinking, and writes a file of the graded completions.
 
-Every process logs the same metrics and columns, whatever has failed: all processes of a trainer gather their metrics
-one after the other by name. A process that left one out would stop the others, or its numbers would count for another
-metric.
+Every process logs the same metrics and columns, also after failures, because the processes of a trainer gather their
+metrics one by one. If a process omitted a metric, the other processes would wait forever, or its numbers would count
+for another metric.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ if TYPE_CHECKING:
     from rubric_integrations.judges import JudgeLike
     from rubric_integrations.runs.ledger import LedgerLike
 
-# Where parsers of chat templates put the thinking of a message.
+# The fields in which parsers of chat templates store the thinking of a message.
 _THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 
 
 class NoAnswerError(ValueError):
-    """A completion has no answer: it is blank, its thinking was cut off, or it ends with a tool call or its result."""
+    """Raised if a completion has no answer.
+
+    It is blank, its thinking has no end, or its last message is a tool call or not a message of the assistant.
+    """
 
 
 def read_completion(
@@ -62,16 +65,17 @@ def read_completion(
     reference: Any = None,
     context: Any = None,
 ) -> Submission:
-    """Return the submission of one completion, in the standard or the conversational format of TRL.
+    """Convert a completion in the standard or the conversational format of TRL to a submission.
 
     Args:
-        prompt: A text, or messages.
-        completion: A text, or the messages that follow the prompt, with tool calls and their results between.
-        respond: What is graded of messages, as for `Submission.from_messages`.
-        starts_in_thinking: Whether the completion begins inside of a thinking block, because the chat template has
-            written its beginning. A prompt that is a text shows it by itself.
-        show_thinking: Whether judges are shown the thinking of the answer; that of earlier messages is always left out.
-        reference: An exemplary answer, or None.
+        prompt: The prompt, as a text or a list of messages.
+        completion: The completion, as a text or as the list of messages after the prompt, with tool calls and results.
+        respond: The part of messages to grade, as in `Submission.from_messages`.
+        starts_in_thinking: Whether the completion begins within the thinking, because the chat template has written
+            `<think>`. For a prompt that is a text, this is detected.
+        show_thinking: Whether the judge sees the thinking before the answer. The thinking of earlier messages is always
+            left out.
+        reference: A reference answer, or None.
         context: Documents, or None.
 
     Raises:
@@ -112,7 +116,7 @@ def read_completion(
 
 
 def group_of(prompt: Any) -> str:
-    """Return a short name of the group of completions that answer a prompt, equal in all processes and steps.
+    """Return a short name for the completions of a prompt. It is the same in all processes and steps.
 
     Example:
         >>> group_of("6 x 7?") == group_of("6 x 7?"), len(group_of("6 x 7?"))
@@ -123,7 +127,7 @@ def group_of(prompt: Any) -> str:
 
 
 def _submission(fields: Mapping[str, Any], response: Any, thinking: str) -> Submission:
-    # With a thinking of its own, the response is not split again.
+    # If `thinking` is set, the response is not split again.
     return Submission.model_validate({**fields, "response": response, "thinking": thinking or None})
 
 
@@ -135,17 +139,17 @@ def _require_answer(parts: SplitResponse) -> None:
 
 
 def _without_thinking(message: Any, starts_in_thinking: bool) -> Any:
-    """Return an assistant's message whose thinking is apart from its text; any other message unchanged."""
+    """Return an assistant's message with its thinking in a separate field. Other messages are unchanged."""
     if not isinstance(message, Mapping):
         return message
     fields = cast("Mapping[str, Any]", message)
     content = fields.get("content")
     if content is None:
-        content = ""  # a message without content is not one that a reader accepts, but it is one without an answer
+        content = ""  # the reader refuses a message without content, but here it is a message without an answer
     if fields.get("role") != "assistant" or not isinstance(content, str):
         return fields
     thinking = _thinking_of(fields)
-    # What the trainer has parsed does not begin with thinking any more.
+    # If the trainer has parsed the thinking, the content does not begin with thinking any more.
     parts = split_completion(content, starts_in_thinking and not thinking)
     thinking = "\n\n".join(text for text in (thinking, parts.thinking) if text)
     return {**fields, "content": parts.output, **({_THINKING_FIELDS[0]: thinking} if thinking else {})}
@@ -161,10 +165,10 @@ class Rollout(NamedTuple):
     """One completion of a step, with its grade and its reward.
 
     Attributes:
-        graded: The grade; without a report before the completion is graded, and if there is nothing to grade.
-        group: The name of the group of completions that answer the same prompt.
-        is_empty: Whether the completion has no answer, so that nothing was graded.
-        reward: The reward; None if the completion is left out of its group.
+        graded: The grade. It has no report before the completion is graded, or if there is nothing to grade.
+        group: The name of the group of completions of the same prompt.
+        is_empty: Whether the completion has no answer and is therefore not graded.
+        reward: The reward, or None if the completion is left out of its group.
     """
 
     graded: Graded
@@ -174,12 +178,12 @@ class Rollout(NamedTuple):
 
     @property
     def failure(self) -> str | None:
-        """Why there is no grade; None if there is one, or nothing to grade."""
+        """The reason why the grade failed. None if it did not fail, or if there is nothing to grade."""
         return None if self.is_empty else self.graded.judge_error or self.graded.row.error
 
     @property
     def scores(self) -> dict[str, float]:
-        """The scores in [0, 1] of the criteria with a verdict, by name; none if the grade has failed."""
+        """The scores in [0, 1] of the criteria with a verdict, by name. Empty if the grade failed."""
         report = self.graded.report
         if report is None or self.failure:
             return {}
@@ -189,7 +193,7 @@ class Rollout(NamedTuple):
         }
 
     def with_grade(self, graded: Graded) -> Rollout:
-        """Return this completion with its grade, whose score is the reward unless there is nothing to grade."""
+        """Return this completion with its grade. The reward is the score, except for a completion without an answer."""
         return self._replace(graded=graded, reward=self.reward if self.is_empty else graded.score)
 
 
@@ -208,16 +212,16 @@ class RolloutReader(NamedTuple):
     def read(
         self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], id_prefix: str
     ) -> list[Rollout]:
-        """Return the completions of a step, not graded yet.
+        """Return the completions of a step before they are graded.
 
         Args:
-            prompts: The prompts.
-            completions: The completion of each.
-            columns: What else the trainer has passed; lists with a value for each completion are columns.
-            id_prefix: The beginning of the ids of the rows.
+            prompts: The prompt of each completion.
+            completions: The completions.
+            columns: The other arguments from the trainer. Lists with a value for each completion are columns.
+            id_prefix: The prefix of the ids of the rows.
 
         Raises:
-            ValueError: There is not a prompt for each completion, or no column of the chosen name.
+            ValueError: The numbers of prompts and completions differ, or there is no column with a name in `fields`.
         """
         if len(prompts) != len(completions):
             raise ValueError(f"there are {len(prompts)} prompts for {len(completions)} completions: pass one for each")
@@ -273,25 +277,25 @@ _TAIL = 1 << 16
 
 
 def rank() -> int:
-    """Return the number of this process among those of the training run, from 0, as its launcher has set it."""
+    """Return the number of this process in the training run, from 0: the environment variable `RANK`, or 0."""
     text = os.environ.get("RANK", "")
     return int(text) if text.isdecimal() else 0
 
 
 class RolloutFile:
-    """A file of JSON Lines to which each step appends its graded completions.
+    """A JSON Lines file to which each step appends its graded completions.
 
-    Each process of a training run writes a file of its own: that of the first has the name, and that of the process 3
-    is `rollouts.rank3.jsonl` for `rollouts.jsonl`. A last line that a crash has cut off is removed first.
+    Each process of a training run writes its own file. The process with rank 0 writes `path`. For `rollouts.jsonl`, the
+    process with rank 3 writes `rollouts.rank3.jsonl`. If a crash left an incomplete last line, it is removed first.
 
     Args:
-        path: The file.
+        path: The file of the process with rank 0.
 
     Attributes:
         path: The file of this process.
 
     Raises:
-        ValueError: The file exists and is something else.
+        ValueError: The file exists and is not a file of graded completions.
     """
 
     def __init__(self, path: str | PathLike[str]):
@@ -302,7 +306,7 @@ class RolloutFile:
         self._is_checked = False
 
     def append(self, rollouts: Iterable[Rollout], step: int) -> None:
-        """Append the completions of a step, in one write.
+        """Append the completions of a step in one write.
 
         Raises:
             OSError: The file cannot be written.
@@ -317,7 +321,7 @@ class RolloutFile:
             file.write(data)
 
     def _check(self) -> None:
-        """Remove the last line if it has no end: the next one would be joined with it, and the file unreadable."""
+        """Remove an incomplete last line, because the next line would be joined to it and make the file unreadable."""
         if self._is_checked:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -338,11 +342,11 @@ FIXED_METRICS = ("failed", "empty", "coverage", "passed", "informative_criteria"
 
 
 def metrics_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> dict[str, float]:
-    """Return the metrics of a step by name, all of them in every step; NaN for a mean of nothing.
+    """Return the metrics of a step by name. Every step has all metrics, and a mean without values is NaN.
 
     Args:
-        rollouts: The completions of the step, those of a group side by side.
-        shared: The rubric of all rows, whose criteria are metrics; None if each row brings its own.
+        rollouts: The completions of the step. The completions of a group must be adjacent.
+        shared: The rubric of all rows, whose criteria are metrics, or None if each row has its own rubric.
     """
     reports = [rollout.graded.report for rollout in rollouts if not rollout.failure]
     graded = [report for report in reports if report is not None]
@@ -362,7 +366,7 @@ def metrics_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> dict[str, 
 def columns_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> Mapping[str, list[float | str | None]]:
     """Return the columns of a step's table of completions by name, with a value or None for each completion.
 
-    Takes the arguments of `metrics_of`.
+    The arguments are the same as in `metrics_of`.
     """
     scores = [rollout.scores for rollout in rollouts]
     columns: dict[str, list[float | str | None]] = {"error": [rollout.failure for rollout in rollouts]}
@@ -372,14 +376,14 @@ def columns_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> Mapping[st
 
 
 def _criterion_metrics(shared: Rubric | None) -> Iterator[tuple[str, str]]:
-    """Yield the metric and the name of each criterion; the metric differs from those that every step has."""
+    """Yield the metric name and the name of each criterion. The metric name differs from `FIXED_METRICS`."""
     reserved = {*FIXED_METRICS, "error"}
     for name in shared.keys if shared else ():
         yield (f"criterion_{name}" if name in reserved else name), name
 
 
 def _informative(rollouts: Iterable[Rollout]) -> Iterator[bool]:
-    """Yield for each criterion of each group whether its graded completions have different scores."""
+    """Yield, for each criterion of each group, whether the scores of the graded completions differ."""
     for _, group in groupby(rollouts, key=lambda rollout: rollout.group):
         scores = [rollout.scores for rollout in group]
         for name in dict.fromkeys(name for values in scores for name in values):
@@ -393,7 +397,7 @@ def _mean(values: Iterable[float]) -> float:
     return math.fsum(numbers) / len(numbers) if numbers else math.nan
 
 
-# Fewer grades say nothing about the judge: of a step with one completion, a single failure would be all.
+# With fewer grades, the share of failures is not reliable: a single failure could be 100 %.
 _FEWEST_GRADES = 4
 _NOT_PICKLED = ("_recent", "_calls", "_is_coroutine_mark")
 
@@ -401,58 +405,63 @@ _logger = logging.getLogger(__name__)
 
 
 class RubricReward:
-    """Grades the completions of each training step against a rubric; a reward function of TRL (`trl>=1.6`).
+    """A reward function for TRL (`trl>=1.6`) that grades the completions of each training step against a rubric.
 
-    It serves `GRPOTrainer`, `RLOOTrainer` and `AsyncGRPOTrainer`, and completions in the standard and in the
-    conversational format. Of messages, the last answer is graded, with the earlier messages, tool calls and results as
-    its context. Thinking in `<think>` is not shown to the judge.
+    It supports `GRPOTrainer`, `RLOOTrainer` and `AsyncGRPOTrainer`, and completions in the standard and the
+    conversational format. If a completion is a list of messages, the last answer is graded. The earlier messages, tool
+    calls and results are its context. The judge does not see thinking in `<think>`.
 
-    - A completion without an answer is not graded: a blank one, one whose thinking was cut off, and one that ends with
-      a tool call or its result. Its reward is `empty`.
-    - If the grade fails, or abstentions leave the score undefined, the reward is None: TRL leaves the completion out of
-      the mean of its group, and its advantage is 0. A number would be a gradient towards what makes judges fail.
+    - A completion without an answer is not graded. It is blank, its thinking has no end, or it ends with a tool call or
+      the result of a tool call. Its reward is `empty`.
+    - If the grade fails, or if abstentions leave the score undefined, the reward is None. TRL then leaves the
+      completion out of the mean of its group, and its advantage is 0. A number would train the policy to write
+      completions on which judges fail.
 
-    Each process of a training run has a copy, so that the judge gets up to `max_concurrency` calls from each. A pickle
-    has the settings, and neither connections nor counts.
+    Each process of a training run has a copy of this object. Therefore, the judge gets up to `max_concurrency` calls
+    from each process. A pickle contains the settings, but no connections or counts.
 
-    TRL 1.14 and newer await this object. With an older one and Python 3.11, pass its method:
+    TRL 1.14 and newer await this object. With an older TRL and Python 3.11, pass its method:
     `reward_funcs=reward.__call__`.
 
     Args:
-        rubric: The rubric: a `Rubric`, the path of a rubric file, a list or a dictionary. A row of the dataset with a
-            column `rubric` of its own is graded by both; None if every row has one. Or a function that returns one of
-            these for a row, which is a dictionary of its `prompt`, its `completion` and all columns of the dataset.
+        rubric: The rubric: a `Rubric`, the path of a rubric file, a list or a dictionary. If a row of the dataset has
+            its own rubric in the column `rubric`, the row is graded by both. Pass None if every row has its own rubric.
+            You can also pass a function that returns a rubric for a row. It gets a dictionary with the `prompt`, the
+            `completion` and all columns of the dataset.
         judge: The judge, as for a grader: a model name, a `dspy.LM`, an async function, a `Judge`, or `"offline"`.
-        grader: A grader with settings of its own, in place of `judge`.
-        ledger: Stores each judgment, so that a run that is resumed requests none again: the path of a file for the
-            processes of one machine, the URL of a PostgreSQL database for several machines, or an open ledger.
-        normalize: Whether the reward is in [0, 1]; if not, it is the weighted sum. For `judge` only.
-        limits: The limits on the calls of this process; by default `CallLimits()`. For `judge` only.
-        fields: The columns that are read: the `reference` with exemplary answers, by default `"reference"`, and the
-            `context` with documents, texts or lists of texts, by default `"context"`. A dataset may be without these
-            two, but not without a column of another name.
-        respond: The part to grade of messages: `"last"` the last answer, `"transcript"` or `"trajectory"` all messages
-            of the completion, without or with numbered steps.
-        empty: The reward of a completion without an answer. By default (`"least"`) the lowest reward that the rubric
-            allows: 0, or the sum of the negative weights if the reward is a weighted sum, less the highest length
-            penalty. None leaves such completions out, so that the policy learns nothing from them.
-        starts_in_thinking: Whether the chat template ends the prompt with `<think>`, so that the policy writes only the
-            end of its thinking: a completion without `</think>` has no answer then. Needed for conversational prompts
-            alone; and not if TRL parses the thinking, into `reasoning_content`.
-        show_thinking: Whether the judge is shown the thinking before the answer, for criteria about it. The policy may
-            then learn to persuade the judge there, and each call costs its tokens. A length penalty counts it anyway.
-        stop_after: The share in [0, 1] of failed grades above which `JudgeOutage` ends the training, over the
-            completions of a step, with those of the steps before if it has fewer than four. With 1, only a judge that
-            cannot be used at all ends it.
+        grader: A grader with its own settings, instead of `judge`.
+        ledger: A ledger that stores judgments. A resumed training run does not request them again. Pass the path of a
+            file for the processes of one machine, the URL of a PostgreSQL database for several machines, or an open
+            ledger.
+        normalize: Whether the reward is in [0, 1]. If not, it is the weighted sum. Only with `judge`.
+        limits: The limits on the calls of this process, by default `CallLimits()`. Only with `judge`.
+        fields: The names of two columns: the `reference` contains reference answers (by default `"reference"`), and the
+            `context` contains documents as texts or lists of texts (by default `"context"`). The dataset need not have
+            the default columns, but it must have a column with another name.
+        respond: The part of messages to grade: `"last"` is the last answer, `"transcript"` is all messages of the
+            completion, and `"trajectory"` is all messages with numbered steps.
+        empty: The reward of a completion without an answer. By default (`"least"`), this is the lowest reward that the
+            rubric allows: 0, or for a weighted sum the sum of the negative weights, minus the highest length penalty.
+            None leaves such completions out of training.
+        starts_in_thinking: Whether the chat template ends the prompt with `<think>`. The policy then writes only the
+            end of its thinking, and a completion without `</think>` has no answer. It is needed only for conversational
+            prompts. It is not needed if TRL parses the thinking into `reasoning_content`.
+        show_thinking: Whether the judge sees the thinking before the answer, for criteria about the thinking. The
+            policy may then learn to persuade the judge in its thinking, and each call needs more tokens. A length
+            penalty counts the thinking in any case.
+        stop_after: The share of failed grades in a step, in [0, 1]. If more grades fail, a `JudgeOutage` ends the
+            training. If a step has fewer than four grades, the grades of earlier steps also count. With 1, only a judge
+            that cannot be used at all ends the training.
         record: The file to which each step appends its graded completions, for `rubric-integrations report` and
-            `read_run`. Each process writes one; that of the second is `rollouts.rank1.jsonl` for `rollouts.jsonl`. The
-            `metadata` of a row are its `step`, `group` (equal for completions of one prompt), `rank` and `reward`.
-        name: The name of the reward, and the first part of the names of its metrics.
+            `read_run`. Each process writes its own file. For `rollouts.jsonl`, the second process writes
+            `rollouts.rank1.jsonl`. The `metadata` of a row contains `step`, `group` (equal for completions of one
+            prompt), `rank` and `reward`.
+        name: The name of the reward, and the prefix of the names of its metrics.
 
     Raises:
-        ValueError: Neither or both of `judge` and `grader` were passed, a setting is unknown or out of range, or the
-            grader would turn failures into scores, or leave scores open.
-        TypeError: `rubric` is nothing that a rubric can be read from, or there is a `ledger`, and the judge has no
+        ValueError: Neither or both of `judge` and `grader` are passed, a setting is unknown or out of range, or the
+            grader has a fallback for failures or `stop_when_decided`.
+        TypeError: `rubric` has a type from which no rubric can be read, or there is a `ledger` and the judge has no
             `fingerprint`.
         RubricError: The file or the data of `rubric` is not a rubric.
 
@@ -519,31 +528,39 @@ class RubricReward:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """Grade the completions of one step; TRL calls this.
+        """Grade the completions of one step. TRL calls this method.
 
-        It logs these metrics, the same in each process and step, of which a mean of nothing is NaN: `rubric/failed` and
-        `rubric/empty` are shares of the completions, `rubric/coverage` and `rubric/passed` are means over the graded
-        ones. `rubric/right` is the mean score of the criterion `right` in [0, 1], for which higher is better, also for
-        a penalty: 0 if the error was committed. Only the criteria of a rubric that all rows share have one.
-        `rubric/informative_criteria` is the share of criteria whose scores differ within a group, or the part of it
-        that this process has: a criterion that all completions of a group meet, or none, changes no advantage in this
-        step. It is part of the reward all the same.
+        It logs the following metrics with the prefix `name`, by default `rubric`. They are the same in each process and
+        step. A mean without values is NaN.
+
+        - `rubric/failed` and `rubric/empty`: the share of completions whose grade failed, and the share without an
+          answer.
+        - `rubric/coverage` and `rubric/passed`: the mean coverage and the share of passed completions, among the graded
+          completions.
+        - `rubric/<criterion>`: the mean score of a criterion in [0, 1], where higher is better. For a penalty, 0 means
+          that the error was made. Only the criteria of a rubric that all rows share have this metric.
+        - `rubric/informative_criteria`: the share of criteria whose scores differ within a group, among the completions
+          of this process. A criterion with equal scores in a group does not change the advantages in this step, but it
+          is part of the reward.
 
         Args:
-            prompts: The prompts, texts or lists of messages; the completions of a group are side by side.
-            completions: A completion for each: a text, or a list of messages.
-            trainer_state: TRL's state, of which `global_step` is recorded.
-            log_extra: Adds a column to TRL's table of completions: `rubric/error`, and one for each criterion.
-            log_metric: Logs a number.
+            prompts: The prompt of each completion, as a text or a list of messages. The completions of a group must be
+                adjacent.
+            completions: The completions, as texts or lists of messages.
+            trainer_state: TRL's state. Its `global_step` is recorded.
+            log_extra: A function that adds a column to TRL's table of completions: `rubric/error`, and a column for
+                each criterion.
+            log_metric: A function that logs a number.
             columns: The other columns of the dataset, each a list with a value for each completion.
 
         Returns:
-            A reward for each completion, or None.
+            The reward of each completion, or None for a completion without a reward.
 
         Raises:
             JudgeOutage: More than the share `stop_after` of the grades failed, or the judge cannot be used.
             StoreError: The ledger cannot be written.
-            ValueError: There is not a prompt for each completion, or the dataset has no column of the chosen name.
+            ValueError: The numbers of prompts and completions differ, or the dataset has no column with a name in
+                `fields`.
         """
         step = getattr(trainer_state, "global_step", self._calls)
         rollouts = self._reader.read(prompts, completions, columns, f"{step}-{self._calls}-{rank()}")
@@ -561,12 +578,12 @@ class RubricReward:
         return [rollout.reward for rollout in rollouts]
 
     async def _grade(self, rollouts: Sequence[Rollout]) -> tuple[list[Rollout], str | None]:
-        """Return the graded completions of a step, and why the judge cannot be used, if that is so."""
+        """Return the graded completions of a step, and the reason if the judge cannot be used, or None."""
         rows = [rollout.graded.row for rollout in rollouts]
         run = grade_many(rows, self._shared, self.grader, ledger=self.store, max_concurrency=self._max_concurrency)
         results = {graded.row.id: graded async for graded in run}
         stopped = run.summary.stopped
-        # A run that stops has no results for the rest of its rows.
+        # A run that stops early has no results for the remaining rows.
         graded = [results.get(row.id) or Graded(row, None, stopped) for row in rows]
         unusable = stopped if run.summary.judge_is_unusable else None
         return [rollout.with_grade(grade) for rollout, grade in zip(rollouts, graded, strict=True)], unusable
@@ -579,16 +596,16 @@ class RubricReward:
         self._start()
 
     def _start(self) -> None:
-        # Whether each of the last grades failed, and how many steps were graded.
+        # Whether each of the last grades failed, and the number of graded steps.
         self._recent, self._calls = deque[bool](maxlen=_FEWEST_GRADES), 0
         if mark := getattr(inspect, "markcoroutinefunction", None):
-            mark(self)  # TRL before 1.14 looks at the object, not at its class; Python 3.11 cannot mark one
+            mark(self)  # TRL before 1.14 inspects the object and not its class. Python 3.11 cannot mark an object
 
     def _check_failures(self, rollouts: Sequence[Rollout], unusable: str | None) -> None:
         """Log the failures of a step.
 
         Raises:
-            JudgeOutage: There are too many.
+            JudgeOutage: Too many grades failed, or the judge cannot be used.
         """
         failures = [rollout.failure for rollout in rollouts if not rollout.is_empty]
         messages = [message for message in failures if message]

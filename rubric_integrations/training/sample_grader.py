@@ -1,4 +1,4 @@
-"""Grades one completion after another, for trainers that call a reward function with single samples."""
+"""Grades single completions, for trainers that call a reward function with one sample at a time."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Reward(NamedTuple):
     """The reward of one completion.
 
     Attributes:
-        score: The reward: the score of the report, or the `empty` of the grader.
-        report: The report; None for an empty completion, which no judge was shown.
+        score: The reward: the score of the report, or the `empty` reward of the grader for an empty completion.
+        report: The report, or None for an empty completion, which is not graded.
     """
 
     score: float
@@ -36,27 +36,27 @@ class Reward(NamedTuple):
 
 
 class SampleGrader:
-    """Grades completions with one grader for each process, which is made at the first completion.
+    """Grades completions with one grader for each process, which is created for the first completion.
 
-    A pickle holds the settings and not the grader. Each process that a trainer starts therefore has a concurrency limit
-    of its own, and reads API keys from its own environment.
+    A pickle contains the settings and not the grader. Therefore, each process of a trainer has its own concurrency
+    limit, and reads API keys from its own environment.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. A file is read now.
-        judge: What judges the criteria, such as a model name. Pass either `judge` or `grader`.
-        grader: A configured grader, with settings and limits of its own.
-        ledger: Where judgments are stored and not requested a second time: the path of a file, for all processes of one
-            machine; the URL of a PostgreSQL database; or an open ledger, which each process opens for itself.
-        normalize: Whether rewards are in [0, 1]; if not, they are raw weighted sums. For `judge` only.
-        limits: The limits on the calls of each process; by default `CallLimits()`. For `judge` only.
-        empty: The reward of a completion without an answer. By default (`"least"`) the lowest reward that the rubric
-            allows: 0, or with raw scores the sum of the negative weights.
-        host: The public name whose arguments these are, for error messages.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. A file is read in this call.
+        judge: The judge of the criteria, such as a model name. Pass either `judge` or `grader`.
+        grader: A grader with its own settings and limits.
+        ledger: A ledger that stores judgments, which are then not requested again: the path of a file for all processes
+            of one machine, the URL of a PostgreSQL database, or an open ledger, which each process opens for itself.
+        normalize: Whether rewards are in [0, 1]. If not, they are raw weighted sums. Only with `judge`.
+        limits: The limits on the calls of each process, by default `CallLimits()`. Only with `judge`.
+        empty: The reward of a completion without an answer. By default (`"least"`), this is the lowest reward that the
+            rubric allows: 0, or with raw scores the sum of the negative weights.
+        host: The public name that error messages contain, such as `verl_reward`.
 
     Raises:
         RubricError: The rubric or its file is invalid.
-        ValueError: Neither or both of `judge` and `grader` are passed, a setting is out of range or does not go with
-            `grader`, or the grader would turn failures into scores, or leave scores open.
+        ValueError: Neither or both of `judge` and `grader` are passed, a setting is out of range, a setting cannot be
+            combined with `grader`, or the grader has a fallback for failures or `stop_when_decided`.
 
     Example:
         >>> from rubric_integrations._util.event_loop import run_sync
@@ -89,18 +89,18 @@ class SampleGrader:
         self._is_checked = False
 
     async def grade(self, completion: str | SplitResponse, query: Any = None, reference: Any = None) -> Reward:
-        """Grade one completion. The thinking before the answer is not shown to the judge.
+        """Grade one completion. The judge does not see the thinking before the answer.
 
-        A completion that is blank, or is blank after its thinking, or ends within its thinking, is empty.
+        A completion is empty if it has no text after its thinking, or if it ends within its thinking.
 
         Args:
-            completion: What the policy has written after the prompt; or a text whose thinking is split from it already,
-                such as a transcript, which is graded whole.
-            query: The task: a text or a list of messages; None or an empty text if there is none.
-            reference: An exemplary answer, in the same forms.
+            completion: The policy's text after the prompt. If the thinking is already separate, pass a `SplitResponse`.
+                Its output is graded completely, such as a transcript.
+            query: The task as a text or a list of messages. None or an empty text for no task.
+            reference: A reference answer, as a text or a list of messages, or None.
 
         Raises:
-            JudgeError: A criterion could not be judged, or the judge abstained so that the score is undefined.
+            JudgeError: The judge failed on a criterion, or its abstentions leave the score undefined.
             ValueError: The completion is too long, or the query or the reference cannot be read.
         """
         from rubric_integrations.submission.inputs import as_submission
@@ -127,10 +127,10 @@ class SampleGrader:
 
 
 def check_empty(empty: object) -> None:
-    """Check the reward of an empty completion.
+    """Check the setting for the reward of an empty completion.
 
     Raises:
-        ValueError: It is neither `"least"` nor a finite number.
+        ValueError: The value is neither `"least"` nor a finite number.
     """
     is_number = isinstance(empty, int | float) and not isinstance(empty, bool) and math.isfinite(empty)
     if empty != "least" and not is_number:

@@ -1,6 +1,7 @@
 """Grades the rollouts of verifiers (extra `verifiers`, tested with 0.4.0) for its judge plugin.
 
-The plugin itself is the module `rubric_integrations_judge`: verifiers imports judges by the name of a top-level module.
+The plugin itself is the module `rubric_integrations_judge`, because verifiers imports judges by the name of a top-level
+module.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from rubric_integrations.submission.thinking import SplitResponse
 from rubric_integrations.training.sample_grader import SampleGrader
 
 SAMPLING = frozenset({"temperature", "max_tokens", "reasoning_effort", "seed"})
-"""The settings of a judge's sampling that are sent to its model."""
+"""The sampling settings of a judge that can be sent to its model."""
 
 
 def import_verifiers() -> Any:
     """Import `verifiers.v1`.
 
     Raises:
-        ImportError: It is not installed.
+        ImportError: verifiers 0.4 or newer is not installed.
     """
     try:
         return import_module("verifiers.v1")
@@ -48,27 +49,27 @@ def check_config(config: Any) -> None:
 
 
 async def score_rollout(config: Any, reward_name: str, task: Any, trace: Any) -> float:
-    """Grade a rollout, and record its metrics, its judge's tokens and the reasons on the trace.
+    """Grade a rollout, and record its metrics, the judge's token usage and the reasons in the trace.
 
-    All rollouts of a process with the same settings share one grader, and so its concurrency limit: verifiers makes
-    a new judge for each rollout.
+    verifiers creates a new judge for each rollout. Therefore, all rollouts of a process with the same settings share
+    one grader and its concurrency limit.
 
     Args:
         config: The `RubricGraderConfig` of the judge.
-        reward_name: The name of the reward, with which the names of the metrics begin.
+        reward_name: The name of the reward, and the prefix of the names of the metrics.
         task: The `TaskData`.
         trace: The `Trace`, to which metrics, usage and reasons are added.
 
     Raises:
-        JudgeError: A criterion could not be judged, or the score is undefined; verifiers records a `TaskError`.
-        ValueError: The task lacks a field that the configuration names, or the reply cannot be graded.
+        JudgeError: The judge failed on a criterion, or the score is undefined. verifiers records a `TaskError`.
+        ValueError: The task lacks a field that the configuration names, or the response cannot be graded.
     """
     judge = import_module("verifiers.v1.judge")
     samples = _sample_grader(_Settings(config))
     response = judge.judge_response(trace, config.view)
     try:
         score, report = await samples.grade(
-            # In a transcript, a tool may write `</think>`, before which nothing may be hidden from the judge.
+            # In a transcript, a tool may write `</think>`, and the text before it must not be hidden from the judge.
             response if config.view == "last_reply" else SplitResponse("", response),
             judge.judge_question(task, config.question_field),
             value_text(judge.judge_question(task, config.answer_field)) if config.answer_field else None,
@@ -86,7 +87,7 @@ async def score_rollout(config: Any, reward_name: str, task: Any, trace: Any) ->
 
 
 class _Settings:
-    """The settings of a configuration that a grader depends on; equal settings have one grader in a process."""
+    """The part of a configuration that a grader depends on. Equal settings share one grader in a process."""
 
     def __init__(self, config: Any):
         self.config = config
@@ -125,7 +126,7 @@ def _judge(config: Any) -> Any:
     from rubric_integrations.judges import LMJudge, ModelSettings
 
     client = import_module("verifiers.v1.configs.client")
-    # verifiers sends the model's name to its endpoint as it is; LiteLLM takes the part before the first slash off.
+    # verifiers sends the model's name unchanged. LiteLLM removes the part before the first slash, so one is added.
     return LMJudge(
         f"openai/{config.model}",
         api_base=config.base_url,
@@ -139,7 +140,7 @@ def _sampling(config: Any) -> dict[str, Any]:
 
 
 def _record(trace: Any, reward_name: str, report: EvaluationReport, error: str | None = None) -> None:
-    """Record what the judge answered, and what it cost."""
+    """Record the judge's answers and token usage in the trace."""
     trace.info[reward_name] = {
         "score": None if error else report.score,
         "coverage": report.coverage,

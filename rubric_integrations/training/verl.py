@@ -1,6 +1,6 @@
-"""The reward function of verl (tested with 0.9.1): `reward.custom_reward_function` names a file with `compute_score`.
+"""The reward function of verl (tested with 0.9.1), for the file that `reward.custom_reward_function` names.
 
-Each reward worker of verl loads this file and calls the function once for each sample.
+Each reward worker of verl loads this file and calls its `compute_score` once for each sample.
 """
 
 from __future__ import annotations
@@ -36,37 +36,41 @@ def verl_reward(
     empty: EmptyReward = "least",
     starts_in_thinking: bool = False,
 ) -> ComputeScore:
-    """Return an asynchronous `compute_score` for verl, which grades each sample by a rubric.
+    """Return an asynchronous `compute_score` for verl that grades each sample by a rubric.
 
-    It returns a dictionary with the same keys for every sample: `score`, which is the reward; `rubric/coverage`, the
-    share in [0, 1] of the weights that was assessed; and `rubric.<criterion>`, in [0, 1], where higher is better also
-    for penalties. A criterion without a verdict has None, which verl leaves out of its validation metrics.
+    The function returns a dictionary with the same keys for every sample:
 
-    If the judge fails, or abstains so that the score is undefined, the function raises a `JudgeError`, so that verl
-    trains without the sample. Keep `reward.reward_manager.name=naive` (the default): the manager `rate_limited` would
-    make 0.0 of it, and `remote` refuses asynchronous functions.
+    - `score`: the reward.
+    - `rubric/coverage`: the share of the weights that was assessed, in [0, 1].
+    - `rubric.<criterion>`: the score of a criterion in [0, 1], where higher is better, also for penalties. It is None
+      without a verdict. verl leaves None out of its validation metrics.
+
+    If the judge fails, or if its abstentions leave the score undefined, the function raises a `JudgeError`. verl then
+    trains without the sample. Keep `reward.reward_manager.name=naive` (the default), because the manager `rate_limited`
+    would use the reward 0.0, and `remote` refuses asynchronous functions.
 
     Args:
-        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. A file is read now, in each worker: on
-            several machines, name it by an absolute path.
-        judge: What judges the criteria, such as a model name. Pass either `judge` or `grader`.
-        grader: A configured grader, with settings and limits of its own.
-        ledger: Where judgments are stored and not requested a second time: the path of a file, for all workers of one
-            machine; the URL of a PostgreSQL database; or an open ledger.
-        normalize: Whether rewards are in [0, 1]; if not, they are raw weighted sums. For `judge` only.
-        empty: The reward of a completion without an answer. By default (`"least"`) the lowest reward that the rubric
-            allows: 0, or with raw scores the sum of the negative weights.
-        limits: The limits on the calls of each reward worker, of which verl starts 8 (`reward.num_workers`); by default
-            `CallLimits()`. For `judge` only.
-        fields: The `query` is the key of the task in the column `extra_info`, by default `"query"`: a text or messages.
-            Without it, the judge sees no task. The reference is the `ground_truth`, unless it is empty.
-        starts_in_thinking: Whether the chat template ends the prompt with `<think>`, so that the policy writes only the
-            end of its thinking: a completion without `</think>` has no answer then.
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. Each worker reads the file in this call.
+            For several machines, pass an absolute path.
+        judge: The judge of the criteria, such as a model name. Pass either `judge` or `grader`.
+        grader: A grader with its own settings and limits.
+        ledger: A ledger that stores judgments, which are then not requested again: the path of a file for all workers
+            of one machine, the URL of a PostgreSQL database, or an open ledger.
+        normalize: Whether rewards are in [0, 1]. If not, they are raw weighted sums. Only with `judge`.
+        empty: The reward of a completion without an answer. By default (`"least"`), this is the lowest reward that the
+            rubric allows: 0, or with raw scores the sum of the negative weights.
+        limits: The limits on the calls of each reward worker, by default `CallLimits()`. verl starts 8 workers
+            (`reward.num_workers`). Only with `judge`.
+        fields: The `query` of `fields` is the key of the task in the column `extra_info`, by default `"query"`. The
+            task is a text or a list of messages. Without it, the judge sees no task. The reference answer is the
+            `ground_truth` if it is not empty.
+        starts_in_thinking: Whether the chat template ends the prompt with `<think>`. The policy then writes only the
+            end of its thinking, and a completion without `</think>` has no answer.
 
     Raises:
         RubricError: The rubric or its file is invalid.
-        ValueError: Neither or both of `judge` and `grader` are passed, or a setting is out of range or does not go with
-            `grader`.
+        ValueError: Neither or both of `judge` and `grader` are passed, a setting is out of range, or a setting cannot
+            be combined with `grader`.
 
     Example:
         >>> import asyncio
@@ -78,8 +82,8 @@ def verl_reward(
     samples = SampleGrader(
         rubric, judge, grader=grader, ledger=ledger, normalize=normalize, limits=limits, empty=empty, host="verl_reward"
     )
-    # verl awaits coroutine functions and partial functions of them, but no other callables. A partial function can be
-    # pickled, which a function within this one could not.
+    # verl awaits only coroutine functions and partial functions of them. Unlike a nested function, a partial function
+    # can be pickled.
     return partial(_compute_score, samples, column_of(fields, "query"), starts_in_thinking)
 
 
@@ -112,5 +116,5 @@ async def _compute_score(
 
 
 def _text(value: Any) -> str | None:
-    # The columns of a Parquet file hold lists, such as messages, as arrays.
+    # The columns of a Parquet file contain lists, such as messages, as arrays.
     return value_text(value.tolist() if hasattr(value, "tolist") else value) or None

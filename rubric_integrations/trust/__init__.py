@@ -1,7 +1,8 @@
 """How far a judge can be trusted: agreement with human labels, corrected scores, run comparisons, release gates.
 
-All intervals are closed forms: the same data always give the same figures. Random numbers are used only to choose the
-judgments to label and the labels that make weights, by a seed. A figure that is undefined is None, never 0.
+All intervals are computed by formulas, without resampling. Therefore, the same data always give the same figures.
+Random numbers have a seed, and are used only to draw samples and to split labels. An undefined figure is None and never
+0.
 
 To add a measure of agreement, write its formula in `trust/statistics.py`, with its source, and add a field to
 `CriterionAgreement`. To add an optimizer by name, add it to `OPTIMIZERS` in `trust/alignment/optimizers.py`.

@@ -1,6 +1,6 @@
-"""Corrects the figures of a run by human labels of a part of it: rates, the mean score, and rates by other labels.
+"""Corrects the mean score and the rates of a run by human labels of a part of it (`calibrate`).
 
-`corrections.py` has the formulas.
+`calibrate_rate` corrects a rate by labels of other submissions. `corrections.py` has the formulas.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ _ROUNDING = 1e-6
 
 
 class UnexplainedScoreError(ValueError):
-    """Raised if the score of a run does not follow from the answers to its criteria, and people's would not."""
+    """Raised if the score of a row cannot be recomputed from the answers to its criteria.
+
+    The score by annotators' answers cannot be computed then either.
+    """
 
 
 class ScorePair(NamedTuple):
@@ -60,7 +63,7 @@ class ScorePair(NamedTuple):
 
     Attributes:
         row: The index of its row in the run.
-        people: The score by people's answers.
+        people: The score by annotators' answers.
         judge: The score by the judge's answers.
     """
 
@@ -74,9 +77,9 @@ class LabelledScore(NamedTuple):
 
     Attributes:
         row: The index of its row in the run.
-        people: The mean of the scores by each rater's answers; None if no rater could assess it.
-        assessed: The share of the raters who could assess it.
-        judge: The score by the judge's answers; None if the judge failed, or could not assess it.
+        people: The mean of the scores by each rater's answers, or None if no rater could assess the submission.
+        assessed: The share of the raters who could assess the submission.
+        judge: The score by the judge's answers, or None if the judge failed or could not assess the submission.
     """
 
     row: int
@@ -88,16 +91,19 @@ class LabelledScore(NamedTuple):
 def labelled_scores(
     rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rubric | None = None
 ) -> tuple[list[LabelledScore], int]:
-    """Score each submission by people's answers, and count those that lack a label on some criterion.
+    """Score each labelled submission by annotators' answers.
 
-    Every criterion that a judge decides needs a label. Each rater's answers give a score; the mean answer of the others
-    stands for an answer that a rater did not give.
+    A submission is scored if each of its criteria that a judge decides has a label. Each rater's answers give one
+    score. If a rater gave no answer to a criterion, the mean value of all raters' answers is used.
 
     Args:
         rows: The rows of the run.
         matches: The labelled judgments.
-        rubric: The rubric of the run. Without it, a score must follow from the weights of its criteria alone, and in
-            runs of earlier versions, whose reports do not mark them, criteria with a check need labels too.
+        rubric: The rubric of the run. Without it, the score of a row must be the weighted mean of its criteria. Reports
+            of earlier versions do not mark criteria with a check, which then need labels too.
+
+    Returns:
+        The scores, and the number of labelled submissions that lack a label on some criterion.
 
     Raises:
         UnexplainedScoreError: (a ValueError) The judge's score of a row does not follow from its answers.
@@ -133,7 +139,7 @@ def labelled_scores(
 
 
 def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rubric | None = None) -> list[ScorePair]:
-    """Return the submissions of `labelled_scores` that people and the judge both scored; see there."""
+    """Return the scores of the submissions that both the annotators and the judge scored (see `labelled_scores`)."""
     labelled, _ = labelled_scores(rows, matches, rubric)
     return [
         ScorePair(score.row, score.people, score.judge)
@@ -143,7 +149,7 @@ def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rub
 
 
 def _unequal(scores: Sequence[float], others: Sequence[float | None]) -> int | None:
-    """Return the place of the first score that is not the other one."""
+    """Return the index of the first score that differs from its counterpart, or None if all are equal."""
     pairs = enumerate(zip(scores, others, strict=True))
     return next((place for place, (a, b) in pairs if b is None or abs(a - b) > _ROUNDING), None)
 
@@ -151,9 +157,9 @@ def _unequal(scores: Sequence[float], others: Sequence[float | None]) -> int | N
 def _values_of_raters(
     report: EvaluationReport, matches: Mapping[str, Match], rubric: Rubric | None
 ) -> list[list[float | None]] | None:
-    """Return each rater's value of each criterion; None if a criterion has no label."""
+    """Return each rater's value of each criterion, or None if a criterion lacks a label."""
     checked = {key for key, c in zip(rubric.keys, rubric.criteria, strict=True) if c.check} if rubric else set[str]()
-    # Labels without a rater are of as many people as there are for one judgment.
+    # Labels without a rater's name: several labels of one judgment count as different raters.
     by_criterion = {name: _values_by_rater(match) for name, match in matches.items()}
     raters = list(dict.fromkeys(rater for values in by_criterion.values() for rater in values))
     of_raters: list[list[float | None]] = [[] for _ in raters]
@@ -184,9 +190,9 @@ def _score(report: EvaluationReport, values: Sequence[float | None], rubric: Rub
     return score_parts([WeightedValue(w, value, 0.0) for w, value in zip(weights, values, strict=True)])
 
 
-# With fewer labelled submissions on which judge and people differ, the interval of a mean without bounds is too narrow.
+# If annotators and the judge differ on fewer labelled submissions, the interval of an unbounded mean is too narrow.
 _FEW_DIFFERENCES = 5
-# Sensitivity and specificity, less one, below which the correction divides by nearly nothing.
+# The sum of sensitivity and specificity, minus 1. Below this value, the correction divides by a number close to 0.
 _WEAK_JUDGE = 0.3
 
 
@@ -195,10 +201,12 @@ class CriterionCalibration(Record):
 
     Attributes:
         name: The criterion's name.
-        rate: For a binary criterion, the share of submissions on which people say MET; for others None.
-        options: For criteria with options or numbers, the share of each answer.
-        judge_rates: The judge's own share of each answer.
-        assessable: The share of the submissions that people can assess. The other figures are about these.
+        rate: For a binary criterion, the share of submissions that annotators would call MET. None for other criteria.
+        options: For criteria with options or numbers, the share of the submissions to which annotators would give each
+            answer.
+        judge_rates: The uncorrected share of each of the judge's answers, with abstentions.
+        assessable: The share of the submissions that annotators could assess. `rate` and `options` are shares of these
+            submissions.
     """
 
     name: str
@@ -209,15 +217,15 @@ class CriterionCalibration(Record):
 
     @property
     def abstention_text(self) -> str:
-        """The share that people can assess, as the beginning of a sentence; empty if they could assess all."""
+        """The share that annotators can assess, as the beginning of a sentence, or "" if they could assess all."""
         share = self.assessable
         return "" if share.value in (None, 1.0) else f"{self.name}: people can assess {share} of the submissions"
 
     @property
     def rates(self) -> list[tuple[str, Estimate, float | None]]:
-        """Each answer with its corrected share and the judge's own; of a binary criterion, only MET.
+        """Each answer with its corrected share and the judge's uncorrected share. A binary criterion has only MET.
 
-        The judge's share is 0 for an answer that it never gave, and None if it gave none at all.
+        The judge's share is 0 for an answer that it never gave, and None if it gave no answer at all.
         """
         rates = self.options if self.rate is None else {"MET": self.rate}
         judged = self.judge_rates
@@ -225,20 +233,23 @@ class CriterionCalibration(Record):
 
 
 class Calibration(Record):
-    """The figures of a run as people would see them.
+    """The mean score and the rates of a run, corrected by human labels.
 
     Attributes:
-        score: The mean score that people's answers would give, on the submissions that people can assess. With several
-            raters, it is the mean of their scores. It is undefined if labels were drawn by the judge's verdict on
-            criteria, if no submission has a label for every criterion, or if the scores do not follow from the
-            criteria; `warnings` say which.
-        judge_score: The judge's mean score, on the submissions at which it did not fail; None without a score.
-        criteria: The corrected figures of each criterion.
-        weight: How much the judge's scores of the unlabelled submissions count, from 0 to 1.
-        labels_saved: The share of labels that the judge saves: without it, `1 / (1 - labels_saved)` times as many
-            would be needed for the same interval.
-        assessable: The share of the submissions of which people can assess a criterion, so that they have a score.
-        warnings: What limits the figures.
+        score: The mean score by annotators' answers, estimated for all submissions that annotators can assess. A
+            submission with several raters counts with the mean of their scores. The estimate is undefined if labels
+            were drawn by the judge's verdict, if no submission has a label for every criterion, or if the scores cannot
+            be recomputed from the criteria. `warnings` names the reason.
+        judge_score: The judge's uncorrected mean score of the submissions on which it did not fail, or None if no
+            submission has a score.
+        criteria: The corrected figures of each criterion, by its name.
+        weight: The weight of the judge's scores of the unlabelled submissions in `score`: 0 is no influence, and 1 is
+            full influence.
+        labels_saved: The share of labels that the judge's scores replace, in [0, 1]. Without these scores, the same
+            interval would need `1 / (1 - labels_saved)` times as many labels. None if it is undefined.
+        assessable: The share of the submissions to which annotators can give a score, because they can assess at least
+            one criterion.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     score: Estimate
@@ -250,7 +261,7 @@ class Calibration(Record):
     warnings: tuple[str, ...] = ()
 
     def summary(self) -> str:
-        """Return the figures as text: the mean score, a line for each answer to each criterion, and the warnings."""
+        """Return text with the mean score, a line for each answer to each criterion, and the warnings."""
         lines = [
             f"{name}: {answer} {rate}, by the judge {'undefined' if judged is None else f'{judged:.3f}'}"
             for name, row in self.criteria.items()
@@ -260,7 +271,7 @@ class Calibration(Record):
 
     @property
     def abstention_lines(self) -> list[str]:
-        """The share of the submissions that people can assess, of each criterion on which they abstained."""
+        """A sentence for each criterion on which annotators abstained, with the share that they could assess."""
         return [
             f"{row.abstention_text}; its rates are about these."
             for row in self.criteria.values()
@@ -269,7 +280,7 @@ class Calibration(Record):
 
     @property
     def score_lines(self) -> list[str]:
-        """The mean score by the judge and by people, and what the judge saves, as sentences."""
+        """Sentences with the judge's mean score, the corrected mean score, and the share of labels saved."""
         if self.judge_score is None:
             return ["The run has no mean score."]
         judged = f"Mean score: {self.judge_score:.3f} by the judge"
@@ -304,29 +315,30 @@ def calibrate(
     level: float = 0.95,
     imaginary: float = FOR_LABELS,
 ) -> Calibration:
-    """Correct the mean score and the rates of a run by labels of a part of it.
+    """Correct the mean score and the rates of a run by human labels of a part of it.
 
-    If everything is labelled, the figures are people's own.
+    If every judgment is labelled, the mean score and the rates are computed from the labels only.
 
     Args:
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
-        labels: Labels of a part of the same run, drawn at random or by the judge's verdict. For labels of other
-            submissions there is `calibrate_rate`. Submissions whose labels the judge was aligned with are left out of
-            the run, and so are their labels: the judge errs less there, so that these labels correct nothing, and
-            those of the others do not correct their scores. Since an alignment draws its labels at random, the rest of
-            the run has the same mean; after a draw by verdict, that is only nearly so.
-        rubric: The run's rubric, if groups make its score.
-        cluster: Which rows depend on each other, such as the questions about one document: a column of the graded
-            table, `"id"`, `"query"`, or a function of a row's id. The intervals are then those of rows in groups.
-        level: The level of the intervals.
-        imaginary: How many imaginary labels of the worst score the interval of the mean allows for: 0.5, and 1 for a
-            gate, which decides by one of its ends.
+        labels: Human labels of a part of the same run, drawn at random or by the judge's verdict. For labels of other
+            submissions, use `calibrate_rate`. If the judge was aligned with a label of a submission, the submission and
+            its labels are left out, because the judge makes fewer errors there. The mean of the remaining submissions
+            is the same, because an alignment draws its labels at random. After a draw by the judge's verdict, this is
+            only approximately true.
+        rubric: The run's rubric. It is needed only if the rubric has groups.
+        cluster: How to group rows that depend on each other, such as the questions about one document: a column of the
+            graded table, `"id"`, `"query"`, or a function that gets a row's id. The intervals are then computed for
+            groups of rows.
+        level: The confidence level of the intervals, between 0 and 1.
+        imaginary: The number of imaginary labels with the worst score that the interval of the mean allows for. The
+            default is 0.5. A gate uses 1, because it decides by one end of the interval.
 
     Raises:
-        ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
-            these are left out, with a warning.
-        ValueError: No label belongs to the run, or the judge was aligned with all that do; or a row does not have the
-            column of `cluster`.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves, such as
+            only the judge's errors. If only some labels are chosen, these are left out with a warning.
+        ValueError: No label belongs to the run, the judge was aligned with all labels that belong to it, or a row does
+            not have the column of `cluster`.
     """
     rows = read_rows(run)
     groups = group_rows(rows, cluster)
@@ -338,7 +350,7 @@ def calibrate(
             f"none of the {len(matched.unmatched):,} labels belongs to a judgment of this run: for labels of other "
             f"submissions there is `calibrate_rate`{left_out}"
         )
-    # The labels are a random part of these rows, and tell how the judge errs on these alone.
+    # The labels are a random sample of these rows only, so they estimate the judge's errors on these rows only.
     new_rows = {index: row for index, row in enumerate(rows) if not is_trained_on(row)}
     warnings: list[str] = []
     if len(new_rows) < len(rows):
@@ -370,7 +382,7 @@ def calibrate(
 
 
 class _CalibratedMean(NamedTuple):
-    """The part of a `Calibration` that is about the mean score."""
+    """The fields of a `Calibration` that belong to the mean score."""
 
     judge_score: float | None
     warnings: list[str]
@@ -395,8 +407,8 @@ def _calibrate_mean(
         rows: The rows of the run.
         matches: The labelled judgments.
         rubric: The rubric of the run.
-        judge: The judge's score of each row, by its index; None if it has none.
-        level: The level of the interval.
+        judge: The judge's score of each row, by the row's index. None is a row without a score.
+        level: The confidence level of the interval, between 0 and 1.
         imaginary: `FOR_LABELS` or `FOR_GATE`.
         groups: The group of each row of the run.
     """
@@ -466,16 +478,19 @@ def _calibrate_mean(
 
 
 def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]], *, level: float = 0.95) -> Estimate:
-    """Correct the judge's rate by labels of other submissions. It assumes that the judge errs here as often as there.
+    """Correct the judge's rate of MET in a run by human labels of submissions outside the run.
+
+    This assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
 
     Args:
-        judged: How often the judge says MET, and UNMET, in the run: `{"MET": 620, "UNMET": 380}`.
-        confusion: The labels: how often people say UNMET and MET (rows) and the judge says UNMET and MET (columns).
-        level: The level of the interval.
+        judged: The number of the judge's MET and UNMET verdicts in the run, such as `{"MET": 620, "UNMET": 380}`.
+        confusion: The 2 x 2 table of the labelled submissions. The rows are the annotators' UNMET and MET, and the
+            columns are the judge's UNMET and MET.
+        level: The confidence level of the interval, between 0 and 1.
 
     Raises:
-        ValueError: The labels show a judge that is no better than chance, or lack one of the verdicts, or `judged` has
-            other ones.
+        ValueError: By these labels, the judge is not better than chance, the annotators gave only one of the verdicts,
+            or `judged` has other verdicts than MET and UNMET.
 
     Warns:
         UserWarning: The judge is hardly better than chance: its sensitivity and specificity add up to less than 1.3.
@@ -544,11 +559,14 @@ def _calibrate_criterion(
 
 
 def verdict_weights(matches: Sequence[Match], judged: Mapping[int, str] | None) -> dict[str, float] | None:
-    """Return, for each verdict of the judge, how many judgments of the run a labelled one stands for.
+    """Return the weight of a label for each verdict: the verdict's count in the run, divided by its labels.
 
     Args:
         matches: The labelled judgments of a criterion.
-        judged: The judge's verdict in each row of the run; None for labels that were drawn at random.
+        judged: The judge's verdict in each row of the run, or None for labels that were drawn at random.
+
+    Returns:
+        The weights by the judge's verdict, without verdicts that have no label. None if `judged` is None.
     """
     if judged is None:
         return None
@@ -558,10 +576,10 @@ def verdict_weights(matches: Sequence[Match], judged: Mapping[int, str] | None) 
 
 
 def weight_table(table: Matrix, levels: Sequence[str], judged: Mapping[str, int]) -> Matrix:
-    """Weight each column of a confusion table by how often the judge gives its answer in the run.
+    """Weight each column of a confusion table by the number of times that the judge gives its answer in the run.
 
-    The sum of the result is the effective sample size (Kish). If the run has an answer without a label, nothing is
-    known of its column, and the result is empty: all zeros.
+    The sum of the result is Kish's effective sample size. If the judge gives an answer in the run that has no label,
+    its column is unknown and the result is a table of zeros.
     """
     columns = table.sum(axis=0)
     counts = np.array([judged.get(answer, 0) for answer in levels], float)

@@ -1,7 +1,7 @@
-"""`certify`: the confidence from which a cheap judge may be trusted, with a bound on its error rate above it.
+"""`certify`: finds the confidence threshold above which the error rate of a cheap judge has an upper limit.
 
-Fixed-sequence testing of thresholds starts with the surest answers, and stops when a bound on their errors is exceeded.
-Errors are counted by human labels or by an expensive judge.
+Thresholds are tested in a fixed sequence, from the highest confidence to the lowest. Testing stops at the first
+threshold whose limit of the error rate is too high. Human labels or an expensive judge decide which answers are errors.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from rubric_integrations.trust.means import Groups, estimate_mean, number_groups
 from rubric_integrations.trust.statistics import special
 
 Signal = Literal["confidence", "agreement", "none"]
-"""What says how sure a cheap judge is: its confidence; the agreement of a panel of cheap judges; or nothing."""
+"""The source of a cheap judge's confidence: its stated confidence, the agreement of a panel, or none."""
 
 Place = tuple[int, int]
-"""The index of a row in the run, and of an entry in its report."""
+"""The position of a judgment: the index of its row in the run, and the index of its criterion in the report."""
 
 
 class CheapAnswers(NamedTuple):
     """The answers of a cheap judge in a run.
 
     Attributes:
-        confidences: For each answer, how sure it is, above 0 and up to 1; None if no threshold keeps it: a failure, an
-            abstention, or an answer on which a panel differs.
-        signal: Where this comes from.
-        unsure: The number of answers without a confidence, in a run with some: those to criteria with options, a scale
-            or a check. They are not among `confidences`.
-        trained_on: The number of answers with whose labels the judge was aligned. They are not among `confidences`.
+        confidences: The confidence of each answer, above 0 and up to 1. None is an answer that no threshold keeps: a
+            failure, an abstention, or an answer on which the judges of a panel disagree.
+        signal: The source of the confidences.
+        unsure: The number of answers without a confidence in a run with `signal` "confidence", such as answers to
+            criteria with options, a scale or a check. They are not in `confidences`.
+        trained_on: The number of answers whose labels were used to align the judge. They are not in `confidences`.
     """
 
     confidences: dict[Place, float | None]
@@ -58,12 +58,14 @@ class CheapAnswers(NamedTuple):
 
 
 class Truths(NamedTuple):
-    """What is known about answers of a cheap judge.
+    """A cheap judge's answers compared with the true answers.
 
     Attributes:
-        wrong: Whether the answer is wrong, for each place of which the truth is known.
-        unknown: The number of places without a truth: people are divided, or the expensive judge failed.
-        unmatched: The number of labels, or of the expensive judge's answers, to which no answer belongs.
+        wrong: Whether the cheap judge's answer is wrong, for each judgment with a known true answer.
+        unknown: The number of judgments without a true answer: the raters have no majority, or the expensive judge
+            failed.
+        unmatched: The number of labels, or of the expensive judge's answers, that belong to no answer of the cheap
+            judge.
     """
 
     wrong: dict[Place, bool]
@@ -72,7 +74,7 @@ class Truths(NamedTuple):
 
 
 def read_answers(rows: Sequence[GradedRow]) -> CheapAnswers:
-    """Read the answers of a run, and how sure they are.
+    """Read the answers of a run with their confidences.
 
     Raises:
         ValueError: A cascade gave some of the answers.
@@ -104,10 +106,10 @@ def read_answers(rows: Sequence[GradedRow]) -> CheapAnswers:
 
 
 def truths_of_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> Truths:
-    """Compare the answers of a run with people's labels.
+    """Compare the answers of a run with human labels.
 
     Raises:
-        ChosenLabelsError: All labels were chosen by people.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
         ValueError: Labels were drawn by the judge's verdict.
     """
     matched = match_labels(rows, labels)
@@ -128,7 +130,7 @@ def truths_of_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgmen
 
 
 def truths_of_run(rows: Sequence[GradedRow], strong: Sequence[GradedRow]) -> Truths:
-    """Compare the answers of a run with those of an expensive judge, on the rows that it has graded.
+    """Compare the answers of a cheap judge's run with the answers of an expensive judge, on the rows that both graded.
 
     Raises:
         ValueError: Rows with equal ids have different responses, or a cascade gave some of the answers.
@@ -167,7 +169,7 @@ def truths_of_run(rows: Sequence[GradedRow], strong: Sequence[GradedRow]) -> Tru
 
 
 def _confidence(entry: CriterionReport, signal: Signal) -> float | None:
-    """Return how sure an answer is; None if a cascade never keeps it."""
+    """Return the confidence of an answer, or None if no threshold keeps it."""
     if entry.value is None or entry.error:
         return None
     if signal == "confidence":
@@ -196,9 +198,10 @@ def _places_by_words(row: GradedRow) -> Mapping[tuple[str, str], int]:
 
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""The shares of the answers, the surest first, that are tested one after another."""
+"""The shares of a run's answers that `certify` tests in this order. Each share is the answers with the highest
+confidence."""
 
-# The probability that so many labels are enough.
+# The normal quantile of a power of 80 %: the probability that the number of labels is sufficient.
 _POWER_QUANTILE = 0.8416
 _MAX_LABELS = 10_000_000
 
@@ -207,8 +210,8 @@ class SureAnswer(NamedTuple):
     """A labelled answer of a cheap judge.
 
     Attributes:
-        confidence: How sure the judge is, above 0 and up to 1; None if no threshold keeps the answer.
-        is_wrong: Whether the answer differs from the true one.
+        confidence: The judge's confidence, above 0 and up to 1, or None if no threshold keeps the answer.
+        is_wrong: Whether the answer differs from the true answer.
     """
 
     confidence: float | None
@@ -216,15 +219,15 @@ class SureAnswer(NamedTuple):
 
 
 class CertificateStep(NamedTuple):
-    """The test of one threshold.
+    """The test of one confidence threshold.
 
     Attributes:
         share: The share of the run's judgments that the threshold keeps, in [0, 1].
-        threshold: The threshold: an answer is kept if its confidence is not below it.
-        kept: The number of labelled judgments that it keeps.
-        errors: The number of those that are wrong.
-        bound: The upper limit of the error rate among what the threshold keeps, at the level 1 - delta.
-        holds: Whether the limit is at most alpha.
+        threshold: The threshold. An answer is kept if its confidence is at least this value.
+        kept: The number of labelled judgments that the threshold keeps.
+        errors: The number of wrong answers among the kept labelled judgments.
+        bound: The upper limit of the error rate of the kept answers, at the confidence level 1 - delta.
+        holds: Whether `bound` is at most alpha.
     """
 
     share: float
@@ -236,7 +239,7 @@ class CertificateStep(NamedTuple):
 
 
 def upper_bound(errors: int, count: int, delta: float) -> float:
-    """Compute the exact upper limit of an error rate at the level 1 - delta (Clopper and Pearson 1934, one-sided).
+    """Compute the exact one-sided upper limit of an error rate at the level 1 - delta (Clopper and Pearson 1934).
 
     Example:
         >>> [round(upper_bound(errors, 50, 0.1), 3) for errors in (0, 1, 2)]
@@ -246,12 +249,14 @@ def upper_bound(errors: int, count: int, delta: float) -> float:
 
 
 def lower_bound(errors: int, count: int, delta: float) -> float:
-    """Compute the exact lower limit of an error rate at the level 1 - delta."""
+    """Compute the exact one-sided lower limit of an error rate at the level 1 - delta."""
     return 0.0 if errors == 0 else float(special().betaincinv(errors, count - errors + 1, delta))
 
 
 def thresholds_of(confidences: Sequence[float]) -> list[float]:
-    """Return the threshold that keeps each of `SHARES` of these confidences, or more where several are equal.
+    """Return the thresholds that keep each of `SHARES` of these confidences, from the highest to the lowest.
+
+    A threshold keeps more than its share if several confidences are equal.
 
     Example:
         >>> thresholds_of([0.95, 0.95, 0.95, 0.9, 0.6])
@@ -266,16 +271,19 @@ def thresholds_of(confidences: Sequence[float]) -> list[float]:
 def fixed_sequence_steps(
     answers: Sequence[SureAnswer], steps: Sequence[tuple[float, float]], alpha: float, delta: float
 ) -> list[CertificateStep]:
-    """Test thresholds in their order, up to the first one at which the bound is above alpha.
+    """Test thresholds in their order, and stop after the first one whose error bound is above alpha.
 
-    The probability that any threshold holds here, and keeps more than alpha of wrong answers in truth, is at most
-    delta: each is tested only if all before it hold, so that no correction for their number is needed.
+    The probability that any accepted threshold has a true error rate above alpha is at most delta. A threshold is
+    tested only if all thresholds before it were accepted. Therefore, no correction for multiple tests is needed.
 
     Args:
-        answers: Labelled answers, independent of each other.
-        steps: Each threshold, the highest first, with the share of the run that it keeps.
-        alpha: The highest error rate.
-        delta: The probability of a wrong decision.
+        answers: Labelled answers that are independent of each other.
+        steps: Each threshold with the share of the run that it keeps, the highest threshold first.
+        alpha: The highest accepted error rate.
+        delta: The probability of accepting a threshold whose error rate is above alpha.
+
+    Returns:
+        The tested thresholds. Only the last one can have `holds` false.
     """
     tested: list[CertificateStep] = []
     for threshold, share in steps:
@@ -289,7 +297,9 @@ def fixed_sequence_steps(
 
 
 def kept_needed(error: float, alpha: float, delta: float) -> int | None:
-    """Return how many kept answers certify an error rate in about 80 % of cases; None if no number would.
+    """Return the number of kept labelled answers that certifies a judge with this error rate in about 80 % of cases.
+
+    None if no number is sufficient: the error rate is not below alpha, or more than 10 million would be needed.
 
     Example:
         >>> kept_needed(0.02, 0.1, 0.1), kept_needed(0.1, 0.1, 0.1)
@@ -320,28 +330,33 @@ _COLUMNS = ("kept", "threshold", "labelled", "wrong", "at most", "holds")
 
 
 class Certificate(Record):
-    """From which confidence on a cheap judge may be trusted.
+    """The lowest confidence threshold above which a cheap judge is certified to be wrong in at most `alpha` of cases.
 
-    The promise is: the probability that more than `alpha` of the answers that the threshold keeps are wrong is at most
-    `delta`. It is about further judgments of the same kind: the same criteria on submissions like the labelled ones.
+    The guarantee: with a probability of at least 1 - `delta`, at most `alpha` of the answers that the threshold keeps
+    are wrong. It applies to further judgments of the same kind: the same criteria, on submissions like the labelled
+    ones.
 
     Attributes:
-        threshold: The `escalate_below` of a `Cascade`; None if nothing can be certified. It is 0 where no confidence
-            decides: every answer is kept, or every answer on which all cheap judges agree (see `signal`).
-        alpha: The highest rate of wrong answers among those that are kept.
-        delta: The probability that the promise does not hold.
-        n: The number of labelled judgments that decide, one of each submission or group.
+        threshold: The value to pass as `escalate_below` of a `Cascade`, or None if nothing can be certified. It is 0 if
+            the run has no confidences. The cascade then keeps every answer, or with a panel every answer on which all
+            judges agree (see `signal`).
+        alpha: The highest accepted rate of wrong answers among the kept answers.
+        delta: The probability that the guarantee fails.
+        n: The number of labelled judgments in the test: one for each submission or group of rows.
         kept: The share of the run's judgments that the threshold keeps, as the mean over its submissions.
-        errors: The number of wrong answers among the labelled ones that the threshold keeps; None without a threshold.
-        bound: The upper limit of their rate at the level 1 - delta; None without a threshold.
-        steps: The thresholds that were tested, the highest first; the last one may not hold.
-        truth: By what answers are wrong: people's labels, or the answers of the strong judge.
-        signal: What says how sure the cheap judge is: its `confidence`, the `agreement` of a panel, or nothing.
-        reason: Why nothing is certified; None if something is.
-        labels_needed: About how many labelled submissions would certify the first threshold, in 80 % of cases; None if
-            no number would, or if it is certified.
-        warnings: What limits the certificate, and each criterion that is significantly more often wrong than
-            `alpha` among the answers that are kept: the promise is about all criteria together.
+        errors: The number of wrong answers among the labelled answers that the threshold keeps. None without a
+            threshold.
+        bound: The upper limit of the rate of wrong answers at the level 1 - `delta`. None without a threshold.
+        steps: The thresholds that were tested, the highest first. The last one can be a rejected threshold.
+        truth: The source of the true answers: human labels, or the strong (expensive) judge.
+        signal: The source of the cheap judge's confidence: its stated `confidence`, the `agreement` of a panel, or
+            `none`.
+        reason: The reason why nothing is certified, or None if a threshold is certified.
+        labels_needed: The approximate number of labelled submissions that would certify the first threshold in 80 % of
+            cases. None if no number is sufficient, or if a threshold is certified.
+        warnings: Limitations of the certificate, one sentence each. The guarantee is about all criteria together.
+            Therefore, a warning names each criterion whose kept answers are wrong significantly more often than
+            `alpha`.
     """
 
     threshold: float | None
@@ -360,7 +375,7 @@ class Certificate(Record):
 
     @property
     def kept_labels(self) -> int:
-        """The number of labelled judgments that the threshold keeps."""
+        """The number of labelled judgments that the threshold keeps, or 0 without a threshold."""
         return max((step.kept for step in self.steps if step.holds), default=0)
 
     def summary(self) -> str:
@@ -397,32 +412,38 @@ def certify(
     delta: float = 0.1,
     cluster: Cluster | None = None,
 ) -> Certificate:
-    """Certify from which confidence on a cheap judge is wrong in at most `alpha` of its answers.
+    """Find the lowest confidence threshold above which a cheap judge is wrong in at most `alpha` of its answers.
 
-    The surest half of the run's answers is tested first, then 60 %, and so on up to all, until the exact upper limit
-    of the rate of wrong answers is above `alpha`. An abstention or a failure is never kept; an answer is wrong if it is
-    not the true one, also if the truth is an abstention. The judgments of one submission depend on each other, so that
-    one of the labelled ones is drawn, and the others do not count. A hash of the row and of the criterion decides which
-    one: with a seed, one could try many until one of them certifies, which would break the promise.
+    The 50 % of the run's answers with the highest confidence are tested first, then 60 %, and so on up to 100 %. The
+    test stops when the exact upper limit of the rate of wrong answers is above `alpha`. An abstention or a failure of
+    the cheap judge is never kept. An answer is wrong if it differs from the true answer, also if the true answer is an
+    abstention.
 
-    A threshold that is chosen because it has at most `alpha` of wrong answers in a sample breaks its promise in about
-    half of all cases, however large the sample is.
+    The judgments of one submission depend on each other. Therefore, only one labelled judgment of each submission
+    counts. A hash of the row and the criterion selects it, because a user could try random seeds until one of them
+    certifies, which would invalidate the guarantee.
+
+    Do not select a threshold because at most `alpha` of the answers above it are wrong in a sample. In about half of
+    all cases, the true rate is higher than `alpha`, even for large samples.
 
     Args:
-        cheap: The rows, graded by the cheap judge alone: the path of a file that `grade --out` wrote, results of
-            `grade_many`, or reports. For an `LMJudge`, `confidence=True`; or a panel of cheap judges, which must agree.
-        truth: People's labels of a random part of it; or a run of the expensive judge on the same rows, or on a random
-            sample of them. Or the path of either. Escalated answers of a cascade are no such sample.
-        alpha: The highest rate of wrong answers among those that are kept, above 0 and below 1.
-        delta: The probability that the promise does not hold, above 0 and below 1.
-        cluster: Which rows depend on each other, such as those about one document: `"query"`, a column of the graded
-            table, or a function of the id. One judgment of each such group is drawn, so that a group counts once,
-            however large it is. By default, rows with one id are a group.
+        cheap: The rows, graded only by the cheap judge: the path of a file that `grade --out` wrote, results of
+            `grade_many`, or reports. The judge is an `LMJudge` with `confidence=True`, or a panel of cheap judges whose
+            agreement replaces the confidence.
+        truth: Human labels of a random part of the run, or a run of the expensive judge on the same rows or on a random
+            sample of them. A path to either is also accepted. The escalated answers of a cascade are not a random
+            sample.
+        alpha: The highest accepted rate of wrong answers among the kept answers, above 0 and below 1.
+        delta: The probability that the guarantee fails, above 0 and below 1.
+        cluster: How to group rows that depend on each other, such as rows about one document: `"query"`, a column of
+            the graded table, or a function that gets a row's id. One judgment of each group is drawn. Therefore, a
+            large group counts as much as a small one. By default, rows with equal ids are a group.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people.
-        ValueError: No label belongs to the run, or labels were drawn by the judge's verdict, a cascade graded a run,
-            `alpha` or `delta` is out of range, or a row does not have the column of `cluster`.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
+        ValueError: No label belongs to the run, labels were drawn by the judge's verdict, a cascade graded one of the
+            runs, rows with equal ids have different responses, `alpha` or `delta` is out of range, or a row does not
+            have the column of `cluster`.
 
     Example:
         >>> from rubric_integrations.scoring import CriterionReport, EvaluationReport
@@ -480,7 +501,7 @@ def certify(
         warnings=(
             *_wrong_criteria(rows, {place: known[place] for place in known.keys() & kept}, groups, alpha, delta),
             *_warnings(cheap_answers, truths, kind),
-            # Rows with one id are a group anyway.
+            # Rows with equal ids are a group in any case.
             *dependence_warnings(list({row.id: row for row in rows}.values()), cluster),
         ),
     )
@@ -500,7 +521,7 @@ def _read_truth(rows: Sequence[GradedRow], cheap: RunLike, truth: Any) -> tuple[
 
 
 def _draw(rows: Sequence[GradedRow], places: Iterable[Place], groups: Groups) -> list[Place]:
-    """Draw one judgment of each group: the one whose hash is the lowest."""
+    """Select one judgment of each group: the judgment with the lowest hash."""
 
     def rank(place: Place) -> tuple[str, Place]:
         row, entry = rows[place[0]], _entries(rows[place[0]])[place[1]]
@@ -517,7 +538,10 @@ def _draw(rows: Sequence[GradedRow], places: Iterable[Place], groups: Groups) ->
 def _wrong_criteria(
     rows: Sequence[GradedRow], wrong: Mapping[Place, bool], groups: Groups, alpha: float, delta: float
 ) -> list[str]:
-    """Name the criteria on which more than `alpha` of the kept answers are wrong, at the level 1 - delta for each."""
+    """Return a warning for each criterion whose kept answers are wrong significantly more often than `alpha`.
+
+    The test of each criterion has the level 1 - delta.
+    """
     by_criterion: dict[tuple[str, str], list[Place]] = {}
     for place in sorted(wrong):
         entry = _entries(rows[place[0]])[place[1]]
@@ -539,7 +563,7 @@ def _share(sure: Sequence[float], threshold: float, answers: CheapAnswers) -> fl
 
 
 def _estimate_kept(places: Iterable[Place], kept: Collection[Place], groups: Groups) -> Estimate:
-    """Estimate the share of judgments that are kept, as the mean over rows."""
+    """Estimate the share of kept judgments as the mean of the shares of the rows."""
     by_row: dict[int, list[bool]] = {}
     for place in places:
         by_row.setdefault(place[0], []).append(place in kept)
@@ -552,7 +576,7 @@ def _estimate_kept(places: Iterable[Place], kept: Collection[Place], groups: Gro
 def _problem(
     steps: Sequence[CertificateStep], labels: int, alpha: float, delta: float, truth: Truth
 ) -> tuple[str, int | None]:
-    """Say why the first threshold does not hold, and how many labels would change that."""
+    """Return the reason why the first threshold is rejected, and the number of labels that would certify it."""
     if not steps:
         return "the judge has no answer that states a confidence", None
     first = steps[0]

@@ -1,8 +1,8 @@
-"""Whether two runs can be compared: graded by the same rubric, on the same inputs, by the same judge.
+"""Checks whether two runs can be compared: the same rubric, the same inputs and the same judge.
 
-What gives equal answers another score makes a comparison meaningless, and so do other inputs: these are refused. What
-may have changed the answers, such as another judge, is a warning. Notes for people (names, tags, metadata), the order
-of the criteria, ledgers, retries and limits are not compared: they change no score.
+A comparison is refused if the inputs differ, or if a setting differs that gives equal answers different scores. A
+difference that may have changed the answers, such as another judge, is a warning. Names, tags, metadata, the order of
+the criteria, ledgers, retries and limits do not change a score and are not compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ QuestionKey = tuple[str, str]
 
 
 def question_keys(criteria: Sequence[CriterionReport]) -> list[QuestionKey]:
-    """Return by what each criterion of a row is found in another run: by its words, and by its name if they repeat."""
+    """Return the key by which each criterion of a row is found in another run.
+
+    The key is the requirement, with the criterion's name if several criteria of the row have this requirement.
+    """
     counts = Counter(entry.requirement for entry in criteria)
     return [(entry.requirement, entry.name if counts[entry.requirement] > 1 else "") for entry in criteria]
 
@@ -33,10 +36,11 @@ class Comparability(NamedTuple):
     """Whether two runs can be compared.
 
     Attributes:
-        refused: Why the comparison would be meaningless; empty if it would not.
-        warnings: What else differs between the runs, or cannot be checked.
-        passing: Whether what makes a row pass is the same in both, so that the shares of passed rows can be compared.
-        other_judge: The warning, if another judge or another setting of it graded the second run; empty otherwise.
+        refused: The reasons why a comparison would be meaningless. Empty if the runs can be compared.
+        warnings: Other differences between the runs, and properties that cannot be checked.
+        passing: Whether both runs have the same conditions for a passed row. If not, the shares of passed rows cannot
+            be compared.
+        other_judge: A warning if the second run has another judge, or the same judge with other settings. Otherwise "".
     """
 
     refused: tuple[str, ...] = ()
@@ -46,17 +50,17 @@ class Comparability(NamedTuple):
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """The reasons to refuse and the warnings, for a comparison that is made nevertheless."""
+        """The reasons to refuse, each marked "not comparable", followed by the warnings."""
         return (*(f"not comparable: {reason}" for reason in self.refused), *self.warnings)
 
     def require(self, anyway: bool) -> Comparability:
-        """Return this, unless the comparison is meaningless.
+        """Return this record, or raise an error if the comparison is meaningless.
 
         Args:
-            anyway: Whether a meaningless comparison is made nevertheless, and marked.
+            anyway: Whether to allow a meaningless comparison, whose result is then marked.
 
         Raises:
-            ValueError: It is meaningless.
+            ValueError: The comparison is meaningless, and `anyway` is false.
         """
         if self.refused and not anyway:
             reasons = "; ".join(self.refused)
@@ -68,14 +72,14 @@ class Comparability(NamedTuple):
 
 
 def comparability(before: RunLike, after: RunLike | None = None) -> Comparability:
-    """Compare how two runs were graded: their rubrics, inputs and judges, but not their answers.
+    """Check whether two runs can be compared, by their rubrics, inputs and judges. Answers are not compared.
 
-    Rows are compared that have an equal id. If no id is in both runs, one rubric must be. Files of earlier versions
-    record neither the judge nor all settings, which is a warning.
+    Rows with equal ids are compared. If the runs have no id in common, they must have a rubric in common. A file of an
+    earlier version does not record the judge and all settings. This gives a warning.
 
     Args:
         before: The first run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
-        after: The second run; None to check only that rows of the first one with an equal id have the same criteria.
+        after: The second run. None checks only the first run: its rows with equal ids must have the same criteria.
 
     Example:
         >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
@@ -104,7 +108,10 @@ def comparability(before: RunLike, after: RunLike | None = None) -> Comparabilit
 
 
 def as_run(run: RunLike, name: str, *, in_memory: bool = False) -> RunFile:
-    """Return a run, whose name is that of its file, or else `name`; with `in_memory`, its rows are a list."""
+    """Return a `RunFile` with the name of its file, or `name` if it has no file.
+
+    With `in_memory`, its rows are a list.
+    """
     if isinstance(run, str | Path):
         run = read_run(Path(run), in_memory=in_memory)
     if not isinstance(run, RunFile):
@@ -112,13 +119,13 @@ def as_run(run: RunLike, name: str, *, in_memory: bool = False) -> RunFile:
     return run._replace(rows=list(run.rows)) if in_memory else run
 
 
-# Of a criterion and of a rubric: what decides only whether a row passes, and not its score.
+# Fields of a criterion and of a rubric that decide only whether a row passes, and do not change its score.
 _FOR_PASSING = frozenset(("required", "min_score", "pass_mark", "min_coverage", "left_out"))
-# Of a grader: what turns answers into scores.
+# Settings of a grader that change the score of given answers.
 _POLICIES = ("normalize", "length_penalty")
-# Rows whose query differs are other inputs; a corrected word in a few of many is no other data set.
+# Rows with different queries are different inputs, but a few corrected queries do not make another data set.
 _MOST_OTHER_QUERIES = 0.1
-# What reports of earlier versions lack.
+# Fields that reports of earlier versions lack.
 _ANSWERS = ("options", "scale", "cap")
 FINGERPRINT_PARTS = ("model", "server", "settings", "client", "other settings", "prompts or examples")
 
@@ -129,7 +136,7 @@ class _Differences:
     """Collects how the rows of two runs differ.
 
     Attributes:
-        refused: The reasons to refuse, by what differs.
+        refused: The reasons to refuse a comparison, by the part that differs, such as "criteria".
     """
 
     def __init__(self, names: Sequence[str]):
@@ -147,7 +154,7 @@ class _Differences:
         self._examples: dict[str, str] = {}
 
     def add(self, rows: Sequence[GradedRow | None], *, is_repeated: bool) -> None:
-        """Add one row with its grade in each run; None where a run does not have it."""
+        """Add one row with its grade in each run, or None for a run without the row."""
         for number, row in enumerate(rows):
             if row is None or row.report is None:
                 continue
@@ -167,7 +174,7 @@ class _Differences:
             self._compare_settings(before, after)
 
     def _note(self, number: int, row: GradedRow) -> None:
-        """Note the rubric and the judge of a row."""
+        """Record the rubric and the judge of a row."""
         if row.report is not None and row.report.criteria:
             self._rubrics[number].add(hash(frozenset((c.name, c.requirement, c.weight) for c in row.report.criteria)))
         grader = recorded_part(row, "grader")
@@ -243,15 +250,15 @@ class _Differences:
                 self._examples.setdefault(name, f"{after.id!r}: {_both(first, second, self._names)}")
 
     def result(self, judge_names: Sequence[str | None], *, is_disjoint: bool) -> Comparability:
-        """Return what was found.
+        """Return the result of the comparison.
 
         Args:
-            judge_names: The name of each run's judge, if its file has one.
-            is_disjoint: Whether no row is in both runs.
+            judge_names: The name of each run's judge, or None if its file does not have one.
+            is_disjoint: Whether the runs have no row in common.
         """
         if is_disjoint and all(self._rubrics) and self._rubrics[0].isdisjoint(self._rubrics[1]):
             self.refused["criteria"] = f"{self._where} have no row and no rubric in common"
-        # Without an abstention, all policies give the same scores.
+        # Without an abstention, all `cannot_assess` policies give the same scores.
         if self._abstentions and self._policies:
             self.refused.setdefault("grader", f"the grader has the cannot_assess {self._policies}")
         warnings = [*self._warnings.values()]
@@ -284,7 +291,7 @@ class _Differences:
             )
 
     def _other_judge(self, judge_names: Sequence[str | None]) -> str:
-        """Return how the judges differ; empty if they do not, or if that is unknown."""
+        """Return a warning that describes how the judges differ, or "" if they are equal or unknown."""
         named = [{name} if name else names for name, names in zip(judge_names, self._judge_names, strict=True)]
         is_known = all(self._judges) and all("" not in judges for judges in self._judges)
         if not (self._judges[0] != self._judges[1] if is_known else all(named) and named[0] != named[1]):
@@ -297,13 +304,13 @@ class _Differences:
 
 
 def recorded_part(row: GradedRow, name: str) -> Mapping[str, Any]:
-    """Return a part of `GradedRow.scoring`: `rubric`, `criteria` or `grader`; empty if the row has none."""
+    """Return a part of `GradedRow.scoring` (`rubric`, `criteria` or `grader`), empty if the row does not have it."""
     part = (row.scoring or {}).get(name)
     return cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}
 
 
 def _questions(row: GradedRow) -> dict[QuestionKey, _Fields]:
-    """Return what the score depends on of each criterion of a row."""
+    """Return the fields of each criterion of a row that change the score or the pass."""
     entries, recorded = row.report.criteria if row.report else (), recorded_part(row, "criteria")
     return {
         key: {
@@ -320,7 +327,7 @@ def _questions(row: GradedRow) -> dict[QuestionKey, _Fields]:
 
 
 def _options_text(options: Sequence[Option], scale_type: str) -> str:
-    # Judges are shown options in an order of the grader's, and not of the rubric's.
+    # The grader decides the order in which judges see options, so their order in the rubric is ignored.
     shown = [
         f"{option.label!r} = {'n/a' if option.na else f'{option.value:g}'}"
         + (f" ({option.description})" if option.description else "")
@@ -337,7 +344,7 @@ def _scale_text(scale: Scale | None) -> str:
 
 
 def _text(submission: Submission | None, name: str) -> object:
-    """Return an input as labels are matched by it: programs that edit tables change the line breaks within a cell."""
+    """Return an input in normalized form, because spreadsheet programs change the line breaks within a cell."""
     value = getattr(submission, name)
     return value.replace("\r\n", "\n").strip() if isinstance(value, str) else value or None
 
@@ -357,7 +364,7 @@ def _shown(value: object) -> str:
 
 
 def _other_parts(before: set[str], after: set[str]) -> str:
-    """Name the parts in which the fingerprints of two judges of one name differ."""
+    """Return the names of the differing parts of the fingerprints of two judges with equal names."""
     one, other = (fingerprints(next(iter(judges), "")) for judges in (before, after))
     parts = [
         f"{name} ({_shown(first)} and {_shown(second)})" if name == "settings" else name
@@ -369,7 +376,7 @@ def _other_parts(before: set[str], after: set[str]) -> str:
 
 
 def fingerprints(judges: str) -> list[list[Any]]:
-    """Return the fingerprints of language models in the record of a run's judges, also those within a cascade."""
+    """Return the fingerprints of all language models in the record of a run's judges, cascades included."""
 
     def find(value: Any) -> Iterator[list[Any]]:
         if isinstance(value, dict):
@@ -389,7 +396,7 @@ def fingerprints(judges: str) -> list[list[Any]]:
     return list(find(json.loads(judges) if judges else []))
 
 
-# Providers that replace the model behind a name; the same names at other servers are models of these servers.
+# Providers that may replace the model behind a name. With another server, the name is a model of that server.
 _HOSTED = ("openai/", "anthropic/", "gemini/", "vertex_ai/", "mistral/", "xai/", "cohere/", "deepseek/")
 # A date such as 2024-08-06, 20241022 or 0613, a revision such as 002, or a version after an @.
 _VERSION = re.compile(r"@|(?<!\d)(\d{8}|\d{6}|\d{4}-\d{2}-\d{2}|\d{3,4})(?!\d)")

@@ -1,11 +1,12 @@
-"""Compares two runs over the same inputs: scores, passes and each criterion, in pairs.
+"""Compares two runs over the same inputs: paired differences of scores, passes and each criterion.
 
-Changes are collected row by row, without keeping the runs in memory. Whether two runs can be compared at all is decided
-in `trust/comparable_runs.py`.
+Changes are collected row by row, without keeping the runs in memory. `trust/comparable_runs.py` decides whether two
+runs can be compared at all.
 
-Student's interval of the mean change keeps the power to find regressions, and its test errs in 3.5 to 6.7 % of equal
-programs. It is too narrow if few inputs lose much, so a result that the interval of `estimate_change` does not confirm
-has a caveat. Changes that are all equal, and rows in groups, have the interval of `estimate_change` alone.
+The mean change has Student's interval, because it has the power to find regressions. Its test finds a difference
+between equal programs in 3.5 to 6.7 % of cases. The interval is too narrow if few inputs lose much. Therefore, a result
+that the interval of `estimate_change` does not confirm has a caveat. If all changes are equal, or rows are in groups,
+the interval is computed by `estimate_change` only.
 """
 
 from __future__ import annotations
@@ -53,18 +54,18 @@ from rubric_integrations.trust.statistics import (
 )
 
 ClusterOf = Callable[[str], str]
-"""Returns the input to which a row belongs, by the row's id: several samples of one input are no several inputs."""
+"""A function that gets a row's id and returns the input of the row. Several rows can be samples of one input."""
 
 
 class PairedChanges:
-    """The changes of one figure, such as the score, of which two runs have a value in each row.
+    """The changes of one figure, such as the score, in the rows for which both runs have a value.
 
     Attributes:
-        before: The first value of each row.
-        differences: The second value minus the first one, for each row.
+        before: The first run's value in each row.
+        differences: The second run's value minus the first run's value, for each row.
         are_binary: Whether all values are 0 or 1.
         are_bounded: Whether all values are in [0, 1].
-        weight: The criterion's weight; 0 for the score.
+        weight: The criterion's weight, or 0 for the score.
     """
 
     __slots__ = ("_groups", "are_binary", "are_bounded", "before", "differences", "weight")
@@ -76,7 +77,7 @@ class PairedChanges:
         self._groups: list[int] = []
 
     def add(self, before: float, after: float, group: int | None) -> None:
-        """Add one row with the number of its group; None if rows are independent."""
+        """Add one row with the number of its group, or None if rows are independent."""
         self.before.append(before)
         self.differences.append(after - before)
         self.are_binary = self.are_binary and before in (0.0, 1.0) and after in (0.0, 1.0)
@@ -86,7 +87,7 @@ class PairedChanges:
 
     @property
     def groups(self) -> Groups | None:
-        """The group of each row; None if rows are independent."""
+        """The group of each row, or None if rows are independent."""
         return np.unique(self._groups, return_inverse=True)[1] if self._groups else None
 
     @property
@@ -95,12 +96,12 @@ class PairedChanges:
         return len(self.differences) > 0 and float(np.ptp(self.differences)) <= ROUNDING
 
     def bounded_change(self, level: float, imaginary: float = FOR_INTERVAL) -> Estimate:
-        """Estimate the mean change of values in [0, 1]; see `estimate_change`."""
+        """Estimate the mean change of values in [0, 1] by `estimate_change`."""
         before = np.asarray(self.before)
         return estimate_change(before, before + self.differences, level, groups=self.groups, imaginary=imaginary)
 
     def mean_change(self, level: float) -> Estimate:
-        """Estimate the mean change of the rows, as the module describes it."""
+        """Estimate the mean change of the rows, with the interval that the module docstring describes."""
         groups = self.groups
         if self.are_bounded and (groups is not None or self.are_equal):
             return self.bounded_change(level)
@@ -112,13 +113,13 @@ class PairedChanges:
         return estimate._replace(low=max(-1.0, estimate.low), high=min(1.0, estimate.high))
 
     def p_value(self) -> float | None:
-        """Compute the p-value that belongs to the interval of `mean_change`; None if nothing changed."""
+        """Compute the p-value that belongs to the interval of `mean_change`, or None if nothing changed."""
         if not self.are_equal and self.groups is None:
             return difference_p_value(self.differences)
         return None if not any(self.differences) else p_value_of(self.mean_change)
 
     def standard_error(self) -> float | None:
-        """Compute the standard error of the mean change; None for one row or one group."""
+        """Compute the standard error of the mean change, or None for one row or one group."""
         groups, differences = self.groups, np.asarray(self.differences)
         rest = differences - differences.mean()
         sums = rest if groups is None else np.bincount(groups, rest)
@@ -127,16 +128,16 @@ class PairedChanges:
 
     @property
     def inputs(self) -> int:
-        """The number of rows, or of their groups."""
+        """The number of groups, or of rows if rows are independent."""
         return len(self.differences) if not self._groups else len(set(self._groups))
 
 
 class RowChange(NamedTuple):
-    """How one row changed.
+    """The changes of one row between two runs.
 
     Attributes:
-        score: The second score minus the first one; None if one of the runs has no complete score of it.
-        answers: The criteria of the second run with another answer than in the first, if both have one.
+        score: The second score minus the first score, or None if a run has no complete score of the row.
+        answers: The second run's entries of the criteria whose answer changed. Both runs have an answer to them.
     """
 
     score: float | None
@@ -144,20 +145,22 @@ class RowChange(NamedTuple):
 
 
 class RunChanges:
-    """Collects how two runs differ.
+    """Collects the differences between two runs, row by row.
 
     Attributes:
-        score: The changes of the scores, of the rows that both runs have scored and at which no judge failed.
-        criteria: The changes of each criterion with a value in both runs on two rows at least, by its name and its
-            requirement.
-        pairs: The number of rows that both runs have.
-        unmatched: The number of rows that only one run has.
-        rose, fell, graded: The number of rows that passed only in the second run, only in the first run, and in all.
+        score: The changes of the scores, for rows with a score in both runs and without a failure of a judge.
+        criteria: The changes of each criterion by its name and requirement, for criteria with a value in both runs in
+            at least two rows.
+        pairs: The number of rows in both runs.
+        unmatched: The number of rows in only one run.
+        rose: The number of rows that passed only in the second run.
+        fell: The number of rows that passed only in the first run.
+        graded: The number of rows with a report without failures in both runs.
         answers: The number of answers that changed.
-        lost: The number of rows with a score that counts in only one of the runs.
+        lost: The number of rows with a complete score in only one of the runs.
 
     Args:
-        groups: The number of each row's group; None if rows are independent.
+        groups: The number of each row's group, or None if rows are independent.
     """
 
     def __init__(self, groups: Mapping[RowKey, int] | None = None):
@@ -165,16 +168,19 @@ class RunChanges:
         self.criteria: dict[tuple[str, str], PairedChanges] = {}
         self.pairs = self.unmatched = self.rose = self.fell = self.graded = self.answers = self.lost = 0
         self._groups = groups
-        # Criteria that only one row has so far: nearly all, if each row has its own.
+        # Criteria that only one row has so far. If each row has its own rubric, these are nearly all criteria.
         self._single: dict[tuple[str, str], tuple[float, float, int | None]] = {}
 
     def add(self, key: RowKey, before: GradedRow | None, after: GradedRow | None) -> RowChange:
-        """Add one row with its grade in each run; None if a run does not have it.
+        """Add one row with its grade in each run.
 
         Args:
-            key: The row's id, and its number among those with an equal id.
-            before: Its grade in the first run.
-            after: Its grade in the second run.
+            key: The row's id, and its number among the rows with an equal id.
+            before: The row in the first run, or None if the run does not have it.
+            after: The row in the second run, or None if the run does not have it.
+
+        Returns:
+            The changes of the row.
         """
         if before is None or after is None:
             self.unmatched += 1
@@ -199,7 +205,7 @@ class RunChanges:
 
     @property
     def are_unchanged(self) -> bool:
-        """Whether every answer and every score is the same in both runs, which most rows must be in."""
+        """Whether all answers and scores are equal in both runs. At least half of the rows must be in both runs."""
         is_same = not self.answers and not any(self.score.differences)
         return is_same and not self.lost and self.unmatched <= self.pairs
 
@@ -207,7 +213,7 @@ class RunChanges:
         """Return the changes of the scores.
 
         Raises:
-            ValueError: There are none.
+            ValueError: No row has a score in both runs.
         """
         if not self.score.differences:
             raise ValueError(
@@ -217,7 +223,7 @@ class RunChanges:
 
     @property
     def left_out(self) -> int:
-        """The number of rows in both runs that have no score to compare."""
+        """The number of rows that are in both runs but have no scores to compare."""
         return self.pairs - len(self.score.differences)
 
     @property
@@ -226,13 +232,13 @@ class RunChanges:
         return self._groups is not None
 
     def group_of(self, key: RowKey) -> int | None:
-        """Return the number of a row's group; None if rows are independent."""
+        """Return the number of a row's group, or None if rows are independent."""
         return None if self._groups is None else self._groups[key]
 
     def _add_answers(
         self, before: Sequence[CriterionReport], after: Sequence[CriterionReport], place: int | None
     ) -> list[CriterionReport]:
-        """Add the answers of one row, and return those of the second run that are others than in the first."""
+        """Add the answers of one row, and return the second run's entries whose answer changed."""
         changed: list[CriterionReport] = []
         earlier = dict(zip(question_keys(before), before, strict=True))
         for key, entry in zip(question_keys(after), after, strict=True):
@@ -267,15 +273,15 @@ _SIGNIFICANT = 0.05
 
 
 class CriterionChange(NamedTuple):
-    """How one criterion changed between two runs.
+    """The change of one criterion between two runs.
 
     Attributes:
-        difference: The second run's mean value minus the first run's; for a binary criterion of its MET rates. For a
-            penalty, where MET is the error, above 0 is worse.
-        p_value: Of this criterion alone; None if nothing changed.
-        adjusted: The p-value after Holm's correction for all criteria.
+        difference: The second run's mean value minus the first run's mean value. For a binary criterion, this is the
+            difference of the MET rates. For a penalty, where MET means an error, a difference above 0 is worse.
+        p_value: The p-value of this criterion without a correction for the other criteria, or None if nothing changed.
+        adjusted: The p-value after Holm's correction for all criteria, or None if nothing changed.
         requirement: The criterion's requirement.
-        weight: Its weight in the second run, negative for a penalty.
+        weight: The criterion's weight, negative for a penalty.
     """
 
     difference: Estimate
@@ -286,36 +292,41 @@ class CriterionChange(NamedTuple):
 
     @property
     def decision(self) -> Direction:
-        """`better` or `worse` in the sense of the rubric if the adjusted p-value is below 0.05, else `unclear`."""
+        """`better` or `worse` if the adjusted p-value is below 0.05, otherwise `unclear`.
+
+        For a penalty, with a negative weight, a difference above 0 is `worse`.
+        """
         if self.adjusted is None or self.adjusted >= _SIGNIFICANT or not self.difference.value:
             return "unclear"
         return "better" if (self.difference.value > 0) == (self.weight >= 0) else "worse"
 
 
 class RunComparison(Record):
-    """The second run compared with the first, on the inputs that both have scored and at which no judge failed.
+    """The comparison of a second run with a first run, on rows that both runs scored without a failure of a judge.
 
     Attributes:
-        score: The difference of the mean scores of the rows, second minus first.
-        p_value: Of the paired t-test, or of the interval; None if nothing changed, or if there is no interval.
-        passed: The difference of the shares of passed rows; None if rows are in groups, or if the runs differ in what
-            makes a row pass.
-        criteria: The change of each criterion with an answer in both runs on two rows at least, by its name; by its
-            words if several criteria have one name.
-        inputs: The number of inputs in both runs: of the groups of rows, or else of the rows.
-        detectable: The smallest true difference that so many inputs show in 80 % of cases; None if the differences
-            have no spread, or if rows are in groups.
-        corrected: The difference after correction by labels of both runs; None without labels.
-        decision: `better` if the difference is surely above 0, `worse` if surely below `-margin`, `unchanged` if every
-            answer and score is the same, else `unclear`; with labels, by the corrected difference.
-        is_not_worse: Whether the difference is surely above `-margin`.
-        unmatched: How many rows only one run has.
-        warnings: What limits the figures, and how the runs differ in more than their answers.
-        cautious: `score` with an interval that also holds if few inputs lose or gain much. It is wider, and below 50
-            inputs it hardly ever shows a change. None if `score` has it already, or for scores without bounds.
-        caveat: What `better` and `worse` assume if `cautious` does not show it; empty if it does.
-        not_comparable: Why the comparison is meaningless, if it was made with `anyway`; empty otherwise.
-        in_groups: Whether the interval is that of rows in groups.
+        score: The second run's mean score minus the first run's mean score.
+        p_value: The p-value of the difference, by a paired t-test or from the interval. None if nothing changed, or if
+            there is no interval.
+        passed: The second run's share of passed rows minus the first run's share. None if rows are in groups, or if the
+            runs have different conditions for a passed row.
+        criteria: The change of each criterion that has a value in both runs in at least two rows. The key is the name,
+            or the requirement if several criteria have this name.
+        inputs: The number of compared inputs: the number of groups if rows are in groups, otherwise the number of rows.
+        detectable: The smallest true difference that this number of inputs would show in 80 % of cases. None if all
+            differences are equal, or if rows are in groups.
+        corrected: The difference after correction by human labels of both runs. None without labels.
+        decision: `better` if the interval of the difference is above 0, `worse` if it is below `-margin`, `unchanged`
+            if every answer and score is equal, otherwise `unclear`. With labels, the corrected difference decides.
+        is_not_worse: Whether the interval of the difference is above `-margin`, or nothing changed.
+        unmatched: The number of rows that are in only one run.
+        warnings: Limitations of the figures, and differences between the runs other than their answers.
+        cautious: The difference of `score` with an interval that is also valid if few inputs lose or gain much. It is
+            wider, and below 50 inputs it rarely shows a change. None if `score` has this interval already, if scores
+            are outside [0, 1], or with labels.
+        caveat: The assumption behind `better` or `worse` if `cautious` does not confirm the decision. Otherwise "".
+        not_comparable: The reasons why the comparison is meaningless, if `anyway` allowed it. Otherwise empty.
+        in_groups: Whether the interval is computed for groups of rows.
     """
 
     score: Estimate
@@ -336,13 +347,13 @@ class RunComparison(Record):
 
     @property
     def verdict(self) -> str:
-        """The decision in words, with what it assumes, and with a mark if the runs cannot be compared."""
+        """The decision as text, with its caveat, and with a mark if the runs cannot be compared."""
         mark = "NOT COMPARABLE, and " if self.not_comparable else ""
         return f"{mark}{self.decision}{f', {self.caveat}' if self.caveat else ''}"
 
     @property
     def has_interval(self) -> bool:
-        """Whether the difference that decides has an interval; without one, nothing shows that a run is not worse."""
+        """Whether the deciding difference has an interval, or nothing changed. Otherwise the decision is `unclear`."""
         return self.decision == "unchanged" or (self.corrected or self.score).low is not None
 
     def summary(self) -> str:
@@ -367,9 +378,9 @@ class RunComparison(Record):
 
 Key = TypeVar("Key")
 
-# The quantiles of a level of 95 % and a power of 80 %, added.
+# The sum of the normal quantiles of a level of 95 % and a power of 80 %.
 _DETECTABLE = 2.8
-# Below it, Student's interval of skewed differences is too narrow.
+# With fewer inputs, Student's interval of skewed differences is too narrow.
 _FEW_INPUTS = 50
 
 
@@ -384,27 +395,28 @@ def compare_runs(
     level: float = 0.95,
     anyway: bool = False,
 ) -> RunComparison:
-    """Compare two runs over the same inputs.
+    """Compare the mean scores, pass rates and criteria of two runs over the same inputs.
 
-    Rows are paired by their ids. A significant difference of a judge's scores may be its taste: two equally good
-    programs differ if the judge is more lenient to one of them. Labels of both runs correct it.
+    Rows are paired by their ids. A significant difference of a judge's scores may be a bias of the judge: two equally
+    good programs differ if the judge is more lenient to one of them. Human labels of both runs correct this bias.
 
     Args:
         before: The first run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
         after: The second run.
-        labels: People's labels of a random part of both runs: the same inputs in each.
-        cluster: Which rows depend on each other: `"id"`, `"query"`, a key of the second run's `metadata`, or a function
-            of the row's id. The difference is still that of the rows' means, with the interval of the groups.
-        margin: How much worse the second run may be, at least 0.
-        rubric: The rubric, for labels, if groups make the score.
-        level: The level of the intervals.
-        anyway: Whether runs are compared that cannot be: with another rubric or other inputs (see `comparability`).
-            The result is marked then.
+        labels: Human labels of a random part of both runs, with the same inputs in each run.
+        cluster: How to group rows that depend on each other: `"id"`, `"query"`, a key of the second run's `metadata`,
+            or a function that gets a row's id. The mean is still over rows, and the interval is computed for groups.
+        margin: The accepted loss: how much lower the second run's mean score may be, at least 0.
+        rubric: The rubric. It is needed only with labels, if the rubric has groups.
+        level: The confidence level of the intervals, between 0 and 1.
+        anyway: Whether to compare runs that cannot be compared, such as runs with different rubrics or inputs (see
+            `comparability`). The result is then marked.
 
     Raises:
-        ChosenLabelsError: All labels were chosen by people. If only some were, these are left out, with a warning.
-        ValueError: The runs cannot be compared, or share no scored input; `margin` is negative; labels were drawn by
-            the judge's verdict, or the runs do not have the submissions that labels are about.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves. If only
+            some labels are chosen, these are left out with a warning.
+        ValueError: The runs cannot be compared or share no scored input, `margin` is negative, labels were drawn by
+            the judge's verdict, or labels are passed for runs without submissions.
     """
     if margin < 0:
         raise ValueError(f"`margin` must be at least 0, got {margin!r}: it is how much worse the second run may be")
@@ -419,13 +431,13 @@ def compare_runs(
 
 
 class RunPair(NamedTuple):
-    """Two runs with how they differ.
+    """Two runs with their differences.
 
     Attributes:
         runs: Both runs, in memory.
-        groups: The number of each row's group; None if rows are independent.
-        changes: How the answers differ.
-        comparable: How the rubric, the inputs and the judge differ.
+        groups: The number of each row's group, or None if rows are independent.
+        changes: The differences of the answers and scores.
+        comparable: The differences of the rubrics, the inputs and the judges.
     """
 
     runs: Sequence[RunFile]
@@ -440,8 +452,8 @@ def pair_runs(before: RunLike, after: RunLike, *, cluster: Cluster | None = None
     Args:
         before: The first run.
         after: The second run.
-        cluster: Which rows depend on each other, as in `compare_runs`.
-        anyway: Whether runs may differ in what makes a comparison meaningless.
+        cluster: How to group rows that depend on each other, as in `compare_runs`.
+        anyway: Whether to allow a meaningless comparison (see `Comparability.require`).
 
     Raises:
         ValueError: The runs cannot be compared, or a row lacks the value of `cluster`.
@@ -468,14 +480,14 @@ def compare_changes(
     level: float = 0.95,
     comparable: Comparability = _COMPARABLE,
 ) -> RunComparison:
-    """Compare two runs whose rows were collected before.
+    """Compare two runs whose differences are already collected.
 
     Args:
-        changes: The rows of both runs.
-        corrected: The difference after correction by labels; None without labels.
-        margin: How much worse the second run may be, at least 0.
-        level: The level of the intervals.
-        comparable: How the rubric, the inputs and the judge differ.
+        changes: The differences of the answers and scores.
+        corrected: The difference after correction by human labels, or None without labels.
+        margin: The accepted loss: how much lower the second run's mean score may be, at least 0.
+        level: The confidence level of the intervals, between 0 and 1.
+        comparable: The differences of the rubrics, the inputs and the judges.
 
     Raises:
         ValueError: The runs share no scored input.
@@ -513,7 +525,10 @@ def compare_changes(
 
 
 def _cautious(score: PairedChanges, decision: Decision, margin: float, level: float) -> tuple[Estimate | None, str]:
-    """Return the change with the interval of `estimate_change`, and what a decision assumes that it does not show."""
+    """Return the change with the interval of `estimate_change`, and the caveat of a decision that it does not confirm.
+
+    None and "" if the interval does not apply, or is the interval of the comparison already.
+    """
     if not score.are_bounded or score.groups is not None or score.are_equal:
         return None, ""
     cautious = score.bounded_change(level)
@@ -545,7 +560,7 @@ def _change(of_rows: PairedChanges, level: float) -> tuple[Estimate, float | Non
 
 
 def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
-    """Adjust p-values for their number (Holm 1979)."""
+    """Adjust p-values for multiple tests by Holm's method (Holm 1979)."""
     adjusted: dict[Key, float] = {}
     highest = 0.0
     for rank, (criterion, p_value) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
@@ -557,7 +572,7 @@ def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
 def _corrected(
     pair: RunPair, labels: Sequence[LabelledJudgment], rubric: Rubric | None, level: float
 ) -> tuple[Estimate, list[str]]:
-    """Correct the difference by the inputs that people labelled in both runs, and name what limits it."""
+    """Correct the difference by the inputs with human labels in both runs, and return it with its warnings."""
     runs = pair.runs
     if any(label.sampled == "by_verdict" for label in labels):
         raise ValueError(
@@ -577,7 +592,7 @@ def _corrected(
         of_both = Matches(of_both.matches + matched.matches, [], chosen, trained_on)
         scored = score_pairs(run.rows, matched.matches, rubric)
         of_runs.append({keys[labelled.row]: (labelled.people, labelled.judge) for labelled in scored})
-    # As in `calibrate`: the labels tell how the judge errs on inputs that it was not aligned with.
+    # As in `calibrate`: labels estimate the judge's errors only on inputs that it was not aligned with.
     others, others_keys = RunChanges(pair.groups), list[RowKey]()
     for key, rows in matched_rows(runs):
         is_other = not any(row is not None and is_trained_on(row) for row in rows)
@@ -617,7 +632,7 @@ def _warnings(changes: RunChanges) -> Iterator[str]:
 
 
 def left_out_warnings(changes: RunChanges) -> Iterator[str]:
-    """Warn if rows of both runs are not compared."""
+    """Yield a warning if some rows of both runs are not compared."""
     if changes.left_out:
         rows = "1 input is" if changes.left_out == 1 else f"{changes.left_out:,} inputs are"
         yield f"{rows} left out, because a judge failed there in one of the runs, or gave no score"

@@ -1,6 +1,6 @@
-"""`reliability`: how often a judge is right at each confidence that it states, with figures and a diagram as SVG.
+"""`reliability`: measures how often a judge is right at each stated confidence, with figures and an SVG diagram.
 
-A judge is calibrated if it is right in 90 % of the answers that it states with a confidence of 0.9.
+A judge is calibrated if, for example, 90 % of its answers with a confidence of 0.9 are right.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MARGIN = 30
 
 
 def diagram(points: Sequence[tuple[float, Estimate]]) -> str:
-    """Draw confidence against accuracy: a point with its interval for each bin, and the line of perfect confidence.
+    """Draw accuracy over confidence as SVG: a point with its interval for each bin, and the line of equality.
 
     Example:
         >>> diagram([(0.9, Estimate(0.8, 0.6, 0.9, 20))]).count("<circle")
@@ -74,13 +74,14 @@ _SHARES = tuple(share / 10 for share in range(1, 11))
 
 
 class ConfidenceBin(NamedTuple):
-    """The judgments with about the same confidence.
+    """A bin of the reliability diagram: the judgments with similar confidence.
 
     Attributes:
-        lowest: The lowest confidence of them, in [0, 1].
-        highest: The highest.
-        confidence: The mean confidence.
-        accuracy: The share of them on which people agree, with Jeffreys limits at the effective number of judgments.
+        lowest: The lowest confidence in the bin, in [0, 1].
+        highest: The highest confidence in the bin, in [0, 1].
+        confidence: The mean confidence in the bin.
+        accuracy: The share of the bin's judgments that agree with the human label, with its interval (Jeffreys limits
+            at the effective number of judgments, or the interval for groups of rows).
     """
 
     lowest: float
@@ -90,17 +91,19 @@ class ConfidenceBin(NamedTuple):
 
     @property
     def range(self) -> str:
-        """The confidences as text."""
+        """The range of confidences as text, such as "0.8 to 0.9"."""
         return f"{self.lowest:.3g}" if self.lowest == self.highest else f"{self.lowest:.3g} to {self.highest:.3g}"
 
 
 class SelectivePoint(NamedTuple):
-    """The judgments that remain if those of less confidence go to people, or to a stronger judge.
+    """The accuracy of the judgments at or above one confidence threshold.
+
+    The other judgments would go to annotators or to a stronger judge.
 
     Attributes:
-        threshold: The least confidence that is kept.
-        coverage: The share of the judgments that is kept.
-        accuracy: The share of these on which people agree.
+        threshold: The lowest confidence that is kept.
+        coverage: The share of the judgments that are kept, in [0, 1].
+        accuracy: The share of the kept judgments that agree with the human label.
     """
 
     threshold: float
@@ -112,10 +115,10 @@ class StatedJudgment(NamedTuple):
     """A judgment with its confidence and the answer of one rater.
 
     Attributes:
-        row: The index of its row, or of the group of rows that depend on each other.
-        confidence: The confidence, in [0, 1].
-        right: Whether the rater gives the same answer.
-        expected: The expected value of the judge's probabilities; None if it states none.
+        row: The index of the row, or of its group if rows depend on each other.
+        confidence: The judge's confidence, in [0, 1].
+        right: Whether the rater gives the judge's answer.
+        expected: The expected value of the answer by the judge's probabilities, or None if it states no probabilities.
         people: The value of the rater's answer.
     """
 
@@ -127,7 +130,7 @@ class StatedJudgment(NamedTuple):
 
 
 def state_judgments(match: Match, groups: Groups | None) -> list[StatedJudgment]:
-    """Return a labelled judgment with its confidence, once for each rater who could assess it."""
+    """Return one record for each rater who could assess the judgment, with the judge's confidence."""
     judged, row = match.judged, match.row if groups is None else int(groups[match.row])
     values = [(answer, to_judgment(match.criterion, answer).value) for answer in match.answers]
     return [
@@ -145,7 +148,7 @@ def _counts(items: Sequence[StatedJudgment]) -> list[Count]:
 
 
 def accuracy_of(items: Sequence[StatedJudgment], level: float, *, are_grouped: bool = False) -> Estimate:
-    """Estimate the share of right judgments; in fewer than five groups of rows, it has no interval."""
+    """Estimate the share of right judgments. Fewer than five groups of rows give no interval."""
     if are_grouped:
         return estimate_mean([float(item.right) for item in items], level, groups=_groups(items))
     return estimate_clustered_rate(_counts(items), level)
@@ -163,17 +166,18 @@ def estimate_loss(
     least: float = 0.0,
     are_grouped: bool = False,
 ) -> Estimate:
-    """Estimate the mean of what each judgment counts, which depends on whether it is right.
+    """Estimate the mean of a loss that depends on whether a judgment is right.
 
-    The mean is `a r + (1 - a) w`, with the accuracy a, and the means r of right and w of wrong judgments. Its interval
-    joins those of all three (MOVER, Zou and Donner 2008), so that it stays wide if few judgments are wrong.
+    The mean is `a r + (1 - a) w`, with the accuracy a, the mean loss r of right judgments and the mean loss w of wrong
+    judgments. The interval combines the intervals of all three (MOVER, Zou and Donner 2008). Therefore, it stays wide
+    if few judgments are wrong.
 
     Args:
         items: The judgments.
-        loss: What a judgment counts if it is right, and if it is wrong.
-        level: The level of the interval.
-        least: The least that a judgment can count; the most is 1.
-        are_grouped: Whether the user named groups of rows. In fewer than five groups, there is no interval.
+        loss: A function that gets a judgment and whether it is right, and returns its loss.
+        level: The confidence level of the interval, between 0 and 1.
+        least: The lowest possible loss. The highest possible loss is 1.
+        are_grouped: Whether the user set `cluster`. Fewer than five groups of rows then give no interval.
     """
     if not items:
         return Estimate(None, None, None, 0)
@@ -187,7 +191,7 @@ def estimate_loss(
     means, within = [0.0, 0.0], 0.0
     for outcome, weight in ((False, 1 - accuracy.value), (True, accuracy.value)):
         losses = [loss(item, outcome) for item in items if item.right is outcome]
-        # Without such a judgment, those of the others stand for what it would count.
+        # Without a judgment of this outcome, the other judgments give the loss that it would have.
         means[outcome] = float(np.mean(losses or [loss(item, outcome) for item in items]))
         if len(losses) > 1:
             within += weight**2 * float(np.var(losses, ddof=1)) / (len(losses) * share)
@@ -201,7 +205,7 @@ def estimate_loss(
 
 
 def overconfidence(item: StatedJudgment, right: bool) -> float:
-    """Return how much the confidence of a judgment exceeds 1 if it is right, and 0 if it is wrong."""
+    """Return the confidence of a judgment minus 1 if it is right, or minus 0 if it is wrong."""
     return item.confidence - right
 
 
@@ -211,13 +215,16 @@ def squared_error(item: StatedJudgment, right: bool) -> float:
 
 
 def expected_error(item: StatedJudgment, right: bool) -> float:
-    """Return the squared error of the expected value, if people's value is such that the judgment is right."""
+    """Return the squared difference of the judge's expected value and the label, for the Brier score.
+
+    If `right` differs from `item.right`, the label is replaced by the other verdict (1 minus its value).
+    """
     people = item.people if right is item.right else 1 - item.people
     return ((item.expected or 0.0) - people) ** 2
 
 
 def divide_by_confidence(stated: Sequence[StatedJudgment], bins: int) -> list[list[StatedJudgment]]:
-    """Divide judgments into bins of about the same size; those of equal confidence stay together."""
+    """Divide judgments into bins of similar size. Judgments with equal confidence stay in one bin."""
     in_order = sorted(stated, key=lambda item: item.confidence)
     ties = [list(group) for _, group in groupby(in_order, key=lambda item: item.confidence)]
     if len(ties) <= bins:
@@ -226,7 +233,7 @@ def divide_by_confidence(stated: Sequence[StatedJudgment], bins: int) -> list[li
     previous = -1
     seen = 0
     for group in ties:
-        # The bin in which the middle of the group lies.
+        # The bin that contains the middle of the group.
         place = min(bins - 1, int((seen + len(group) / 2) * bins / len(stated)))
         seen += len(group)
         if place == previous:
@@ -247,7 +254,10 @@ def make_bin(items: Sequence[StatedJudgment], level: float, *, are_grouped: bool
 def accuracy_at_coverage(
     stated: Sequence[StatedJudgment], level: float, *, are_grouped: bool = False
 ) -> list[SelectivePoint]:
-    """Estimate the accuracy of the surest 10 %, 20 %, ... 100 %; one point for shares that ties make equal."""
+    """Estimate the accuracy of the 10 %, 20 %, ... 100 % of the judgments with the highest confidence.
+
+    Shares that have the same threshold, because confidences are equal, give one point.
+    """
     confidences = np.sort([item.confidence for item in stated])[::-1]
     needed = [int(np.ceil(share * len(stated) - 1e-9)) for share in _SHARES]
     points: list[SelectivePoint] = []
@@ -260,7 +270,10 @@ def accuracy_at_coverage(
 
 
 def auroc(stated: Sequence[StatedJudgment]) -> float | None:
-    """Compute how often a right judgment has a higher confidence than a wrong one; a tie counts as half."""
+    """Compute the probability that a right judgment has a higher confidence than a wrong one. A tie counts 0.5.
+
+    None if all judgments are right or all are wrong.
+    """
     right = np.sort([item.confidence for item in stated if item.right])
     wrong = np.sort([item.confidence for item in stated if not item.right])
     if not right.size or not wrong.size:
@@ -275,23 +288,26 @@ _FEW_ERRORS = 10
 
 
 class Reliability(Record):
-    """What a judge's confidence says about how often it is right.
+    """Figures that compare a judge's confidence with its accuracy by human labels.
 
     Attributes:
-        accuracy: The share of the judgments on which people agree.
-        bins: The reliability diagram: for each confidence, or range of it, how often the judge is right.
-        overconfidence: The mean confidence less the accuracy: above 0, the judge claims more than it holds.
-        brier: The mean of (confidence - right)^2; 0 is perfect, and 0.25 is that of a confidence of 0.5 throughout.
-        expected_brier: The mean of (expected value - people's value)^2, where MET is 1; undefined if the judge states
-            no probabilities.
-        calibration_error: The mean distance of confidence and accuracy in the bins (ECE). It depends on the bins, and
-            with few judgments it is too large, even for a perfect confidence. None without a judgment.
-        auroc: How often a right judgment has a higher confidence than a wrong one, where a tie counts as half: 0.5 is
-            chance. None if all judgments are right, or all wrong.
-        selective: The accuracy of the surest 10 %, 20 %, ... 100 %. Judgments with equal confidence stay together.
-        n: The number of judgments that people and the judge decided.
-        without_confidence: How many more have no confidence.
-        warnings: What limits the figures.
+        accuracy: The share of the judgments that agree with the human labels.
+        bins: The reliability diagram: the accuracy in each range of confidences.
+        overconfidence: The mean confidence minus the accuracy. Above 0, the judge is overconfident.
+        brier: The mean of (confidence - right)^2, where right is 1 or 0. A perfect judge has 0. A constant confidence
+            of 0.5 gives 0.25.
+        expected_brier: The mean of (expected value - label)^2, where MET is 1 and UNMET is 0. Undefined if the judge
+            states no probabilities.
+        calibration_error: The mean absolute difference of confidence and accuracy over the bins (ECE), weighted by the
+            size of each bin. It depends on the bins. With few judgments, it is too large even for a perfectly
+            calibrated judge.
+        auroc: The probability that a right judgment has a higher confidence than a wrong one, where a tie counts 0.5.
+            Random confidences have 0.5. None if all judgments are right, or all are wrong.
+        selective: The accuracy of the 10 %, 20 %, ... 100 % of the judgments with the highest confidence. Judgments
+            with equal confidence stay together.
+        n: The number of labelled judgments that have a confidence and that both annotators and the judge decided.
+        without_confidence: The number of other labelled judgments that were decided but have no confidence.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     accuracy: Estimate
@@ -307,7 +323,7 @@ class Reliability(Record):
     warnings: tuple[str, ...] = ()
 
     def summary(self) -> str:
-        """Return the figures as text, with a line for each bin and each coverage."""
+        """Return the figures as text, with a line for each bin and for each point of `selective`."""
         lines = [f"accuracy {self.accuracy}, mean confidence less accuracy {self.overconfidence}"]
         error, auroc = (
             "undefined" if value is None else f"{value:.3f}" for value in (self.calibration_error, self.auroc)
@@ -346,23 +362,23 @@ def reliability(
     cluster: Cluster | None = None,
     level: float = 0.95,
 ) -> Reliability:
-    """Measure what the confidence of a judge says about how often it is right.
+    """Compare the confidence of a judge with its accuracy by human labels.
 
-    The judgments of one submission depend on each other: all intervals are those at the effective number of judgments.
-    With several raters, the answer of each is one of these judgments.
+    The judgments of one submission depend on each other. Therefore, intervals are computed for the effective number of
+    independent judgments. If a judgment has several raters, each rater's answer counts as one judgment.
 
     Args:
         run: A run of a judge with `confidence=True`: the path of a file that `grade --out` wrote, results of
             `grade_many`, or reports.
-        labels: People's labels of a part of it, drawn at random.
-        bins: Into how many bins the confidences are divided, at least 1, with about as many judgments in each. If there
-            are no more different confidences, each has a bin of its own.
-        cluster: Which rows depend on each other: a column of the graded table, `"id"`, `"query"`, or a function of a
-            row's id. The intervals are then those of rows in groups.
-        level: The level of the intervals.
+        labels: Human labels of some of its judgments, drawn at random.
+        bins: The number of bins of the confidences, at least 1. Bins have similar numbers of judgments. If there are at
+            most `bins` different confidences, each one is a bin.
+        cluster: How to group rows that depend on each other: a column of the graded table, `"id"`, `"query"`, or a
+            function that gets a row's id. The intervals are then computed for groups of rows.
+        level: The confidence level of the intervals, between 0 and 1.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
         ValueError: `bins` is less than 1, no labelled judgment has a confidence, or a row does not have the column of
             `cluster`.
     """

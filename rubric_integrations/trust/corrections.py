@@ -1,8 +1,8 @@
-"""Estimators of a rate and of a mean from the judge's answers to all submissions and human labels of a part.
+"""Estimators of a rate and of a mean, from the judge's answers to all submissions and human labels of some of them.
 
-In the formulas, Y is the human label and F the judge's answer; n of the N judged submissions are labelled. Labels that
-were drawn by the judge's verdict have more of the rare verdicts than the run. Each label of a verdict v therefore
-stands for p_v / n_v judgments: the share of the verdict in the run, divided by the number of its labels.
+In the formulas, Y is the human label and F is the judge's answer. Of the N judged submissions, n are labelled. Labels
+that were drawn by the judge's verdict contain more rare verdicts than the run. Therefore, each label of a verdict v has
+the weight p_v / n_v: the share of the verdict in the run, divided by the number of labels of the verdict.
 """
 
 from __future__ import annotations
@@ -34,16 +34,15 @@ from rubric_integrations.trust.statistics import (
 
 
 class Stratum(NamedTuple):
-    """The submissions to which the judge gave one verdict; CANNOT_ASSESS is a verdict.
+    """The submissions of a run to which the judge gave the same verdict. CANNOT_ASSESS counts as a verdict.
 
     Attributes:
-        judged: How many of the run's submissions they are.
-        labelled: How many of them have a label.
-        true: On how many of the labelled ones people give the answer. With several raters, a submission counts as the
-            share of its raters who do.
-        assessable: How many of the labelled ones people could assess; None for all.
-        trials: The number of independent labels with as much information as the assessable ones; None if there is one
-            rater.
+        judged: The number of these submissions in the run.
+        labelled: The number of these submissions with a label.
+        true: The number of labelled submissions to which annotators give the answer. A submission with several raters
+            counts as the share of its raters who give the answer.
+        assessable: The number of labelled submissions that annotators could assess, or None if they could assess all.
+        trials: The effective number of independent labels among the assessable submissions, or None for one rater.
     """
 
     judged: int
@@ -54,27 +53,28 @@ class Stratum(NamedTuple):
 
     @property
     def assessed(self) -> float:
-        """The number of labelled submissions that people could assess."""
+        """The number of labelled submissions that annotators could assess."""
         return self.labelled if self.assessable is None else self.assessable
 
     @property
     def rate(self) -> float:
-        """The share of the assessable submissions on which people give the answer; without a label, 0.5."""
+        """The share of the assessable submissions to which annotators give the answer, or 0.5 without a label."""
         return self.true / self.assessed if self.assessed else 0.5
 
     def limits(self, level: float) -> tuple[float, float]:
-        """Compute Jeffreys limits of the rate."""
+        """Compute Jeffreys limits of the rate, or 0 and 1 without a label."""
         trials = self.assessed if self.trials is None else self.trials
         return jeffreys_limits(self.rate * trials, trials, level) if self.assessed else (0.0, 1.0)
 
 
 class CorrectedMean(NamedTuple):
-    """A mean score that labels correct.
+    """A mean score after correction by human labels.
 
     Attributes:
         estimate: The mean with its interval.
-        weight: How much the judge's scores of the other submissions count, from 0 (not at all) to 1.
-        assessable: The share of the submissions that people could assess.
+        weight: The weight of the judge's scores of the unlabelled submissions: the slope of the regression, where 0 is
+            no influence.
+        assessable: The share of the submissions that annotators could assess.
     """
 
     estimate: Estimate
@@ -83,11 +83,12 @@ class CorrectedMean(NamedTuple):
 
 
 def corrected_rate(strata: Sequence[Stratum], level: float = 0.95) -> Estimate:
-    """Correct the judge's rate by labels that were drawn at random, or by the judge's verdict.
+    """Correct the judge's rate of an answer by labels that were drawn at random or by the judge's verdict.
 
-    The rate is about the submissions that people could assess: a ratio estimator (Cochran 1977), which weights the
-    rates of the strata by their shares of these submissions (Tenenbein 1970). The limits combine Jeffreys limits of
-    each stratum (MOVER, Zou and Donner 2008). Undefined if nothing is judged, labelled or assessable.
+    The result is a rate of the submissions that annotators could assess. It is a ratio estimator (Cochran 1977), which
+    weights the rates of the strata by their shares of these submissions (Tenenbein 1970). The limits combine the
+    Jeffreys limits of the strata (MOVER, Zou and Donner 2008). The rate is undefined if no submission is judged,
+    labelled or assessable.
 
     Example:
         >>> print(corrected_rate([Stratum(620, 31, 27), Stratum(380, 19, 4)]))
@@ -117,21 +118,24 @@ def corrected_rate(strata: Sequence[Stratum], level: float = 0.95) -> Estimate:
 
 
 def assessable_shares(strata: Sequence[Stratum]) -> Floats:
-    """Return the share of each stratum that people could assess; without a label in it, the share of all labels."""
+    """Return the share of each stratum that annotators could assess.
+
+    A stratum without a label gets the share of all labelled submissions.
+    """
     labelled = sum(stratum.labelled for stratum in strata)
     overall = sum(stratum.assessed for stratum in strata) / labelled if labelled else 1.0
     return np.array([stratum.assessed / stratum.labelled if stratum.labelled else overall for stratum in strata])
 
 
 class RatedRow(NamedTuple):
-    """A judgment of a run with human labels, as data for the share of one answer.
+    """A judgment of a run with human labels, as data to estimate the share of one answer.
 
     Attributes:
-        row: The index of its row in the run.
+        row: The index of the row in the run.
         verdict: The judge's verdict.
-        share: Of the raters who could assess, the share that gave the answer.
-        assessed: The share of the raters who could assess.
-        raters: The number of raters who could assess.
+        share: The share of raters who gave the answer, among the raters who could assess the submission.
+        assessed: The share of the raters who could assess the submission.
+        raters: The number of raters who could assess the submission.
     """
 
     row: int
@@ -142,7 +146,7 @@ class RatedRow(NamedTuple):
 
 
 def make_strata(judged: Mapping[int, str], rated: Sequence[RatedRow]) -> dict[str, Stratum]:
-    """Make the stratum of each verdict of the judge.
+    """Return the stratum of each verdict of the judge.
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
@@ -162,7 +166,7 @@ def _make_stratum(judged: int, rows: Sequence[RatedRow]) -> Stratum:
     )
     trials, raters = assessed, sum(row.raters for row in rows)
     if raters > assessed > 0:
-        # Raters who disagree about a submission tell more than one rater, and those who always agree do not.
+        # Several raters give more information than one rater only if they disagree about a submission.
         rate = true / assessed
         spread = math.fsum(row.assessed * (row.share - rate) ** 2 for row in rows)
         size = rate * (1 - rate) * (assessed - 1) * assessed / spread if spread > ROUNDING else assessed
@@ -173,13 +177,13 @@ def _make_stratum(judged: int, rows: Sequence[RatedRow]) -> Stratum:
 def estimate_share(
     judged: Mapping[int, str], rated: Sequence[RatedRow], level: float = 0.95, groups: Groups | None = None
 ) -> Estimate:
-    """Estimate the share of one answer in a run, like `corrected_rate`.
+    """Estimate the share of one answer in a run by `corrected_rate`, also for rows in groups.
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
         rated: The rows with labels, at most one for each row.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     strata = make_strata(judged, rated)
     return _widen(corrected_rate(list(strata.values()), level), judged, rated, strata, level, groups)
@@ -188,16 +192,17 @@ def estimate_share(
 def recall_by_verdict(
     judged: Mapping[int, str], rated: Sequence[RatedRow], answer: str, level: float = 0.95, groups: Groups | None = None
 ) -> Estimate:
-    """Estimate how often the judge gives an answer where people give it, by labels drawn by the judge's verdict.
+    """Estimate the judge's recall of an answer from labels that were drawn by the judge's verdict.
 
-    The limits combine, as logarithms, the Jeffreys limits of the share of people's answers in each stratum (MOVER).
+    The recall is the share of the judge's answers that are right, among the submissions to which annotators give the
+    answer. The limits combine the logarithms of the Jeffreys limits of the strata (MOVER).
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
-        rated: The rows with labels; `share` is the share of raters who gave the answer.
-        answer: The answer.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
+        rated: The rows with labels, where `share` is the share of raters who gave the answer.
+        answer: The answer whose recall is estimated.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     strata = make_strata(judged, rated)
     other = [stratum for verdict, stratum in strata.items() if verdict != answer]
@@ -252,9 +257,9 @@ def _widen(
 
 
 FOR_LABELS = 0.5
-"""How many imaginary labels of the worst score there are, for the interval of a mean that labels correct.
+"""The number of imaginary labels with the worst score, for the interval of a mean that is corrected by labels.
 
-Chosen by simulation: 95 % intervals contain the mean in 95 % of samples. Gates use `FOR_GATE`.
+It was selected by simulation: 95 % intervals contain the true mean in 95 % of samples. Gates use `FOR_GATE`.
 """
 
 
@@ -268,23 +273,24 @@ def labelled_mean(
     imaginary: float = FOR_LABELS,
     groups: Groups | None = None,
 ) -> CorrectedMean:
-    """Correct the judge's mean score, in [0, 1], by labels of a random part of the run, for every shape of scores.
+    """Correct the judge's mean score, in [0, 1], by labels of a random part of the run, for any distribution of scores.
 
-    People's scores are regressed on the judge's, and predicted at the run's mean judge score. The mean is about the
-    submissions that people could assess (a ratio estimator). The limits are those of `estimate_mean`, for the residuals
-    with the leverage of HC3, and for the scores.
+    Annotators' scores are regressed on the judge's scores and predicted at the run's mean judge score. The mean covers
+    the submissions that annotators could assess (a ratio estimator). The limits are computed as in `estimate_mean`,
+    from the residuals (with the leverage correction of HC3) and from the scores.
 
     Args:
-        people: The scores by people's answers, of the labelled submissions; any number if people could not assess.
+        people: The scores of the labelled submissions by annotators' answers. The value of a submission that no rater
+            could assess is ignored.
         places: The index of each labelled submission in the run.
         run: The judge's score of each submission of the run.
-        assessed: The share of the raters of each labelled submission who could assess it; None for all.
-        level: The level of the interval.
+        assessed: The share of the raters of each labelled submission who could assess it, or None if all could.
+        level: The confidence level of the interval, between 0 and 1.
         imaginary: `FOR_LABELS` or `FOR_GATE`.
-        groups: The group of each submission of the run; None for independent ones.
+        groups: The group of each submission of the run, or None if they are independent.
 
     Returns:
-        The mean; without an interval for fewer than three labels, and for labels in fewer than five groups.
+        The corrected mean. It has no interval with fewer than three labels, or with labels in fewer than five groups.
     """
     judge = np.asarray(run, float)
     f, n = judge[list(places)], len(places)
@@ -305,7 +311,7 @@ def labelled_mean(
     share = float(d.mean()) + slope_of(d) * shift
     share = min(1.0, share) if share > 0 else float(d.mean())
     mean = min(1.0, max(0.0, (float((d * y).mean()) + slope_of(d * y) * shift) / share))
-    # The score of each submission, as the ratio counts it, and its lowest and highest possible value.
+    # The contribution of each submission to the ratio, and its lowest and highest possible value.
     x, floor, top = mean + d * (y - mean) / share, mean - mean / share, mean + (1 - mean) / share
     weight = slope_of(x)
     if n < 3 or (groups is not None and len(np.unique(groups[list(places)])) < FEWEST_GROUPS):
@@ -337,23 +343,23 @@ def labelled_mean(
 def corrected_mean(
     people: Sequence[float], judge: Sequence[float], judge_mean: float, judged: int, *, level: float = 0.95
 ) -> CorrectedMean:
-    """Correct the judge's mean score without bounds by labels of a random part of the run.
+    """Correct the judge's mean score by labels of a random part of the run, for scores without bounds.
 
-    People's scores are regressed on the judge's, and predicted at the run's mean judge score, with the HC3 variance and
-    Student's interval.
+    Annotators' scores are regressed on the judge's scores and predicted at the run's mean judge score. The interval is
+    Student's interval with the HC3 variance.
 
     Args:
-        people: The scores by people's answers, of the labelled submissions.
-        judge: The scores by the judge's answers, of the same submissions.
+        people: The scores of the labelled submissions by annotators' answers.
+        judge: The scores of the same submissions by the judge's answers.
         judge_mean: The judge's mean score of all submissions of the run.
         judged: The number of all submissions of the run.
-        level: The level of the interval.
+        level: The confidence level of the interval, between 0 and 1.
 
     Returns:
-        The mean; without an interval for fewer than three labels, and for equal labels.
+        The corrected mean. It has no interval with fewer than three labels, or if annotators' scores are all equal.
 
     Raises:
-        ValueError: There are more labelled submissions than judged ones, of which they are a part.
+        ValueError: There are more labelled submissions than submissions in the run.
     """
     y, f = np.asarray(people, float), np.asarray(judge, float)
     n = len(y)
@@ -367,7 +373,7 @@ def corrected_mean(
         spread = 0.0
     weight = min(1.0, max(0.0, float(y_apart @ f_apart) / spread)) if spread else 0.0
     mean = float(y.mean()) + weight * shift
-    # Labels that are all equal do not tell how much others would vary.
+    # If all labels are equal, the variance of other labels cannot be estimated.
     if n < 3 or float(np.ptp(y)) <= ROUNDING:
         return CorrectedMean(Estimate(mean, None, None, n), weight)
     rest = y_apart - weight * f_apart
@@ -384,19 +390,20 @@ def corrected_mean(
 def rogan_gladen_rate(
     *, met: int, judged: int, sensitivity: tuple[int, int], specificity: tuple[int, int], level: float = 0.95
 ) -> Estimate | None:
-    """Correct the judge's rate by labels of other submissions (Rogan and Gladen; Lang and Reiczigel 2014).
+    """Correct the judge's rate of MET by labels of other submissions (Rogan and Gladen; Lang and Reiczigel 2014).
 
-    It assumes that the judge is as sensitive and as specific here as it was there.
+    This assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
 
     Args:
-        met: On how many submissions of the run the judge says MET.
-        judged: How many submissions the run has.
-        sensitivity: On how many submissions that people call MET the judge does so, too; and how many these are.
-        specificity: The same for UNMET.
-        level: The level of the interval.
+        met: The number of the run's submissions that the judge calls MET.
+        judged: The number of the run's submissions.
+        sensitivity: Two counts of labelled submissions: those that both the annotators and the judge call MET, and all
+            that the annotators call MET.
+        specificity: The same two counts for UNMET.
+        level: The confidence level of the interval, between 0 and 1.
 
     Returns:
-        The rate; None if the judge is no better than chance there, so that its rate tells nothing.
+        The corrected rate, or None if the judge is not better than chance on the labels or a count is 0.
 
     Example:
         >>> print(rogan_gladen_rate(met=620, judged=1000, sensitivity=(45, 50), specificity=(40, 50)))

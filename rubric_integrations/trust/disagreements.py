@@ -1,4 +1,4 @@
-"""The criteria that annotators and the judge read differently, in which direction, and the clearest cases."""
+"""`find_disagreements`: the criteria on which annotators and the judge differ, in which direction, and examples."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ _SHOWN_CHARACTERS = 160
 
 
 class Direction(NamedTuple):
-    """One way in which people and the judge differ: counts of labels, which nothing weights.
+    """A pair of different answers of annotators and the judge, with unweighted counts of judgments.
 
     Attributes:
-        people: People's answer.
+        people: The annotators' answer.
         judge: The judge's answer.
-        times: How often the answers are these.
-        of: How often people give this answer; for a scale, the number of all judgments.
-        is_order: Whether the answers are the words `higher` and `lower`, for numbers on a scale.
+        times: The number of judgments with these two answers.
+        of: The number of judgments to which annotators give this answer. For a scale, the number of all judgments.
+        is_order: Whether the answers are the words `higher` and `lower` instead of numbers, for a criterion with a
+            scale.
     """
 
     people: str
@@ -54,18 +55,18 @@ class Direction(NamedTuple):
 
 
 class Disagreement(Record):
-    """A judgment on which people and the judge differ.
+    """A judgment on which the annotators and the judge differ.
 
     Attributes:
         id: The id of the row in the run.
-        submission: What was judged.
-        people: The answer that most raters gave.
+        submission: The graded submission.
+        people: The most frequent answer of the raters.
         judge: The judge's answer.
-        raters: How many people labelled the judgment.
-        unanimous: Whether all of them gave the same answer.
-        confidence: The judge's confidence, in [0, 1]; None if it states none.
+        raters: The number of raters who labelled the judgment.
+        unanimous: Whether all raters gave the same answer.
+        confidence: The judge's confidence, in [0, 1], or None if it states no confidence.
         judge_reason: The judge's reason.
-        people_reasons: People's reasons, as far as they gave any.
+        people_reasons: The reasons of the raters who gave one.
     """
 
     id: str
@@ -88,23 +89,24 @@ class Disagreement(Record):
 
 
 class CriterionDisagreements(Record):
-    """How people and the judge differ on one criterion.
+    """The differences between annotators and the judge on one criterion.
 
     Attributes:
         name: The criterion's name in the results of a run.
         criterion: The criterion.
-        n: How many labelled judgments people and the judge decided or abstained from.
-        differ: On how many of them the answers differ.
-        undecided: How many more labelled judgments have no answer that most raters gave. They count in `kappa`, `bias`
-            and the p-value, and not in `differ`, `directions` and `examples`.
-        kappa: Agreement beyond chance.
-        bias: The judge's mean value minus people's.
-        p_value: Of the bias: McNemar's mid-p for a binary criterion, a paired t-test for others, and the one of the
-            interval for rows in groups and for raters who disagree. None if it is undefined, and for labels that were
-            drawn by the judge's verdict.
+        n: The number of labelled judgments that have an answer of the judge and a most frequent answer of the raters.
+            Abstentions count as answers.
+        differ: The number of these judgments on which the two answers differ.
+        undecided: The number of other labelled judgments, without a most frequent answer of the raters. They count in
+            `kappa`, `bias` and `p_value`, but not in `differ`, `directions` and `examples`.
+        kappa: Cohen's kappa, the agreement beyond chance.
+        bias: The judge's mean value minus the annotators' mean value.
+        p_value: The p-value of the bias: McNemar's mid-p for a binary criterion, a paired t-test for other criteria,
+            and the p-value of the interval for rows in groups or for raters who disagree. None if it is undefined, or
+            if labels were drawn by the judge's verdict.
         adjusted: The p-value after Holm's correction for all criteria.
-        is_biased: Whether it is sure that the judge leans to one side: the adjusted p-value is below 1 - `level`.
-        directions: The ways in which the answers differ, the most frequent first.
+        is_biased: Whether the bias is significant: the adjusted p-value is below 1 - `level`.
+        directions: The pairs of different answers, the most frequent first.
         examples: The clearest disagreements, the clearest first.
     """
 
@@ -122,7 +124,7 @@ class CriterionDisagreements(Record):
     examples: tuple[Disagreement, ...]
 
     def summary(self) -> str:
-        """Return the differences as text, with the clearest disagreements; long texts are cut."""
+        """Return the differences as text, with the clearest disagreements. Long texts are truncated."""
         sure = f", p = {self.adjusted:.2g} (Holm)" if self.adjusted is not None else ""
         differ = f"{self.differ:,} of {self.n:,} differ" + (
             f" ({self.undecided:,} more have no majority)" if self.undecided else ""
@@ -142,13 +144,13 @@ class CriterionDisagreements(Record):
 
 
 def shorten(text: str, characters: int = _SHOWN_CHARACTERS) -> str:
-    r"""Write a text in one line, and replace its end if it is long.
+    r"""Return a text in one line, truncated with "…" if it is longer than a number of characters.
 
     Example:
         >>> shorten("one\ntwo three", 7)
         'one two…'
     """
-    # A text may have a megabyte without white space, or of nothing else.
+    # Only the beginning is split into words, because a text may have a megabyte.
     line = " ".join(text[: 4 * characters].split())
     return line if len(line) <= characters and len(text) <= 4 * characters else f"{line[:characters].rstrip()}…"
 
@@ -161,22 +163,23 @@ def find_disagreements(
     cluster: Cluster | None = None,
     level: float = 0.95,
 ) -> list[CriterionDisagreements]:
-    """Find which criteria people and the judge read differently.
+    """Find the criteria on which annotators and the judge differ.
 
-    Criteria on which the judge surely leans to one side come first, then those of the lowest kappa.
+    Criteria with a significant bias of the judge come first. The other criteria follow, with the lowest kappa first.
 
     Args:
         run: The run that was labelled: the path of a file that `grade --out` wrote, results of `grade_many`, or
             reports.
-        labels: People's labels of a part of it, drawn at random or by the judge's verdict.
-        examples: The most disagreements that are shown of each criterion, at least 0: first those on which several
-            raters agree, then those on which the judge is sure, then those of which the answers are far apart.
-        cluster: Which rows depend on each other: a column of the graded table, `"id"`, `"query"`, or a function of a
-            row's id. The intervals and the test are then those of rows in groups.
-        level: The level of the intervals, and of the test.
+        labels: Human labels of a part of the run, drawn at random or by the judge's verdict.
+        examples: The largest number of disagreements to return for each criterion, at least 0. Disagreements on which
+            several raters agree come first, then disagreements with a high confidence of the judge, then a large
+            difference between the values.
+        cluster: How to group rows that depend on each other: a column of the graded table, `"id"`, `"query"`, or a
+            function that gets a row's id. The intervals and the test are then computed for groups of rows.
+        level: The confidence level of the intervals, between 0 and 1. The test has the level 1 - `level`.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
         ValueError: `examples` is negative, or a row does not have the column of `cluster`.
     """
     if isinstance(examples, bool) or examples < 0:
@@ -243,7 +246,7 @@ def _directions(answered: Sequence[Match]) -> list[Direction]:
 
 
 def _orders(answered: Sequence[Match]) -> list[Direction]:
-    """Count how often people rate higher, and lower, than the judge."""
+    """Count the judgments that annotators rate higher than the judge, and the judgments that they rate lower."""
     values = [(match.people_value, match.judged.value) for match in answered]
     decided = [(own, other) for own, other in values if own is not None and other is not None]
     higher, lower = sum(own > other for own, other in decided), sum(own < other for own, other in decided)
@@ -255,7 +258,7 @@ def _orders(answered: Sequence[Match]) -> list[Direction]:
 
 
 def _clearness(match: Match) -> tuple[bool, int, float, float]:
-    """Return the sort key by which the clearest disagreements come first."""
+    """Return a sort key that orders the clearest disagreements first."""
     is_shared = len(match.labels) > 1 and len(set(match.answers)) == 1
     confidence = match.judged.confidence
     apart = abs((match.judged.value or 0.0) - (match.people_value or 0.0))

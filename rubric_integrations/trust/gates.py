@@ -1,6 +1,7 @@
-"""Release gates: whether a run's mean score is above a threshold, with a bounded probability of a wrong pass.
+"""Release gates: test whether a run's true mean score is above a threshold, with a limited probability of a wrong pass.
 
-A mean above the threshold is not enough: a program that is exactly at it would pass every second time.
+It is not sufficient that the observed mean is above the threshold. A program whose true mean is equal to the threshold
+would then pass in half of all cases.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from rubric_integrations.trust.planning import FEWEST_LABELS
 from rubric_integrations.trust.statistics import ROUNDING
 
 Decision = Literal["pass", "fail", "inconclusive"]
-"""Whether the true mean is above the threshold, below it, or not yet known."""
+"""The decision of a gate: the true mean is above the threshold, below the threshold, or not yet decided."""
 
 Change = Literal["unchanged", "not worse", "worse", "unclear"]
-"""Whether a run is worse than its baseline by more than the margin."""
+"""The result of the comparison with a baseline: `worse` means a loss of more than the margin."""
 
 # The quantile of a power of 80 %.
 _POWER = 0.8416
 _BETS = 20
-# If as many submissions would not decide, a gate says only that the mean is too close to the threshold.
+# If more submissions than this would be needed, `more` is None: the mean is too close to the threshold.
 _MOST = 1_000_000
-# As many are looked at one by one to find how many decide.
+# Up to this number of submissions, the number that decides is searched exactly. Above, it is extrapolated.
 _MANY = 10_000
 
 
@@ -53,19 +54,23 @@ class GateResult(NamedTuple):
 
     Attributes:
         decision: `pass`, `fail` or `inconclusive`.
-        score: The mean score with its interval, whose ends are each exceeded with probability `alpha`.
+        score: The mean score with its interval. The true mean is beyond each end with a probability of at most `alpha`.
         min_score: The threshold.
-        more: About how many further submissions would decide; None if it is decided, or the mean is too close.
-        missing: How many submissions have no score that counts (`EvaluationReport.gate_score`): a criterion failed, or
-            too little was assessed. A pass holds with each of them as 0, and a failure as 1.
-        baseline: The difference from the baseline; None without one.
-        warnings: What limits the figures, and how the run and the baseline differ in more than their answers.
-        change: What the baseline says: `unchanged` if every answer and score is the same, which passes, `not worse`,
-            `worse`, or `unclear`; None without a baseline.
-        least_margin: If the change is `unclear`, the smallest `margin` that so many rows could show.
-        unmatched: How many rows only one of the run and the baseline has.
-        needs_floor: Whether a `floor` would need fewer submissions.
-        in_groups: Whether the interval is that of submissions in groups.
+        more: The approximate number of additional submissions that would decide. None if the gate is decided, if the
+            mean is too close to the threshold, or with labels.
+        missing: The number of submissions without `EvaluationReport.gate_score`: a criterion failed, or too few
+            criteria were assessed. A run passes only if it would pass with each of these scores as 0 (or as `floor`).
+            It fails only if it would fail with each of them as 1.
+        baseline: The run's mean score minus the baseline's mean score. None without a baseline.
+        warnings: Limitations of the figures, and differences between the run and the baseline other than their
+            answers.
+        change: The result of the comparison with the baseline: `unchanged` (every answer and score is equal, which
+            passes), `not worse`, `worse` or `unclear`. None without a baseline.
+        least_margin: If `change` is `unclear`, the smallest `margin` that this number of rows can confirm for an
+            equally good program in 80 % of cases. Otherwise None.
+        unmatched: The number of rows that only one of the run and the baseline has.
+        needs_floor: Whether fewer submissions would be needed with a `floor`.
+        in_groups: Whether the interval is computed for groups of submissions.
     """
 
     decision: Decision
@@ -92,11 +97,11 @@ class GateResult(NamedTuple):
         return "; ".join([*parts, *self.advice("`floor=`", "`margin=`"), *self.warnings])
 
     def advice(self, floor: str, margin: str) -> Iterator[str]:
-        """Yield what would decide an inconclusive gate.
+        """Yield advice on how to decide an inconclusive gate.
 
         Args:
-            floor: How a user sets the floor.
-            margin: How a user sets the margin.
+            floor: The option that sets the floor, as the user writes it.
+            margin: The option that sets the margin, as the user writes it.
         """
         if self.decision != "inconclusive":
             return
@@ -121,27 +126,29 @@ def gate(
     alpha: float = 0.05,
     anyway: bool = False,
 ) -> GateResult:
-    """Decide whether a run's true mean score reaches a threshold, and whether it is not worse than another run.
+    """Decide whether a run's true mean score is above a threshold, and optionally whether it is not below a baseline.
 
     Args:
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
         min_score: The threshold, above 0 and below 1.
-        labels: People's labels of a random part of the run, by which the mean is corrected: of 50 submissions at least.
-        baseline: An earlier run over the same inputs. The gate then passes only if the run is also not worse than it.
-            A run with the same answers and scores is `unchanged`, which passes.
-        margin: How much worse than the baseline the run may be, at least 0. At 0, most gates on equally good programs
-            are inconclusive: `GateResult.least_margin` is the smallest margin that the rows could show.
-        cluster: Which rows depend on each other: `"id"`, `"query"`, a key of `metadata`, or a function of the row's id.
-        floor: A score below which no row can be, from 0 and below the threshold. Set it only if the rubric makes a
-            lower score impossible, never by the scores of a run: rare failures may not be in it.
-        rubric: The run's rubric, for labels, if groups make its score.
-        alpha: The probability of a wrong decision, at each side.
-        anyway: Whether the run is compared with a baseline that it cannot be compared with (see `comparability`).
+        labels: Human labels of a random part of the run, which correct the mean score. At least 50 submissions need a
+            label for every criterion.
+        baseline: An earlier run over the same inputs. The gate then passes only if the run is also not worse than the
+            baseline. A run with the same answers and scores is `unchanged`, which passes.
+        margin: The accepted loss: how much lower than the baseline the run's mean score may be, at least 0. With 0,
+            most gates on equally good programs are inconclusive. `GateResult.least_margin` suggests a margin.
+        cluster: How to group rows that depend on each other: `"id"`, `"query"`, a key of `metadata`, or a function that
+            gets a row's id.
+        floor: The lowest possible score of a row, at least 0 and below the threshold. Set it only if the rubric makes
+            lower scores impossible. Do not take it from the scores of a run, because rare failures may be missing.
+        rubric: The run's rubric. It is needed only with labels, if the rubric has groups.
+        alpha: The probability of a wrong pass, and also of a wrong failure, above 0 and below 0.5.
+        anyway: Whether to compare the run with the baseline although they cannot be compared (see `comparability`).
 
     Raises:
-        ChosenLabelsError: All labels were chosen by people.
-        ValueError: A setting is out of range, the run is empty, there are too few labels, or the run and the baseline
-            cannot be compared.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
+        ValueError: A setting is out of range, the run is empty, a score is not in [0, 1] or is below `floor`, there are
+            too few labels, or the run and the baseline cannot be compared.
     """
     _check_settings(min_score, alpha, floor)
     if margin < 0:
@@ -177,7 +184,7 @@ def gate(
 
 
 def _with_baseline(result: GateResult, pair: RunPair, margin: float, alpha: float) -> GateResult:
-    """Add to the decision on the mean whether the run is not worse than the baseline."""
+    """Combine the decision on the mean with the comparison with the baseline."""
     changes, level = pair.changes, 1 - 2 * alpha
     score = changes.require_scores()
     estimate = score.bounded_change(level, FOR_GATE) if score.are_bounded else score.mean_change(level)
@@ -223,18 +230,18 @@ def decide_mean(
     groups: Groups | None = None,
     floor: float = 0.0,
 ) -> GateResult:
-    """Decide whether the true mean of scores in [0, 1] reaches a threshold.
+    """Decide whether the true mean of scores in [0, 1] is above a threshold.
 
-    It passes if the lower end of the interval of `estimate_mean` is above the threshold, and fails if the upper end is
-    below.
+    The decision is `pass` if the lower end of the interval of `estimate_mean` is above the threshold, and `fail` if the
+    upper end is below the threshold.
 
     Args:
-        scores: The scores; None for a submission without a score.
+        scores: The scores, or None for a submission without a score.
         min_score: The threshold, above 0 and below 1.
-        alpha: The probability of a wrong decision, at each side.
-        score: The mean with its interval at the level `1 - 2 alpha`, if labels have corrected it.
-        groups: The group of each submission; None for independent ones. Fewer than five are inconclusive.
-        floor: A score below which no submission can be.
+        alpha: The probability of a wrong pass, and also of a wrong failure.
+        score: The mean after correction by labels, with its interval at the level `1 - 2 alpha`. None without labels.
+        groups: The group of each submission, or None if they are independent. Fewer than five groups are inconclusive.
+        floor: The lowest possible score of a submission.
 
     Raises:
         ValueError: A score is not in [0, 1], or below the floor.
@@ -288,13 +295,13 @@ def decide_mean(
 
 
 def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = False, floor: float = 0.0) -> int:
-    """Return how many submissions a gate needs at least: as many as a run of perfect scores needs to pass.
+    """Return the smallest number of submissions with which a gate can pass, if all of them have the score 1.
 
     Args:
         min_score: The threshold, above 0 and below 1.
-        alpha: The probability of a wrong decision, at each side.
-        sequential: Whether it is a `SequentialGate`.
-        floor: A score below which no submission can be.
+        alpha: The probability of a wrong pass, above 0 and below 0.5.
+        sequential: Whether the gate is a `SequentialGate`, which ignores `floor`.
+        floor: The lowest possible score of a submission.
 
     Raises:
         ValueError: A setting is out of range.
@@ -321,23 +328,26 @@ def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = 
 
 
 class SequentialGate:
-    """A gate that may be asked after every submission, and stops a run as soon as it is decided.
+    """A gate that is tested after every submission. It stops a run as soon as the decision is clear.
 
-    It bets against the threshold (Waudby-Smith and Ramdas 2024): the capital `mean_k prod_i (1 + l_k (x_i - m))`, with
-    `l_k = (k - 1/2) / (20 m)` for k from 1 to 20, exceeds `1 / alpha` with probability `alpha` at most if the true mean
-    is `m`, whenever one looks. With `grade_many(..., stop_when=SequentialGate(0.8))`, it ends the run. Submissions must
-    be independent: for rows in groups, grade all of them and use `gate(cluster=...)`.
+    Pass it to a run: `grade_many(..., stop_when=SequentialGate(0.8))`. Submissions must be independent. For rows in
+    groups, grade all rows and use `gate(cluster=...)`.
 
-    **The submissions must come in random order**: shuffle them first (`random.Random(0).shuffle(rows)`), because a file
-    that begins with the easy ones would pass. Each run needs a new gate: one that has seen scores counts them twice.
+    **The submissions must be in random order**. Shuffle them first (`random.Random(0).shuffle(rows)`), because a file
+    that begins with the easy submissions would pass. Each run needs a new gate, because a gate keeps the scores that
+    were added before.
+
+    The test is a betting martingale (Waudby-Smith and Ramdas 2024). Its capital is `mean_k prod_i (1 + l_k (x_i - m))`,
+    with `l_k = (k - 1/2) / (20 m)` for k from 1 to 20. If the true mean is `m`, the capital ever exceeds `1 / alpha`
+    with a probability of at most `alpha`, after any number of submissions.
 
     Args:
         min_score: The threshold, above 0 and below 1.
-        alpha: The probability of a wrong decision, at each side.
+        alpha: The probability of a wrong pass, and also of a wrong failure, above 0 and below 0.5.
 
     Attributes:
-        decision: The decision so far; once it is `pass` or `fail` it stays.
-        count: The number of submissions so far, with those that have no score.
+        decision: The decision so far. It does not change after it is `pass` or `fail`.
+        count: The number of submissions so far, including submissions without a score.
         missing: The number of submissions without a score.
 
     Raises:
@@ -362,7 +372,10 @@ class SequentialGate:
     def add(self, score: float | None) -> Decision:
         """Add the score of the next submission, in [0, 1], and return the decision so far.
 
-        A submission without a score (None) counts as 0 for a pass, and as 1 for a failure.
+        A submission without a score (None) counts as 0 in the test for a pass and as 1 in the test for a failure.
+
+        Raises:
+            ValueError: The score is not in [0, 1].
         """
         if score is not None and not 0 <= score <= 1:
             raise ValueError(f"`score` must be in [0, 1], got {score!r}")
@@ -379,7 +392,10 @@ class SequentialGate:
         return self.decision
 
     def __call__(self, score: float | None) -> str | None:
-        """Add a score, and return the decision as a sentence if there is one, as `stop_when` of `grade_many` needs."""
+        """Add a score, and return the decision as a sentence, or None if the gate is still inconclusive.
+
+        This is the interface of `stop_when` of `grade_many`.
+        """
         if self.add(score) == "inconclusive":
             return None
         side, missing = "above" if self.decision == "pass" else "below", f", {self.missing:,} without a score"
@@ -390,12 +406,12 @@ class SequentialGate:
 
     @property
     def capital(self) -> float:
-        """The evidence so far that the mean is above the threshold; it passes at `1 / alpha`."""
+        """The evidence that the mean is above the threshold. The gate passes when it reaches `1 / alpha`."""
         return self._capital(self._log_above)
 
     @staticmethod
     def _capital(logs: np.ndarray) -> float:
-        # Beyond this, the decision is made long ago; larger powers would overflow.
+        # A larger value would overflow. The decision is made long before.
         return float(np.exp(np.minimum(logs, 700.0)).mean())
 
 
@@ -416,19 +432,19 @@ def _check_settings(min_score: float, alpha: float, floor: float = 0.0) -> None:
 def _more_needed(
     scores: Sequence[float], min_score: float, level: float, groups: Groups | None, bounds: Bounds
 ) -> int | None:
-    """Estimate how many more submissions would decide, if they are like these, and in groups like theirs."""
+    """Estimate the number of additional submissions that would decide, if they have similar scores and groups."""
     if len(scores) < 2:
         return None
 
     if groups is not None:
-        # Further rows fill one group after the other.
+        # Additional rows fill one group after the other.
         order = np.argsort(groups, kind="stable")
         scores, groups = np.asarray(scores, float)[order].tolist(), groups[order]
 
     def limits_of(count: int) -> tuple[float, float]:
         repeated = None
         if groups is not None:
-            # Each repetition of the rows is of new groups.
+            # Each repetition of the rows has new groups.
             repeated = np.resize(groups, count) + (np.arange(count) // len(scores)) * (int(groups.max()) + 1)
         values = np.resize(scores, count)
         return mean_limits(values, level, groups=repeated, bounds=bounds, imaginary=FOR_GATE) or bounds
@@ -440,7 +456,7 @@ def _more_needed(
     many = max(_MANY, len(scores))
     if is_decided(many):
         return _first(is_decided, len(scores)) - len(scores)
-    # From here on, an interval is narrower by the root of the number.
+    # For larger numbers, the width of the interval is taken to fall with the square root of the number.
     mean, (low, high) = math.fsum(scores) / len(scores), limits_of(many)
     if abs(mean - min_score) <= ROUNDING:
         return None
@@ -449,7 +465,7 @@ def _more_needed(
 
 
 def _first(holds: Callable[[int], bool], start: int) -> int:
-    """Return the first count, from `start`, at which a condition holds that stays true."""
+    """Return the first count from `start` at which a condition is true. It must stay true for larger counts."""
     high = start
     while not holds(high):
         high *= 2

@@ -1,4 +1,4 @@
-"""Reads human labels from a file or from the rows of a run, and finds the criterion and the submission of each."""
+"""Reads human labels from a file or from the rows of a run, and finds the criterion and submission of each label."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ FIELDS = (
 """The names of the fields of a label."""
 _OPTIONAL = ("rater", "reason", "sampled", "judged", "blind", "digest")
 
-# The judge's answer, as report pages of earlier versions call it.
+# Field names of earlier report pages: `was` is the judge's answer.
 _EARLIER_NAMES = {"was": "judged"}
 
 
 class LabelsError(ValueError):
-    """Raised if labels cannot be read, or do not belong to the rubric or the run."""
+    """Raised if labels cannot be read, or do not belong to the rubric or to the run."""
 
 
 class InvalidLabelsWarning(UserWarning):
-    """Lists the labels that are left out because they cannot be read: a line for each, after the first."""
+    """Warns about labels that are left out because they cannot be used. The message lists one label per line."""
 
 
 class OtherTextError(LabelsError):
-    """Raised if a label has no text, and its digest is of another text than each row of the run has."""
+    """Raised if a label without a text has a digest that matches no submission of the run."""
 
 
 class LabelLine(NamedTuple):
     """The fields of one label.
 
     Attributes:
-        place: Where it is, for errors.
-        fields: Its fields, without empty ones.
+        place: The position of the label for error messages, such as the file and the line.
+        fields: The fields that are not empty.
     """
 
     place: str
@@ -58,11 +58,11 @@ class LabelLine(NamedTuple):
 
 
 def read_label_file(path: Path, leave_out: Callable[[str], None]) -> Iterator[LabelLine]:
-    """Yield the labels of a file; lines without a verdict are skipped with a warning.
+    """Yield the labels of a file. Lines without a verdict are skipped with a warning.
 
     Args:
         path: The file.
-        leave_out: Called with the place of a line that is no label, and the reason.
+        leave_out: A function that is called for each line that is not a label, with the line's position and the reason.
 
     Raises:
         LabelsError: The file cannot be read, or has no label.
@@ -98,17 +98,17 @@ def read_label_file(path: Path, leave_out: Callable[[str], None]) -> Iterator[La
 
 
 def labels_of_rows(rows: Sequence[GradedRow], sampled: Sampled | None = None) -> Iterator[LabelLine]:
-    """Yield the labels that the rows of a run bring; those in a list of answers are of different raters.
+    """Yield the labels in the `labels` column of a run's rows. The answers of a list are from different raters.
 
-    They are `blind`, because they were there before the judge answered.
+    These labels are `blind`, because they existed before the judge answered.
 
     Args:
         rows: The rows.
-        sampled: How the judgments were drawn. By default, labels that cover each judgment of every criterion that has
-            any, in all rows, are `random`, because nothing was chosen; others are `chosen`.
+        sampled: How the judgments were drawn. By default, the labels are `random` if every labelled criterion has a
+            label in all rows, because then no judgments were selected. Otherwise they are `chosen`.
 
     Raises:
-        LabelsError: No row brings labels.
+        LabelsError: No row has labels.
     """
     answers = [_answers_of(row) for row in rows]
     labelled = {name for of_row in answers for name in of_row}
@@ -137,7 +137,7 @@ def labels_of_rows(rows: Sequence[GradedRow], sampled: Sampled | None = None) ->
 
 
 def _answers_of(row: GradedRow) -> dict[str, dict[str, Any]]:
-    """Return the answers of a row that are not empty: by criterion, and by rater, who is "" for a single answer."""
+    """Return the non-empty answers of a row, by criterion and rater. The rater of a single answer is ""."""
     answers: dict[str, dict[str, Any]] = {}
     for name, value in (row.labels or {}).items():
         of_raters = cast("list[Any]", value) if isinstance(value, list) else [value]
@@ -153,7 +153,7 @@ def _judged_names(report: EvaluationReport | None) -> set[str]:
 
 
 def _known_fields(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that are not empty, by the names that they have here."""
+    """Return the non-empty fields by their names in `FIELDS`."""
     fields: dict[str, Any] = {}
     for name, value in record.items():
         known = _EARLIER_NAMES.get(fold(name), fold(name))
@@ -168,7 +168,7 @@ def _is_empty(value: object) -> bool:
 
 
 def _read_json(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
-    """Yield the number of each line, and its fields, or the reason why it has none."""
+    """Yield the number of each line with its fields, or with the reason why it is invalid."""
     invalid: list[tuple[int, str]] = []
     remedy = "name a file of labels, which has one JSON object per line"
     try:
@@ -187,7 +187,7 @@ def _read_json(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
 
 
 def _read_csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
-    """Yield the number of each line, and its fields, or the reason why it has none."""
+    """Yield the number of each line with its fields, or with the reason why it is invalid."""
     try:
         for record in read_csv(path, _find_problem):
             yield record.line, record.error or record.fields
@@ -202,35 +202,35 @@ def _find_problem(names: Sequence[str]) -> str | None:
 
 
 class CriteriaOfLabels(Protocol):
-    """Finds the criteria that labels name."""
+    """Finds the criterion of a label."""
 
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
-        """Return the criterion of a name.
+        """Return the criterion with a name.
 
         Args:
             name: The criterion's name in the rubric.
-            requirement: Its words when it was labelled; None if the label does not have them.
-            row_id: The id of the row; None if the label does not have it.
+            requirement: The criterion's requirement at the time of labelling, or None if the label does not have it.
+            row_id: The id of the row, or None if the label does not have it.
 
         Raises:
-            LabelsError: There is no such criterion, or it has other words.
+            LabelsError: There is no criterion with this name, or it has another requirement.
         """
         ...
 
 
 class RubricCriteria:
-    """The criteria of a rubric."""
+    """Finds the criteria of labels in a rubric."""
 
     def __init__(self, rubric: Rubric):
         words = [criterion.requirement for criterion in rubric.criteria]
-        # Where words occur twice, only the name tells which judgment a label is about.
+        # If two criteria have equal requirements, only the name identifies the criterion of a label.
         self._criteria = {
             key: criterion if words.count(criterion.requirement) == 1 else criterion.model_copy(update={"name": key})
             for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)
         }
 
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
-        """Return the criterion of a name in the rubric."""
+        """Return the rubric's criterion with a name."""
         criterion = self._criteria.get(name)
         if criterion is None:
             raise LabelsError(f"the rubric has no criterion {name!r}; it has {list(self._criteria)[:20]!r}")
@@ -240,7 +240,7 @@ class RubricCriteria:
 
 
 class LabelledRows:
-    """The criteria and the submissions of a run that was labelled."""
+    """Finds the criteria and the submissions of labels in the run that was labelled."""
 
     def __init__(self, rows: Sequence[GradedRow]):
         self._rows: dict[str, list[GradedRow]] = {}
@@ -256,7 +256,7 @@ class LabelledRows:
         return {submission_digest(submission): submission for submission in submissions}
 
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
-        """Return the criterion of a name in a row, or in the whole run if it is the same in all rows."""
+        """Return the criterion with a name in a row, or in the run if it is the same in all rows."""
         of_row = [row.report.criteria for row in self._rows.get(row_id or "", []) if row.report]
         if of_row:
             known = list(dict.fromkeys(entry.name for entries in of_row for entry in entries))
@@ -279,16 +279,20 @@ class LabelledRows:
     def find_submission(
         self, row_id: str | None, own: Submission | None, digest: str | None = None
     ) -> Submission | None:
-        """Return the submission of a row, as the run has it; what the label itself has if the run has another.
+        """Return the run's submission that a label belongs to, or the label's submission if the run has another text.
 
         Args:
-            row_id: The id of the row; None if the label does not have it.
-            own: What the label has, which may lack parts such as the context; None if it has nothing.
-            digest: The `submission_digest` of what was labelled; None if the label does not have it.
+            row_id: The id of the row, or None if the label does not have it.
+            own: The submission in the label, which may lack parts such as the context. None if the label has none.
+            digest: The `submission_digest` of the labelled submission, or None if the label does not have it.
+
+        Returns:
+            The submission, or None if neither the label nor the run identifies one.
 
         Raises:
-            OtherTextError: (a LabelsError) The label has only a digest, and the run has no such text.
-            LabelsError: The label has nothing, and the run has no such row, or several.
+            OtherTextError: (a LabelsError) The label has a digest without a text, and no submission matches it.
+            LabelsError: The label has no submission, and the run does not have the row, or has several rows with
+                different submissions and this id.
         """
         if digest is not None:
             if own is None and digest not in self._by_digest:
@@ -324,33 +328,37 @@ def read_labels(
     sampled: Sampled | None = None,
     strict: bool = False,
 ) -> list[LabelledJudgment]:
-    r"""Read people's labels from a file, or those that the rows of a run bring.
+    r"""Read human labels from a file, or from the `labels` of a run's rows.
 
-    A file has one label a line, as JSON (which report pages export) or as CSV, with these fields: `criterion` (its name
-    in the rubric) and `verdict`; and optionally `id` (of the row), `rater`, `reason`, `sampled`, `judged` (the judge's
-    answer at the time), `blind`, `requirement`, and what was judged: `submission`, or `response` and `query`, or only
-    its `digest` (`submission_digest`). Without them, the `id` decides, with a warning. Names are compared without
-    regard to case. A line without a verdict is skipped, and so is a last line that was cut off. A line that is not a
-    label for this rubric or run is left out, with a warning that lists these lines and the reasons.
+    A file has one label per line, as JSON (the export of a report page) or as CSV. The fields are:
 
-    Several raters may label one judgment. If one rater labels it twice, the later label counts, with the `sampled` of
-    the earlier one if that was drawn; labels without `rater` are taken to be from one person.
+    - `criterion` (its name in the rubric) and `verdict`, which are required.
+    - `submission`, or `response` and `query`, or only `digest` (see `submission_digest`): the labelled text. Without
+      them, the `id` of the row decides, with a warning.
+    - `id` (of the row), `rater`, `reason`, `sampled`, `judged` (the judge's answer at the time), `blind` and
+      `requirement`, which are optional.
+
+    Field names are not case-sensitive. A line without a verdict is skipped, and also an incomplete last line. A line
+    that is not a label for this rubric or run is left out. A warning lists these lines with the reasons.
+
+    Several raters may label the same judgment. If one rater labels it twice, the later label counts. It keeps the
+    `sampled` of the earlier label if that label was drawn. Labels without a `rater` count as labels of one rater.
 
     Args:
-        source: The path of a file of labels. Or a run whose rows have people's answers as `labels`: the path of a file
-            that `grade --out` wrote, or results of `grade_many`.
-        rubric: The rubric of the labels, or in its place the run that was labelled, which has the criteria of each row;
-            None if `source` is the run. A label with other words than the criterion is refused.
-        run: The run that was labelled, if a rubric is passed, too. A label without a submission gets it from the run by
-            its `id`.
-        sampled: How the judgments were drawn that these labels are about, where labels do not say it. By default
-            `chosen`; and `random` for labels of the rows of a run, if they cover every judgment of the same criteria,
-            since nothing was chosen there.
-        strict: Whether a single line that is not a label for this rubric or run is an error.
+        source: The path of a file of labels, or a run whose rows have `labels`: the path of a file that `grade --out`
+            wrote, or results of `grade_many`.
+        rubric: The rubric of the labels, or the run that was labelled, which contains the criteria of each row. None if
+            `source` is the run. A label is refused if its `requirement` differs from the criterion.
+        run: The run that was labelled, if `rubric` is a rubric. A label without a submission gets the submission of the
+            row with its `id`.
+        sampled: How the judgments were drawn, for labels without this field. The default is `chosen`. Labels in the
+            rows of a run are `random` if they cover every judgment of the labelled criteria, because then no judgments
+            were selected.
+        strict: Whether a line that is not a label for this rubric or run is an error.
 
     Raises:
-        LabelsError: The file cannot be read, or none of its lines is a label for this rubric or run; with `strict`, if
-            one is not.
+        LabelsError: The file cannot be read, or none of its lines is a label for this rubric or run. With `strict`, one
+            such line is enough.
         RubricError: The rubric is invalid.
         RunFileError: The file of a run cannot be read.
 
@@ -386,7 +394,7 @@ def read_labels(
         try:
             row_id, submission, criterion = _find_judgment(fields, criteria, rows)
             key = (row_id, submission.model_dump_json(), criterion.full_requirement, _text(fields.get("rater")))
-            # An answer that cannot be read replaces the earlier one, too: its rater has withdrawn that one.
+            # An invalid answer also replaces the earlier answer of its rater, who has withdrawn the earlier one.
             earlier = labels.pop(key, None)
             verdict = _read_verdict(fields["verdict"], criterion, needs_rubric=criteria is rows)
             others = {name: fields[name] for name in _OPTIONAL if name in fields}
@@ -410,12 +418,12 @@ def read_labels(
     return list(labels.values())
 
 
-# A file with more of them is most likely not the file that was meant.
+# A file with more invalid lines is probably the wrong file, so a longer list would not help.
 _MOST_LISTED = 20
 
 
 class _Remarks:
-    """Collects what is wrong with the lines of a source of labels, each by its place."""
+    """Collects the problems of the lines of a file or run of labels."""
 
     def __init__(self, source: str, *, strict: bool):
         self._source, self._strict = source, strict
@@ -426,13 +434,13 @@ class _Remarks:
         self.repeated: list[str] = []
 
     def leave_out(self, problem: str) -> None:
-        """Leave out a line that is not a label; raise `LabelsError` if the reader is strict."""
+        """Record a line that is not a label, or raise `LabelsError` if `strict` is set."""
         if self._strict:
             raise LabelsError(problem)
         self._invalid.append(problem)
 
     def warn(self, *, has_labels: bool) -> None:
-        """Warn about all lines, each kind once; raise `LabelsError` if no label is left because of them."""
+        """Give one warning for each kind of problem, or raise `LabelsError` if the problems leave no label."""
         if self._invalid and not has_labels:
             more = f"; {len(self._invalid) - 1:,} more are no labels either" if len(self._invalid) > 1 else ""
             raise LabelsError(f"{self._invalid[0]}{more}")
@@ -476,7 +484,7 @@ class _Remarks:
 def _find_judgment(
     fields: Mapping[str, Any], criteria: CriteriaOfLabels, rows: LabelledRows | None
 ) -> tuple[str | None, Submission, Criterion]:
-    """Return what a label is about: the id of the row, the submission and the criterion."""
+    """Return the id of the row, the submission and the criterion of a label."""
     row_id, requirement = (_text(fields.get(name)) for name in ("id", "requirement"))
     row_id = row_id.strip() if row_id else None
     if "criterion" not in fields:

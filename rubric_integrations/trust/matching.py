@@ -1,6 +1,6 @@
-"""Matches human labels with the judgments of a run, and makes the table of both answers to one criterion.
+"""Matches human labels with the judgments of a run, and computes figures from the confusion table of a criterion.
 
-The rows of a table are human answers and its columns the judge's. A table has counts, or weighted counts.
+The rows of a table are the human answers, and its columns are the judge's answers. A table has counts or weights.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from rubric_integrations.trust.means import FEW_GROUPS, FEWEST_GROUPS, Groups, n
 from rubric_integrations.trust.statistics import Matrix
 
 _Parts = tuple[str, ...]
-# A label may lack these; the report page, for example, exports no documents.
+# A label may lack these parts. For example, a report page does not export documents.
 _OPTIONAL_PARTS = ("query", "reference", "context")
 
 
 def _parts_of(submission: Submission) -> _Parts:
-    """Return the names of what makes two submissions the same to a reader, as far as a submission has it."""
+    """Return the names of the parts that identify a submission, without the parts that it lacks."""
     return ("response", *(name for name in _OPTIONAL_PARTS if getattr(submission, name)))
 
 
@@ -43,7 +43,7 @@ def _text_of(submission: Submission, parts: _Parts) -> tuple[object, ...]:
 
 
 def may_be(submission: Submission | None, label: LabelledJudgment) -> bool:
-    """Whether a row's submission is the labelled one, as far as the label has it; also if the row has none."""
+    """Whether a row's submission can be the labelled submission. Parts that the label or the row lacks are ignored."""
     if submission is None:
         return True
     if label.digest is not None:
@@ -53,15 +53,15 @@ def may_be(submission: Submission | None, label: LabelledJudgment) -> bool:
 
 
 class RowsByText:
-    """The rows of a run by what their submissions say."""
+    """An index of the rows of a run by the texts of their submissions."""
 
     def __init__(self, rows: Sequence[GradedRow]):
         self._submissions = [(index, row.submission) for index, row in enumerate(rows) if row.submission is not None]
-        # Made for each set of parts that a label has: a few of eight.
+        # One index for each combination of parts that labels have. Eight combinations are possible.
         self._first: dict[_Parts, dict[tuple[object, ...], int | None]] = {}
 
     def find(self, label: LabelledJudgment) -> int | None:
-        """Return the index of the first row with the same submission; None without one, or if several may be meant."""
+        """Return the index of the first row with the label's submission, or None if no row or several rows match."""
         submission = label.submission
         if label.digest is not None:
             return self._by_digest.get(label.digest)
@@ -86,18 +86,21 @@ class RowsByText:
 
 
 class ChosenLabelsError(ValueError):
-    """Raised if all labels were chosen by people, so that they say nothing about how often the judge is right."""
+    """Raised if every label has `sampled="chosen"`, which means that annotators selected the judgments themselves.
+
+    Such labels are not a sample of the run. Figures about the judge cannot be estimated from them.
+    """
 
 
 @dataclass(frozen=True)
 class Match:
-    """One judgment of a run that people labelled.
+    """One judgment of a run with its human labels.
 
     Attributes:
-        row: The index of its row in the run.
+        row: The index of the row in the run.
         criterion: The criterion.
-        judged: The judge's answer.
-        labels: The label of each rater; if one labelled it twice, the later label.
+        judged: The report's entry with the judge's answer.
+        labels: One label of each rater. If a rater labelled the judgment twice, this is the later label.
     """
 
     row: int
@@ -107,18 +110,18 @@ class Match:
 
     @cached_property
     def answers(self) -> list[str]:
-        """The raters' answers in canonical form, abstentions included."""
+        """The raters' answers in canonical form, including abstentions."""
         return [answer for answer, _ in self._answers_and_values]
 
     @cached_property
     def judge_answer(self) -> str | None:
-        """The judge's answer in canonical form; None if the judge failed, or was not asked."""
+        """The judge's answer in canonical form, or None if the judge failed or the judgment was not requested."""
         verdict = self.judged.verdict
         return None if verdict is None or self.judged.error is not None else canonical_answer(self.criterion, verdict)
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """The share of each answer among the raters who could assess; empty if none could."""
+        """The share of each answer among the raters who could assess the submission. Empty if no rater could."""
         counts = Counter(answer for answer, value in self._answers_and_values if value is not None)
         return {answer: count / counts.total() for answer, count in counts.items()}
 
@@ -129,18 +132,21 @@ class Match:
 
     @property
     def people_value(self) -> float | None:
-        """The mean of `people_values`; None if no rater could assess."""
+        """The mean of `people_values`, or None if no rater could assess the submission."""
         values = self.people_values
         return sum(values) / len(values) if values else None
 
     @property
     def assessed(self) -> float:
-        """The share of the raters who could assess."""
+        """The share of the raters who could assess the submission."""
         return len(self.people_values) / len(self.labels)
 
     @property
     def right(self) -> float | None:
-        """The share of the raters who give the judge's answer; None if no rater, or not the judge, decided."""
+        """The share of the raters who give the judge's answer, among the raters who could assess the submission.
+
+        None if no rater could assess it, or if the judge abstained or failed.
+        """
         answer, shares = self.judge_answer, self.shares
         return shares.get(answer, 0.0) if answer is not None and self.judged.value is not None and shares else None
 
@@ -151,26 +157,26 @@ class Match:
 
     @property
     def is_random(self) -> bool:
-        """Whether the judgment was drawn at random, and not by the judge's verdict."""
+        """Whether the judgment was drawn at random and not by the judge's verdict."""
         return all(label.sampled == "random" for label in self.labels)
 
     @cached_property
     def consensus(self) -> str | None:
-        """The answer that most raters gave; None if several answers are equally frequent."""
+        """The most frequent answer of the raters, or None if several answers are equally frequent."""
         return consensus_of(self.answers)
 
 
 class Matches(NamedTuple):
-    """The labels of a run.
+    """The result of matching labels with the judgments of a run.
 
     Attributes:
         matches: The judgments with labels, in the order of the run.
-        unmatched: The labels of which the run has no judgment.
-        chosen: Those that are about a judgment and are left out, because people chose it.
-        trained_on: Those that are left out, because the judge was aligned with them.
-        copies: The number of labels without a rater that are left out, because they repeat earlier ones.
-        of_other_texts: How many of the unmatched labels have the `id` of a row, and are about another text.
-        notes: What to state next to the figures of an imported run, such as the number of unread replies.
+        unmatched: The labels that belong to no judgment of the run.
+        chosen: The labels of judgments that annotators selected themselves. They are left out.
+        trained_on: The labels that were used to align the judge. They are left out.
+        copies: The number of labels without a rater that are left out, because they repeat earlier labels.
+        of_other_texts: The number of unmatched labels that have the `id` of a row but belong to another text.
+        notes: Notes for the figures of an imported run, such as the number of unread replies.
     """
 
     matches: list[Match]
@@ -183,12 +189,12 @@ class Matches(NamedTuple):
 
     @property
     def labels(self) -> list[LabelledJudgment]:
-        """The labels that count."""
+        """The labels of all matches."""
         return [label for match in self.matches for label in match.labels]
 
     @property
     def warnings(self) -> list[str]:
-        """What limits figures of these labels: how many are left out, and how many may not be blind."""
+        """Limitations of figures from these labels, such as labels that are left out or are not blind."""
         warnings = [*self.notes, *([chosen_warning(len(self.chosen))] if self.chosen else [])]
         if self.trained_on:
             warnings.append(
@@ -214,18 +220,18 @@ class Matches(NamedTuple):
 
 
 def answers_of(criterion: Criterion, labels: Iterable[LabelledJudgment]) -> list[str]:
-    """Return raters' answers to a criterion in canonical form, abstentions included."""
+    """Return raters' answers to a criterion in canonical form, including abstentions."""
     return [canonical_answer(criterion, to_judgment(criterion, label.verdict).verdict) for label in labels]
 
 
 def consensus_of(answers: Sequence[str]) -> str | None:
-    """Return the answer that most raters gave; None if several answers are equally frequent."""
+    """Return the most frequent answer, or None if several answers are equally frequent."""
     counts = Counter(answers).most_common(2)
     return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None
 
 
 def labels_by_rater(labels: Iterable[LabelledJudgment]) -> tuple[LabelledJudgment, ...]:
-    """Return the labels of one judgment that count: of each rater the last one; labels without a rater all count."""
+    """Return the last label of each rater on one judgment, and all labels without a rater."""
     of_raters: dict[str | int, LabelledJudgment] = {}
     for number, label in enumerate(labels):
         rater = number if label.rater is None else label.rater
@@ -234,22 +240,23 @@ def labels_by_rater(labels: Iterable[LabelledJudgment]) -> tuple[LabelledJudgmen
 
 
 def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> Matches:
-    """Match each label with the judgment of the same submission by the same words of the criterion.
+    """Match each label with the judgment of the same submission on a criterion with the same requirement.
 
-    A label with the `id` of a row belongs to that row, if the submission is the same; any other label to the first row
-    with the same submission. So labels of several samples with equal texts need ids, or all of them count for the first
-    sample. What a label's submission lacks, such as the context, is not compared, unless rows differ in it. In a run
-    without submissions, the id decides.
+    A label with the `id` of a row belongs to this row if the submission is the same. A label without a known `id`
+    belongs to the first row with the same submission. Therefore, labels of several samples with equal texts need ids.
+    Otherwise all of them count for the first sample. Parts that the label's submission lacks, such as the context, are
+    not compared, but the label is unmatched if rows differ in these parts. In a run without submissions, only the id is
+    compared.
 
-    Of several labels of one judgment by one rater, the last counts. Labels without a rater are of different people,
-    unless all of them repeat the verdicts of earlier ones, like those of a file that is read twice.
+    If one rater labelled a judgment several times, the last label counts. Labels without a rater count as labels of
+    different raters, except if all of them repeat earlier verdicts, as in a file that is read twice.
 
-    Labels that are `chosen` are left out. The others are still a random part of the run, so that a file may have both,
-    such as a drawn sample and the answers that a reader overruled elsewhere. Those with which the judge was aligned are
-    left out, too: the others are a random part of the judgments that it was not aligned with.
+    Labels with `sampled="chosen"` are left out. The remaining labels are still a random sample, so one file may contain
+    both. Labels that were used to align the judge are also left out. The remaining labels are then a random sample of
+    the judgments that were not used for the alignment.
 
     Raises:
-        ChosenLabelsError: All labels are `chosen`.
+        ChosenLabelsError: Every label has `sampled="chosen"`.
         ValueError: The judge was aligned with all labels that belong to the run.
     """
     labels = list(labels)
@@ -295,9 +302,10 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
 
 
 def _remove_copies(judgments: Iterable[list[LabelledJudgment]]) -> int:
-    """Remove the labels of an unnamed rater all of whose verdicts repeat those of an earlier one; return their number.
+    """Remove labels without a rater that repeat earlier labels, and return their number.
 
-    The second label without a rater of each judgment is taken to be of a second person, and so on.
+    The n-th label without a rater of each judgment counts as a label of the n-th unnamed rater. An unnamed rater's
+    labels are removed if all their verdicts repeat the verdicts of one earlier unnamed rater.
     """
     unnamed = [(labels, [label for label in labels if label.rater is None]) for labels in judgments]
     most = max((len(own) for _, own in unnamed), default=0)
@@ -323,10 +331,10 @@ def _is_copy(label: LabelledJudgment, earlier: LabelledJudgment) -> bool:
 
 
 def criterion_keys(criteria: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return how results name each criterion of a run: by its name, or by its words if another one has that name.
+    """Return the key of each criterion in results: its name, or its requirement if another criterion has this name.
 
     Args:
-        criteria: The name and the words of each criterion.
+        criteria: The name and the requirement of each criterion.
     """
     names, requirements = (Counter(parts) for parts in ([pair[place] for pair in criteria] for place in (0, 1)))
     return {
@@ -336,7 +344,7 @@ def criterion_keys(criteria: Collection[tuple[str, str]]) -> dict[tuple[str, str
 
 
 def group_matches(matches: Iterable[Match]) -> dict[str, list[Match]]:
-    """Group labelled judgments by their criterion; the keys are those of `criterion_keys`."""
+    """Group labelled judgments by their criterion, with the keys of `criterion_keys`."""
     groups: dict[tuple[str, str], list[Match]] = {}
     for match in matches:
         groups.setdefault((match.judged.name, match.judged.requirement), []).append(match)
@@ -345,10 +353,10 @@ def group_matches(matches: Iterable[Match]) -> dict[str, list[Match]]:
 
 
 def judged_rows(rows: Sequence[GradedRow], match: Match) -> dict[int, str]:
-    """Return the judge's verdict in each row of a run on the criterion of a match, by the index of the row.
+    """Return the judge's verdicts on the criterion of a match, by the index of the row in the run.
 
-    CANNOT_ASSESS is a verdict; a failure is none, and neither is a criterion that does not apply. Judgments that the
-    judge was aligned with are left out, as their labels are.
+    CANNOT_ASSESS is included. Failures, criteria that do not apply, and judgments that were used to align the judge are
+    left out.
     """
     words = (match.judged.name, match.judged.requirement)
     return {
@@ -361,10 +369,10 @@ def judged_rows(rows: Sequence[GradedRow], match: Match) -> dict[int, str]:
 
 
 def require_drawn(labels: Collection[LabelledJudgment]) -> None:
-    """Check that some of the labels were drawn, and not chosen by people.
+    """Check that some of the labels were drawn.
 
     Raises:
-        ChosenLabelsError: All were chosen.
+        ChosenLabelsError: Every label has `sampled="chosen"`.
     """
     if labels and all(label.sampled == "chosen" for label in labels):
         raise ChosenLabelsError(
@@ -375,7 +383,7 @@ def require_drawn(labels: Collection[LabelledJudgment]) -> None:
 
 
 def chosen_warning(count: int) -> str:
-    """Return the warning that labels are left out, because people chose what they are about."""
+    """Return the warning that labels with `sampled="chosen"` are left out."""
     return (
         f"`chosen` labels are left out ({count:,}): people looked for these judgments, so that they say nothing about "
         "how often the judge is right"
@@ -385,9 +393,9 @@ def chosen_warning(count: int) -> str:
 def _entry_of(report: EvaluationReport | None, criterion: Criterion) -> int | None:
     entries = report.criteria if report else ()
     same = [index for index, entry in enumerate(entries) if entry.requirement == criterion.full_requirement]
-    # The same words with other options are another question.
+    # The same requirement with other options is another question.
     same = [index for index in same if _is_answer(criterion, entries[index].verdict)]
-    # Words may occur twice in a rubric; then the name decides.
+    # If a requirement occurs twice in a rubric, the name decides.
     named = [index for index in same if criterion.name is not None and entries[index].name == criterion.name]
     return next(iter(named or same), None)
 
@@ -400,7 +408,7 @@ def _is_answer(criterion: Criterion, verdict: str | None) -> bool:
 
 
 def canonical_answer(criterion: Criterion, verdict: str) -> str:
-    """Return an answer to a criterion, or the `cap` for more occurrences than count."""
+    """Return an answer in canonical form. A number of occurrences above the criterion's `cap` becomes the `cap`."""
     is_number = criterion.cap is not None and verdict.replace(".", "", 1).isdigit()
     return f"{min(float(verdict), criterion.cap or 0):g}" if is_number else verdict
 
@@ -410,7 +418,7 @@ RunLike = str | Path | RunFile | Iterable[Any]
 
 
 def read_rows(run: RunLike) -> Sequence[GradedRow]:
-    """Return the rows of a run, in memory. Reports have no ids: they get their positions, from 1.
+    """Return the rows of a run, in memory. The id of a report is its position, from 1.
 
     Raises:
         RunFileError: A file is not a run.
@@ -424,17 +432,20 @@ def read_rows(run: RunLike) -> Sequence[GradedRow]:
 
 
 def complete_score(row: GradedRow) -> float | None:
-    """Return the score of a row; None without one, or if the judge failed on a criterion: a fallback is no answer."""
+    """Return the score of a row, or None if it has no score or the judge failed on a criterion.
+
+    A score with a fallback value for a failed criterion does not count.
+    """
     return None if row.report is None or row.report.failed_count else row.report.score
 
 
 Cluster = str | Callable[[str], Hashable]
-"""Which rows depend on each other: those with the same `"id"`, `"query"` or value of a key of `metadata` (a column of
-the graded table), or those for whose ids a function returns the same."""
+"""How to group rows that depend on each other: `"id"`, `"query"`, a key of `metadata` (a column of the graded table),
+or a function that gets a row's id. Rows with equal values are a group."""
 
 
 def group_rows(rows: Sequence[GradedRow], cluster: Cluster | None) -> Groups | None:
-    """Return the group of each row; None without a `cluster`.
+    """Return the group of each row, or None without a `cluster`.
 
     Raises:
         ValueError: A row does not have the value of the column.
@@ -443,7 +454,7 @@ def group_rows(rows: Sequence[GradedRow], cluster: Cluster | None) -> Groups | N
 
 
 def dependence_warnings(rows: Sequence[GradedRow], cluster: Cluster | None) -> list[str]:
-    """Name the rows that depend on each other though no `cluster` says so: rows with one id, or with one query.
+    """Return a warning if rows with equal ids or queries depend on each other, but `cluster` is not set.
 
     If all rows answer one query, the run is about this query, and its rows are independent.
     """
@@ -463,7 +474,7 @@ def dependence_warnings(rows: Sequence[GradedRow], cluster: Cluster | None) -> l
 
 
 def group_warnings(groups: Groups | None) -> list[str]:
-    """Say if there are too few groups for an interval, or so few that it is wide."""
+    """Return a warning if there are too few groups for an interval, or if few groups make the interval wide."""
     count = 0 if groups is None else len(np.unique(groups))
     if groups is None or count >= FEW_GROUPS:
         return []
@@ -494,15 +505,15 @@ def _cluster_key(row: GradedRow, cluster: Cluster) -> Hashable:
 
 
 def is_trained_on(row: GradedRow) -> bool:
-    """Whether the judge was aligned with a label of one of the row's judgments.
+    """Whether a label of one of the row's judgments was used to align the judge.
 
-    Its errors there are not those that it makes elsewhere: labels of other rows correct the scores of other rows.
+    The judge makes fewer errors on such rows. Therefore, they are left out of estimates.
     """
     return row.report is not None and any(entry.trained_on for entry in row.report.criteria)
 
 
 def is_run(value: object) -> bool:
-    """Whether a value is a run, and not a rubric or a file of another kind. Of a path, the file decides."""
+    """Whether a value is a run and not a rubric or another file. If it is a path, the file is inspected."""
     if isinstance(value, str | Path):
         return is_run_file(Path(value))
     if isinstance(value, Rubric | Mapping | PathLike):
@@ -525,18 +536,20 @@ def _as_row(item: Any, number: int) -> GradedRow:
     return RunFile.of("run", [item]).rows[0]
 
 
-# A scale with more numbers has no table of its answers: nearly all cells would be empty.
+# A scale with more numbers has no confusion table, because nearly all cells would be empty.
 _MAX_LEVELS = 21
 
 
 class VerdictAgreement(NamedTuple):
-    """Agreement on one answer, such as MET.
+    """Precision, recall and F1 of one answer, such as MET, with the human labels as the truth.
 
     Attributes:
-        precision: Of the judge's answers of this kind, the share that people give too; None if there is none.
-        recall: Of people's answers of this kind, the share that the judge gives too; None if there is none.
-        f1: The harmonic mean of both; None if precision and recall are both undefined.
-        support: How often people give this answer.
+        precision: The share of the judge's answers of this kind that agree with the human labels. None if the judge
+            never gives this answer.
+        recall: The share of the human answers of this kind that the judge gives too. None if no rater gives this
+            answer.
+        f1: The harmonic mean of precision and recall. None if both are undefined.
+        support: The number of human answers of this kind.
     """
 
     precision: float | None
@@ -546,7 +559,10 @@ class VerdictAgreement(NamedTuple):
 
 
 def answer_levels(criterion: Criterion) -> list[str]:
-    """Return the answers of a criterion that are no abstentions, ordered ones from the lowest."""
+    """Return the possible answers to a criterion without abstentions, ordered answers from the lowest.
+
+    Empty for a scale with decimals or with more than 21 numbers.
+    """
     if criterion.kind == "binary":
         return ["UNMET", "MET"]
     if criterion.options is not None:
@@ -559,16 +575,16 @@ def answer_levels(criterion: Criterion) -> list[str]:
 
 
 def verdict_agreement(weighted: Matrix, table: Matrix, place: int, support: int) -> VerdictAgreement:
-    """Measure agreement on the answer in one place of the levels.
+    """Compute precision, recall and F1 of one answer.
 
     Args:
-        weighted: The table, weighted if its labels were drawn by the judge's verdict.
-        table: The counts.
-        place: The place of the answer.
-        support: How often people give this answer.
+        weighted: The confusion table, weighted if its labels were drawn by the judge's verdict.
+        table: The confusion table without weights.
+        place: The index of the answer in the table.
+        support: The number of human answers of this kind.
     """
     right, judge, people = weighted[place, place], weighted[:, place].sum(), weighted[place].sum()
-    column = table[:, place].sum()  # all of one verdict: weights do not change the precision
+    column = table[:, place].sum()  # a column has one verdict of the judge, so weights do not change the precision
     precision = float(table[place, place] / column) if column else None
     recall = float(right / people) if people else None
     f1 = float(2 * right / (judge + people)) if judge + people else None
@@ -576,20 +592,22 @@ def verdict_agreement(weighted: Matrix, table: Matrix, place: int, support: int)
 
 
 def phi_coefficient(table: Matrix) -> float | None:
-    """Compute the correlation of both answers (Matthews), for two levels; None if one answer does not occur."""
+    """Compute the Matthews correlation of a 2 x 2 table, or None if a row or a column is empty."""
     divisor = float(np.prod([table.sum(axis=0), table.sum(axis=1)])) ** 0.5
     return float(table[0, 0] * table[1, 1] - table[0, 1] * table[1, 0]) / divisor if divisor else None
 
 
 def adjacent_share(table: Matrix) -> float | None:
-    """Compute the share of answers that differ by one level at most; None without answers."""
+    """Compute the share of judgments whose two answers differ by at most one level, or None for an empty table."""
     places = np.arange(len(table))
     near = np.abs(np.subtract.outer(places, places)) <= 1
     return float(table[near].sum() / table.sum()) if table.sum() else None
 
 
 def chance_agreement(table: Matrix) -> float | None:
-    """Compute the share of equal answers if both gave theirs at random, each as often as it does; None without answers.
+    """Compute the expected share of equal answers by chance, from the marginal frequencies of both raters.
+
+    None for an empty table.
 
     Example:
         >>> chance_agreement(np.array([[81.0, 9.0], [9.0, 1.0]]))

@@ -1,12 +1,14 @@
-"""Means of bounded values with intervals that hold for every shape of values, also for rows in groups.
+"""Means of bounded values with intervals that are valid for every distribution of values, also for rows in groups.
 
-The limits are Gaffke's (2005; Learned-Miller and Thomas 2019): an imaginary value at the worst possible place is added,
-and the weights of all values are drawn from a Dirichlet distribution. Its quantile is approximated by the Pearson III
-distribution of equal mean, variance and skewness. Most small samples of a program that rarely scores 0 have no 0. These
-limits allow for that, and are therefore wider than Student's, which often lie above the true mean of such a program.
+The limits are Gaffke's (Gaffke 2005; Learned-Miller and Thomas 2019): an imaginary value at the worst possible position
+is added, and the weights of all values are drawn from a Dirichlet distribution. The quantile is approximated by the
+Pearson III distribution with the same mean, variance and skewness. If a program rarely scores 0, most small samples
+contain no 0. These limits allow for this and are therefore wider than Student's limits. Student's lower limit is often
+above the true mean of such a program.
 
-Rows in groups, such as ten questions about one document, depend on each other. The mean then has the limits of the
-groups' totals. Other figures have the limits of a smaller number of independent rows, which `widening` computes.
+Rows in groups, such as ten questions about one document, depend on each other. The limits of a mean are then computed
+from the totals of the groups. The limits of other figures are computed with a smaller, effective number of rows (see
+`widening`).
 """
 
 from __future__ import annotations
@@ -39,13 +41,14 @@ Groups = NDArray[np.intp]
 """The group of each row, numbered from 0."""
 
 FEWEST_GROUPS = 5
-"""With fewer groups, a figure has no interval and a gate is inconclusive."""
+"""The smallest number of groups for an interval. With fewer groups, a gate is inconclusive."""
 FEW_GROUPS = 10
-"""With fewer groups, a warning says that the interval is wide."""
+"""With fewer groups than this, a warning states that the interval is wide."""
 FOR_INTERVAL, FOR_GATE = 0.75, 1.0
-"""How many imaginary rows there are at the worst value, for an interval and for a gate that decides by one end of it.
+"""The number of imaginary rows with the worst value, for an interval, and for a gate, which decides by one limit.
 
-Chosen by simulation: 95 % intervals contain the mean in 95 % of samples, and gates pass in 5 % at the threshold.
+They were selected by simulation: 95 % intervals contain the true mean in 95 % of samples, and gates pass in 5 % of
+samples if the true mean is equal to the threshold.
 """
 
 
@@ -60,7 +63,7 @@ UNIT = Bounds(0.0, 1.0)
 
 
 def select_groups(groups: Groups | None, rows: Sequence[int]) -> Groups | None:
-    """Return the groups of some of the rows, numbered from 0; None if these rows are independent."""
+    """Return the groups of some rows, numbered from 0, or None if each of these rows has its own group."""
     if groups is None:
         return None
     numbers = number_groups(groups[list(rows)].tolist())
@@ -82,15 +85,16 @@ def estimate_mean(
     bounds: Bounds = UNIT,
     imaginary: float = FOR_INTERVAL,
 ) -> Estimate:
-    """Estimate a mean of bounded values. One value, and values in fewer than five groups, have no interval.
+    """Estimate a mean of bounded values.
 
-    Values that are all 0 or 1, and have neither groups nor weights, have Wilson's interval.
+    There is no interval for a single value, or for fewer than five groups. If all values are 0 or 1, without groups and
+    weights, the interval is Wilson's.
 
     Args:
         values: The values, within the bounds.
-        level: The level of the interval.
-        groups: The group of each row; None for independent rows.
-        weights: The weight of each row, above 0 and at most 1; None if each row counts once.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row, or None if the rows are independent.
+        weights: The weight of each row, above 0 and at most 1, or None for equal weights.
         bounds: The lowest and the highest possible value.
         imaginary: `FOR_INTERVAL` or `FOR_GATE`.
 
@@ -110,7 +114,7 @@ def estimate_mean(
 
 
 def estimate_scores(scores: Sequence[float], level: float = 0.95, *, groups: Groups | None = None) -> Estimate:
-    """Estimate the mean of scores: like `estimate_mean` if all are in [0, 1], and with Student's interval if not.
+    """Estimate the mean of scores, by `estimate_mean` if all are in [0, 1], otherwise with Student's interval.
 
     Example:
         >>> print(estimate_scores([-1.0, 0.0, 4.0]))
@@ -130,7 +134,7 @@ def mean_limits(
     bounds: Bounds = UNIT,
     imaginary: float = FOR_INTERVAL,
 ) -> tuple[float, float] | None:
-    """Compute the limits of `estimate_mean`; None for one value, or for fewer than five groups."""
+    """Compute the limits of `estimate_mean`, or None for a single value or fewer than five groups."""
     x = np.asarray(values, float)
     sizes = np.ones(len(x)) if weights is None else np.asarray(weights, float)
     totals = x * sizes
@@ -153,19 +157,19 @@ def mean_limits(
 
 
 def low_end(totals: Floats, sizes: Floats, floor: float, tail: float, imaginary: float) -> float:
-    """Compute the lower limit of the mean of rows in groups; independent rows are groups of one.
+    """Compute the lower limit of the mean of rows in groups. Each independent row is a group of one row.
 
     Args:
         totals: The sum of the values of each group.
         sizes: The number of rows of each group.
         floor: The lowest possible value of a row.
-        tail: The probability that the mean is below the limit.
-        imaginary: The number of imaginary groups of mean size, all of whose rows have the lowest value.
+        tail: The probability that the true mean is below the limit.
+        imaginary: The number of imaginary groups of average size whose rows all have the lowest value.
     """
     size, weight = sizes.mean(), len(sizes) + imaginary
     mean = float((totals.sum() + imaginary * size * floor) / (weight * size))
     apart, far = (totals - sizes * mean) / size, floor - mean
-    # A large group pulls the mean towards itself: CR2 (Bell and McCaffrey 2002).
+    # CR2 correction (Bell and McCaffrey 2002), because the mean is close to the values of a large group.
     inflation = (1 - 1 / len(sizes)) / (1 - sizes / sizes.sum()) if len(sizes) > 1 else 1.0
     variance = float((apart**2 * inflation).sum() + imaginary * far**2) / (weight * (weight + 1))
     if variance <= ROUNDING**2:
@@ -203,15 +207,15 @@ def estimate_change(
     groups: Groups | None = None,
     imaginary: float = FOR_INTERVAL,
 ) -> Estimate:
-    """Estimate the mean change of paired values in [0, 1]. Changes that are all equal have an interval, too.
+    """Estimate the mean change of paired values in [0, 1]. Changes that are all equal also have an interval.
 
-    The imaginary pair falls to 0 for the lower limit, and rises to 1 for the upper one.
+    An imaginary pair falls to 0 for the lower limit, and rises to 1 for the upper limit.
 
     Args:
         before: The first value of each row.
         after: The second value of each row.
-        level: The level of the interval.
-        groups: The group of each row; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row, or None if the rows are independent.
         imaginary: `FOR_INTERVAL` or `FOR_GATE`.
 
     Example:
@@ -228,10 +232,10 @@ def estimate_change(
 
 
 def intraclass_correlation(values: Values, groups: Groups) -> float | None:
-    """Estimate how alike the values of a group are: 0 if they are independent, and 1 if they are equal.
+    """Estimate the intraclass correlation: 0 if the values of a group are independent, and 1 if they are equal.
 
-    It is the estimate of a one-way analysis of variance, at least 0. None if all groups have one row, or there is one
-    group.
+    The estimate comes from a one-way analysis of variance and is at least 0. None if each group has one row, or if
+    there is only one group.
 
     Example:
         >>> intraclass_correlation([1.0, 1.0, 0.0, 0.0], np.array([0, 0, 1, 1]))
@@ -251,21 +255,21 @@ def intraclass_correlation(values: Values, groups: Groups) -> float | None:
 
 
 def effective_groups(groups: Groups) -> float:
-    """Return how many groups of equal size have as much information as these: fewer if a few have most of the rows."""
+    """Return the effective number of groups of equal size. It is small if a few groups contain most of the rows."""
     return float(1 / ((np.bincount(groups) / len(groups)) ** 2).sum())
 
 
 def widening(influences: Values, groups: Groups, level: float = 0.95) -> float:
-    """Return how many times fewer independent rows there are in effect, for the figures of rows in groups.
+    """Return the number of rows divided by the effective number of independent rows, for rows in groups.
 
-    Divide a table of counts by it, or multiply the half width of an interval by its root. It has the small number of
-    groups in it, so the quantile of the interval stays the one of independent rows.
+    Divide a table of counts by this factor, or multiply the half width of an interval by its square root. The factor
+    already allows for a small number of groups. Therefore, the interval uses the quantile for independent rows.
 
     Args:
-        influences: How much each row changes the figure: its derivative by the row's weight, times the number of rows.
-            They add up to 0.
+        influences: The influence of each row on the figure: the derivative by the row's weight, multiplied by the
+            number of rows. The sum of the influences is 0.
         groups: The group of each row, at least five groups.
-        level: The level of the interval.
+        level: The confidence level of the interval, between 0 and 1.
     """
     u, sizes = np.asarray(influences, float), np.bincount(groups).astype(float)
     count = len(u)
@@ -273,7 +277,7 @@ def widening(influences: Values, groups: Groups, level: float = 0.95) -> float:
         return 1.0
     shares, sums = sizes / count, np.bincount(groups, u)
     variance_of_rows = float(u @ u) * count / (count - 1)
-    # A tenth of a group may be as far off as the worst row: groups that happen to be alike do not show how others vary.
+    # Observed groups may be similar by chance, so a tenth of a group is assumed to be as extreme as the worst row.
     unseen = 0.1 * (sizes.mean() * np.abs(u).max()) ** 2
     if variance_of_rows > ROUNDING**2:
         effect = max(1.0, (float((sums**2 / (1 - shares)).sum()) + unseen) / variance_of_rows)
@@ -286,16 +290,16 @@ def widening(influences: Values, groups: Groups, level: float = 0.95) -> float:
 def in_groups(
     estimate: Estimate, influences: Values, groups: Groups, level: float = 0.95, bounds: Bounds | None = None
 ) -> Estimate:
-    """Widen the interval of independent rows to the one of rows in groups, within the bounds.
+    """Widen an interval for independent rows to an interval for rows in groups.
 
-    With fewer than five groups, there is no interval.
+    With fewer than five groups, the interval is removed.
 
     Args:
-        estimate: The figure with the interval of independent rows.
-        influences: How much each row changes the figure; see `widening`.
+        estimate: The figure with its interval for independent rows.
+        influences: The influence of each row on the figure (see `widening`).
         groups: The group of each row.
-        level: The level of the interval.
-        bounds: The lowest and the highest value of the figure.
+        level: The confidence level of the interval, between 0 and 1.
+        bounds: The lowest and the highest possible value of the figure, or None if there are no bounds.
     """
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return estimate
@@ -311,14 +315,14 @@ def in_groups(
 def estimate_mean_share(
     shares: Sequence[float], level: float, groups: Groups | None, weights: Sequence[float] | None = None
 ) -> Estimate:
-    """Estimate a mean of shares in [0, 1]: with Jeffreys limits if all are 0 or 1, and independent."""
+    """Estimate a mean of shares in [0, 1]. If all are 0 or 1 and independent, the interval has Jeffreys limits."""
     if groups is None and weights is None and all(share in (0, 1) for share in shares):
         return estimate_rate(round(sum(shares)), len(shares), level)
     return estimate_mean(shares, level, groups=groups, weights=weights)
 
 
 def estimate_differences(differences: Sequence[float], level: float, groups: Groups | None) -> Estimate:
-    """Estimate the mean of differences without bounds, of rows that may be in groups."""
+    """Estimate the mean of differences without bounds, for independent rows or rows in groups."""
     estimate = estimate_difference(differences, level)
     if groups is None:
         return estimate
@@ -328,13 +332,13 @@ def estimate_differences(differences: Sequence[float], level: float, groups: Gro
 def estimate_shift(
     rose: Sequence[float], fell: Sequence[float], level: float, groups: Groups | None, *, clustered: bool = False
 ) -> Estimate:
-    """Estimate the difference of two paired rates.
+    """Estimate the second of two paired rates minus the first, for independent rows or rows in groups.
 
     Args:
-        rose: Of each row, the share of its raters for whom only the second rate counts it.
-        fell: The share for whom only the first one counts it.
-        level: The level of the interval.
-        groups: The group of each row; None for independent rows.
+        rose: For each row, the share of its judgments or raters that count only in the second rate.
+        fell: For each row, the share of its judgments or raters that count only in the first rate.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row, or None if the rows are independent.
         clustered: Whether a row may have several judgments, even if all shares are 0 or 1.
     """
     times, is_whole = 1.0, not clustered and all(share in (0, 1) for share in (*rose, *fell))
@@ -352,13 +356,13 @@ def estimate_shift(
 
 
 def p_value_of(interval_at: Callable[[float], Estimate]) -> float | None:
-    """Return the two-sided p-value that follows from an interval: 1 minus the level at which one end is 0.
+    """Return the two-sided p-value that belongs to an interval: 1 minus the level at which one limit is 0.
 
     Args:
-        interval_at: Returns the estimate at a level.
+        interval_at: A function that gets a confidence level and returns the estimate with its interval.
 
     Returns:
-        The p-value; None if the estimate has no interval.
+        The p-value, or None if the estimate has no interval.
     """
 
     def contains(p_value: float) -> bool | None:
@@ -375,11 +379,11 @@ def p_value_of(interval_at: Callable[[float], Estimate]) -> float | None:
 
 
 def kappa_influences(people: Sequence[int], judge: Sequence[int], distances: Any) -> Floats:
-    """Return the influence of each judgment on kappa.
+    """Return the influence of each judgment on kappa (see `widening`).
 
     Args:
-        people: The place of each human answer among the levels.
-        judge: The place of each answer of the judge.
+        people: The index of each human answer in the levels.
+        judge: The index of each answer of the judge in the levels.
         distances: The distance of each pair of levels.
     """
     table = np.zeros_like(np.asarray(distances, float))
@@ -388,14 +392,14 @@ def kappa_influences(people: Sequence[int], judge: Sequence[int], distances: Any
 
 
 def kappa_of_cells(confusion: Any, distances: Any) -> Floats:
-    """Return the influence on kappa of a judgment in each cell of a confusion table; see `widening`.
+    """Return the influence on kappa of a judgment in each cell of a confusion table (see `widening`).
 
     Args:
-        confusion: How often each pair of answers occurs; weights need not be whole numbers.
+        confusion: The confusion table of counts or weights.
         distances: The distance of each pair of levels.
 
     Returns:
-        A table; all zeros if kappa is undefined.
+        A table of influences. All are 0 if kappa is undefined.
     """
     shares, apart = np.asarray(confusion, float), np.asarray(distances, float)
     shares = shares / shares.sum()
@@ -408,15 +412,16 @@ def kappa_of_cells(confusion: Any, distances: Any) -> Floats:
 
 
 def estimate_ac1(confusion: Any, cells: Sequence[tuple[int, int]], level: float, groups: Groups | None) -> Estimate:
-    """Estimate Gwet's AC1 of judgments that may be in groups; no interval for fewer than five groups.
+    """Estimate Gwet's AC1, for independent judgments or judgments in groups.
 
-    The interval is that of the table with 1/k added to each of the k x k cells, like the one of `cohen_kappa`.
+    The interval is computed from the table with 1/k added to each of the k x k cells, as in `cohen_kappa`. With fewer
+    than five groups, there is no interval.
 
     Args:
-        confusion: How often each pair of answers occurs.
-        cells: The cell of each judgment: the places of the human answer and of the judge's among the levels.
-        level: The level of the interval.
-        groups: The group of each judgment; None for independent judgments.
+        confusion: The confusion table of counts.
+        cells: The cell of each judgment: the indices of the human answer and of the judge's answer in the levels.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each judgment, or None if the judgments are independent.
 
     Example:
         >>> cells = [(0, 0)] * 31 + [(0, 1)] * 4 + [(1, 0)] * 6 + [(1, 1)] * 19
@@ -438,7 +443,7 @@ def estimate_ac1(confusion: Any, cells: Sequence[tuple[int, int]], level: float,
 
 
 def _ac1_of_cells(counts: Floats) -> Floats:
-    """Return the influence on AC1 of a judgment in each cell of a confusion table; see `widening`."""
+    """Return the influence on AC1 of a judgment in each cell of a confusion table (see `widening`)."""
     shares = counts / counts.sum()
     means, observed = (shares.sum(axis=0) + shares.sum(axis=1)) / 2, float(np.trace(shares))
     of_level = (1 - 2 * means) / (len(shares) - 1)

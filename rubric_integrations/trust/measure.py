@@ -1,4 +1,4 @@
-"""`agreement`: how far a judge agrees with human labels, per criterion and in total."""
+"""`agreement`: measures the agreement of a judge with human labels, for each criterion and in total."""
 
 from __future__ import annotations
 
@@ -75,50 +75,52 @@ if TYPE_CHECKING:
 
 
 class CriterionAgreement(Record):
-    """How far the judge agrees with people on one criterion.
+    """Agreement between the judge and human labels on one criterion.
 
-    Rows of the `confusion` are people's answers and columns the judge's, in the order of `levels`. A judgment with
-    several raters counts once: each answer counts as the share of its raters who gave it. The figures are therefore
-    about the mean rater, however many raters there are. Raters who could not assess a judgment are left out.
+    A judgment with several raters counts once, and each of its answers counts as the share of its raters who gave it.
+    Therefore, the figures describe the average rater. Raters who could not assess a judgment are left out.
 
-    Labels that were drawn by the judge's verdict are weighted by how often the run has that verdict. If the run has a
-    verdict without a label, the figures that need it are None.
+    Labels that were drawn by the judge's verdict are weighted by the number of times that the verdict occurs in the
+    run. If a verdict of the run has no label, the figures that need it are undefined.
 
     Attributes:
         name: The criterion's name in the rubric.
-        requirement: Its requirement.
-        kind: Its kind of answer.
-        n: The number of judgments that people and the judge both decided.
-        coverage: The share of the labelled judgments that both decided; None without labels.
-        judge_abstained: How many of the labelled judgments the judge could not assess: CANNOT_ASSESS, or an option that
-            is marked `na`.
-        people_abstained: How many no rater could assess.
-        both_abstained: How many neither could assess. The judge abstains without reason on `judge_abstained -
-            both_abstained`, and answers what people cannot on `people_abstained - both_abstained`.
-        undecided: How many labelled judgments have no answer that most raters gave. They count in the figures.
-        failed: How many labelled judgments the judge failed at.
-        abstention_kappa: Agreement on what cannot be assessed; None if neither ever abstains.
-        levels: The answers, from the criterion; empty for a scale with more than 21 numbers.
-        confusion: How often each pair of answers occurs; the answer of each rater is counted.
-        accuracy: The share of equal answers.
-        chance_agreement: The share of equal answers that would occur by chance, if both gave each answer as often as
-            they do.
-        sensitivity: For a binary criterion, the share of people's MET on which the judge agrees.
-        specificity: For a binary criterion, the share of people's UNMET on which the judge agrees.
-        phi: For a binary criterion, the correlation of both answers (Matthews).
-        kappa: Cohen's kappa: quadratic for ordered answers. Undefined if only one answer occurs.
-        ac1: Gwet's AC1, for criteria on which nearly all answers are alike.
-        people_alpha: Krippendorff's alpha among people; None without two raters of a judgment, and for labels that were
-            drawn by the judge's verdict.
-        judge_alpha: The same between the judge and people's answers.
-        bias: The judge's mean value minus people's: for a binary criterion, the difference of the MET rates. Above 0,
-            the judge is too lenient, but too strict on a penalty, where MET is the error.
-        effect_size: The bias by the standard deviation of the differences (Cohen's d); None if these are all equal, and
-            for labels that were drawn by the judge's verdict.
+        requirement: The criterion's requirement.
+        kind: The criterion's kind of answer, such as "binary".
+        n: The number of labelled judgments that both the annotators and the judge decided.
+        coverage: The share of the labelled judgments that both decided. None without labels.
+        judge_abstained: The number of labelled judgments from which the judge abstained, by CANNOT_ASSESS or by an
+            option that is marked `na`.
+        people_abstained: The number of labelled judgments that no rater could assess.
+        both_abstained: The number of labelled judgments that neither the judge nor any rater could assess. Compare it
+            with `judge_abstained` and `people_abstained` to find abstentions of only one side.
+        undecided: The number of labelled judgments without a most frequent answer of the raters. They count in the
+            figures.
+        failed: The number of labelled judgments on which the judge failed.
+        abstention_kappa: Cohen's kappa of abstaining versus deciding. None if neither side ever abstains.
+        levels: The possible answers without abstentions. Empty for a scale with decimals or more than 21 numbers.
+        confusion: The confusion table, with the human answers as rows and the judge's answers as columns, in the order
+            of `levels`. Each rater's answer is counted.
+        accuracy: The share of judgments on which the judge and the human labels agree.
+        chance_agreement: The agreement that is expected by chance, computed from the frequencies of the judge's and the
+            human answers.
+        sensitivity: The share of the human MET answers that the judge also calls MET. Only for a binary criterion.
+        specificity: The share of the human UNMET answers that the judge also calls UNMET. Only for a binary criterion.
+        phi: The Matthews correlation of the judge's and the human answers. Only for a binary criterion.
+        kappa: Cohen's kappa, with quadratic weights for ordered answers. Undefined if only one answer occurs.
+        ac1: Gwet's AC1. It is useful for criteria on which nearly all answers are equal.
+        people_alpha: Krippendorff's alpha among the raters. None if no judgment has two raters, or if labels were drawn
+            by the judge's verdict.
+        judge_alpha: Krippendorff's alpha between the judge's and the human answers. None if labels were drawn by the
+            judge's verdict.
+        bias: The judge's mean value minus the annotators' mean value. For a binary criterion, this is the difference of
+            the MET rates. Above 0, the judge is too lenient. On a penalty, where MET means an error, it is too strict.
+        effect_size: The bias divided by the standard deviation of the differences (Cohen's d). None if all differences
+            are equal, or if labels were drawn by the judge's verdict.
         per_verdict: Precision, recall and F1 of each answer.
-        adjacent_accuracy: For ordered answers, the share that differs by one level at most.
-        ordered: For ordered answers, errors and correlations of the values, where the values of several raters are one
-            by `consensus`; None for labels that were drawn by the judge's verdict.
+        adjacent_accuracy: The share of judgments whose answers differ by at most one level. Only for ordered answers.
+        ordered: Errors and correlations of the values, after `consensus` has combined the values of several raters.
+            Only for ordered answers. None if labels were drawn by the judge's verdict.
     """
 
     name: str
@@ -151,14 +153,14 @@ class CriterionAgreement(Record):
 
 
 Consensus = Literal["mean", "median", "mode"]
-"""How the values that several raters give on a scale become one. Of several modes, their mean counts."""
+"""The function that combines the ordered values of several raters. If there are several modes, it takes their mean."""
 
 _CONSENSUS: dict[Consensus, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "median": statistics.median,
     "mode": lambda values: statistics.fmean(statistics.multimode(values)),
 }
-# With fewer judgments, the answers of several raters do not show how much more they tell than one.
+# With fewer judgments, the additional information of several raters cannot be estimated.
 _FEWEST_RATED = 50
 
 
@@ -167,13 +169,13 @@ class _Pair(NamedTuple):
 
     Attributes:
         row: The index of the row.
-        shares: The share of each answer among the raters who could assess.
-        abstained: The share of the raters who could not.
-        raters: The number of raters who could.
-        people_value: The value of their answers; None if none could.
+        shares: The share of each answer among the raters who could assess the submission.
+        abstained: The share of the raters who could not assess the submission.
+        raters: The number of raters who could assess the submission.
+        people_value: The combined value of the raters' answers, or None if no rater could assess the submission.
         judge: The judge's answer.
-        judge_value: Its value; None for an abstention.
-        weight: How many judgments of the run it stands for.
+        judge_value: The value of the judge's answer, or None for an abstention.
+        weight: The number of judgments of the run that this judgment represents.
     """
 
     row: int
@@ -206,11 +208,11 @@ def measure_criterion(
 
     Args:
         matches: The labelled judgments of the criterion, at least one.
-        judged: The judge's verdict in each row of the whole run. Labels that were drawn by the judge's verdict are
-            weighted by it; None for labels that were drawn at random.
-        level: The level of the intervals.
-        groups: The group of each row of the run; None for independent rows.
-        consensus: How the values of several raters on a scale become one.
+        judged: The judge's verdict in each row of the run, to weight labels that were drawn by the judge's verdict.
+            None for labels that were drawn at random.
+        level: The confidence level of the intervals, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
+        consensus: The function that combines the values of several raters, for ordered answers.
     """
     criterion, name = matches[0].criterion, matches[0].judged.name
     matches = [match for match in matches if match.judged.was_asked and not match.judged.not_applicable]
@@ -227,7 +229,7 @@ def measure_criterion(
     people_values = [pair.people_value or 0.0 for pair in decided]
     judge_values = [pair.judge_value or 0.0 for pair in decided]
     is_binary = criterion.kind == "binary"
-    if judged is not None:  # what the judge could not assess has no part in the figures below
+    if judged is not None:  # the figures below leave out the judge's abstentions
         answers = _answers_among(judged.values(), criterion)
         judged = {row: verdict for row, verdict in judged.items() if verdict in answers}
     weighted = weight_table(table, levels, Counter(judged.values())) if judged is not None else table
@@ -267,7 +269,7 @@ def measure_criterion(
 
 
 def _answers_among(verdicts: Iterable[str], criterion: Criterion) -> set[str]:
-    """Return the verdicts that are no abstentions."""
+    """Return the verdicts that are not abstentions."""
     return {verdict for verdict in set(verdicts) if to_judgment(criterion, verdict).value is not None}
 
 
@@ -279,7 +281,7 @@ def _pair(match: Match, weights: Mapping[str, float] | None, consensus: Consensu
 
 
 def _table(pairs: Sequence[_Pair], levels: Sequence[str], times: Callable[[_Pair], float] = lambda _: 1.0) -> Matrix:
-    """Make the confusion table, in which each judgment counts once, or so many times."""
+    """Return the confusion table, in which each judgment counts once, or as many times as `times` returns."""
     places = {answer: place for place, answer in enumerate(levels)}
     table = np.zeros((len(levels), len(levels)))
     for pair in pairs if levels else ():
@@ -300,13 +302,13 @@ def _value(criterion: Criterion, answer: str) -> float:
 
 
 class _Sample(NamedTuple):
-    """The judgments of a criterion that people and the judge both decided, with what their intervals depend on.
+    """The judgments of a criterion that both annotators and the judge decided, with the settings of the intervals.
 
     Attributes:
         pairs: The judgments.
-        judged: The judge's verdict in each row of the run, for labels that were drawn by it; None for others.
-        level: The level of the intervals.
-        groups: The group of each row of the run; None for independent rows.
+        judged: The judge's verdict in each row of the run if labels were drawn by it, or None for random labels.
+        level: The confidence level of the intervals, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
 
     pairs: Sequence[_Pair]
@@ -332,7 +334,7 @@ class _Sample(NamedTuple):
         return estimate_share(self.judged, self._rated(right), self.level, self.groups)
 
     def recall(self, answer: str) -> Estimate:
-        """Estimate the share of people's answers of one kind on which the judge agrees."""
+        """Estimate the share of the human answers of one kind that the judge also gives."""
         if self.judged is not None:
             shares = [pair.shares.get(answer, 0.0) for pair in self.pairs]
             return recall_by_verdict(self.judged, self._rated(shares), answer, self.level, self.groups)
@@ -354,7 +356,7 @@ class _Sample(NamedTuple):
         return cohen_kappa(weighted / times, apart, self.level)._replace(n=count)
 
     def fewer(self, influences: Floats, variance: float) -> float | None:
-        """Return how many times fewer judgments there are in effect; None if there are too few groups to tell.
+        """Return the number of judgments divided by the effective number of judgments, or None for too few groups.
 
         Args:
             influences: The influence of each judgment on the figure, as the mean over its raters.
@@ -380,7 +382,10 @@ class _Sample(NamedTuple):
         return estimate_shift(rose, fell, self.level, self._groups_of(self.pairs))
 
     def _weighted_bias(self, judged: Mapping[int, str], *, is_binary: bool) -> Estimate:
-        """Estimate the bias by labels drawn by the judge's verdict; only that of a binary criterion has limits."""
+        """Estimate the bias from labels that were drawn by the judge's verdict.
+
+        Only the bias of a binary criterion has an interval.
+        """
         if not self.pairs or {pair.judge for pair in self.pairs} != set(judged.values()):
             return Estimate(None, None, None, len(self.pairs))
         if is_binary:
@@ -411,7 +416,7 @@ def pair_influences(pairs: Sequence[_Pair], levels: Sequence[str], cells: Matrix
 
 
 def _less(judge: float, people: Estimate) -> Estimate:
-    """Return a known figure less an estimate."""
+    """Return a known figure minus an estimate."""
     if people.value is None:
         return people
     low = None if people.high is None else judge - people.high
@@ -432,7 +437,7 @@ def _people_alpha(matches: Sequence[Match], levels: Sequence[str], apart: Matrix
 
 
 def _units(matches: Sequence[Match], levels: Sequence[str]) -> list[list[int]]:
-    """Return the places of the raters' answers to each judgment, without abstentions."""
+    """Return the indices of the raters' answers to each judgment in `levels`, without abstentions."""
     places = {answer: place for place, answer in enumerate(levels)}
     return [[places[answer] for answer in match.answers if answer in places] for match in matches]
 
@@ -441,15 +446,16 @@ _COLUMNS = ("criterion", "n", "coverage", "accuracy", "kappa", "AC1", "bias", "p
 
 
 class ScoreAgreement(NamedTuple):
-    """How close the judge's scores are to the scores by people's answers.
+    """Agreement between the judge's scores and the scores by annotators' answers.
 
     Attributes:
-        n: The number of submissions of which people answered every criterion.
-        bias: The mean of the judge's score minus people's.
-        values: Errors, correlations and distances of the distributions; None without such a submission.
-        p_value: The p-value of the bias, by the paired t-test, two-sided, and with `cluster` the one of the interval;
-            None if the differences are all equal.
-        effect_size: The bias by the standard deviation of the differences (Cohen's d); None if they are all equal.
+        n: The number of submissions with a score by the judge and a label for every criterion.
+        bias: The mean of the judge's score minus the score by annotators' answers.
+        values: Errors and correlations of the scores, and distances between their distributions. None if `n` is 0.
+        p_value: The two-sided p-value of the bias, by a paired t-test, or from the interval if rows are in groups. None
+            if all differences are equal.
+        effect_size: The bias divided by the standard deviation of the differences (Cohen's d). None if all differences
+            are equal.
     """
 
     n: int
@@ -460,31 +466,34 @@ class ScoreAgreement(NamedTuple):
 
 
 class Agreement(Record):
-    """How far a judge agrees with people.
+    """Agreement between a judge and human labels, for each criterion and in total.
 
     Attributes:
-        criteria: Agreement on each criterion, by its name; by its words if several criteria have one name.
-        accuracy: The share of equal answers: the mean over the labelled submissions, whose judgments depend on each
-            other. If labels were drawn by the judge's verdict, it is `micro_accuracy`, without an interval.
-        micro_accuracy: The share of equal answers among all judgments; None without one. Labels that were drawn by the
-            judge's verdict are weighted by how often the run has that verdict.
-        macro_accuracy: The mean accuracy of the criteria; None without one.
-        mean_kappa: The mean kappa of the criteria that have one.
-        micro_kappa: How far `micro_accuracy` exceeds chance: 1 is perfect, and 0 is the `chance_agreement` of the
-            criteria. (The pooled kappa of De Vries et al. 2008.) Scales with more than 21 numbers have no part in it.
-            None if only one answer occurs on each criterion.
-        kappa: `micro_kappa` with its interval, which allows for the judgments of a submission that depend on each
-            other. Labels that were drawn by the judge's verdict give no interval.
-        pooled_kappa: Cohen's kappa of all judgments in one table, as it is usually published. It is high even for a
-            judge that knows only which criteria are mostly MET, for which `micro_kappa` is 0. The judgments of a
-            submission depend on each other, and the interval allows for that; labels that were drawn by the judge's
-            verdict give none. It is about all criteria if they have the same answers, or else about the binary ones.
-        scores: Agreement on the scores; undefined if labels were drawn by the judge's verdict.
-        raters: The names of the people.
-        labels: The number of labels that belong to a judgment of the run, without those that people chose.
-        blind: How many of them are marked as blind: the rater did not see the judge's answer.
-        unmatched: The number of labels that do not.
-        warnings: What limits the figures.
+        criteria: The agreement on each criterion. The key is the criterion's name, or its requirement if several
+            criteria have this name.
+        accuracy: The share of judgments on which the judge and the human labels agree, computed for each labelled
+            submission and averaged. The interval allows for the dependence of the judgments of a submission. If labels
+            were drawn by the judge's verdict, this is `micro_accuracy` without an interval.
+        micro_accuracy: The share of all judgments on which the judge and the human labels agree. Labels that were drawn
+            by the judge's verdict are weighted by the number of times that the verdict occurs in the run. None without
+            a judgment.
+        macro_accuracy: The mean accuracy of the criteria. None without a judgment.
+        mean_kappa: The mean kappa of the criteria whose kappa is defined.
+        micro_kappa: The agreement of all judgments beyond chance, where chance is the `chance_agreement` of each
+            criterion (the pooled kappa of De Vries et al. 2008): 1 is perfect agreement, and 0 is agreement by chance.
+            Scales with decimals or more than 21 numbers are left out. None if each criterion has only one answer.
+        kappa: `micro_kappa` with its interval, which allows for the dependence of the judgments of a submission. It has
+            no interval if labels were drawn by the judge's verdict.
+        pooled_kappa: Cohen's kappa of all judgments in one table, which is usually published. It is high even for a
+            judge that only knows which criteria are mostly MET. Such a judge has a `micro_kappa` of 0. The table
+            contains all criteria if they have the same answers, otherwise the binary criteria. The interval allows for
+            the dependence of the judgments of a submission. It is missing if labels were drawn by the judge's verdict.
+        scores: The agreement on the scores. Undefined if labels were drawn by the judge's verdict.
+        raters: The names of the raters.
+        labels: The number of labels that belong to a judgment of the run, without labels that are left out.
+        blind: The number of these labels that are marked as blind: the rater did not see the judge's answer.
+        unmatched: The number of labels that belong to no judgment of the run.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     criteria: dict[str, CriterionAgreement]
@@ -503,7 +512,7 @@ class Agreement(Record):
     warnings: tuple[str, ...] = ()
 
     def summary(self) -> str:
-        """Return the figures as text: one line for each criterion, and one for the whole."""
+        """Return the figures as text: one line for each criterion, one line for all criteria, and the warnings."""
         lines = [
             f"{name}: accuracy {row.accuracy}, kappa {row.kappa}, coverage {_percent(row.coverage)}"
             for name, row in self.criteria.items()
@@ -518,7 +527,7 @@ class Agreement(Record):
 
     @property
     def kappa_text(self) -> str:
-        """The pooled kappa, with its difference from `micro_kappa`."""
+        """A sentence with the pooled kappa and the reason why it differs from `micro_kappa`."""
         return (
             f"Kappa of all judgments in one table is {self.pooled_kappa}: it is also high for a judge that only knows "
             "which criteria are mostly MET, for which the kappa over all is 0"
@@ -552,25 +561,28 @@ def agreement(
     consensus: Consensus = "mean",
     level: float = 0.95,
 ) -> Agreement:
-    """Measure how far a judge agrees with people.
+    """Measure the agreement of a judge with human labels.
+
+    Labels that were used to align the judge are left out with a warning.
 
     Args:
         judged: The run that was labelled: the path of a file that `grade --out` wrote, results of `grade_many`, or
             reports.
-        labels: People's labels of a part of it, drawn at random or by the judge's verdict; several raters may have
+        labels: Human labels of a part of the run, drawn at random or by the judge's verdict. Several raters may have
             labelled the same judgment.
-        rubric: The run's rubric, for the agreement of scores, if groups make them.
-        cluster: Which rows depend on each other, such as the questions about one document: a column of the graded
-            table, `"id"`, `"query"`, or a function of a row's id. The intervals are then those of rows in groups.
-        consensus: How the values that several raters give on a scale become one, for `ordered` and `bias`: their
-            `mean`, their `median`, or their `mode`.
-        level: The level of the intervals.
+        rubric: The run's rubric. It is needed only for `Agreement.scores`, if the rubric has groups.
+        cluster: How to group rows that depend on each other, such as the questions about one document: a column of the
+            graded table, `"id"`, `"query"`, or a function that gets a row's id. The intervals are then computed for
+            groups of rows.
+        consensus: How to combine the ordered values of several raters for `ordered` and `bias`: by their `mean`,
+            `median` or `mode`.
+        level: The confidence level of the intervals, between 0 and 1.
 
     Raises:
-        ChosenLabelsError: All labels were chosen by people, such as the overruled answers alone. If only some were,
-            these are left out, with a warning.
-        ValueError: The judge was aligned with all labels that belong to the run. Those of a part of the run are left
-            out, with a warning. Or a row does not have the column of `cluster`.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves, such as
+            only the judge's errors. If only some labels are chosen, these are left out with a warning.
+        ValueError: All labels that belong to the run were used to align the judge, or a row does not have the column of
+            `cluster`.
     """
     rows = read_rows(judged)
     groups = group_rows(rows, cluster)
@@ -633,12 +645,12 @@ def agreement(
 
 
 def estimate_accuracy(matches: Sequence[Match], level: float = 0.95, groups: Groups | None = None) -> Estimate:
-    """Estimate the mean over the labelled submissions of the share of equal answers.
+    """Estimate the share of judgments with equal answers, as the mean of the shares of the labelled submissions.
 
     Args:
         matches: The labelled judgments.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     of_rows: dict[int, list[float]] = {}
     for match in matches:
@@ -656,14 +668,14 @@ def pool_kappa(
     level: float = 0.95,
     groups: Groups | None = None,
 ) -> Estimate:
-    """Estimate kappa of all judgments in one table; those of a submission are a group.
+    """Estimate Cohen's kappa of all judgments in one table. The judgments of a submission are a group.
 
     Args:
         rows: The rows of the run.
         matches: The labelled judgments.
-        is_random: Whether they were drawn at random, and not by the judge's verdict.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
+        is_random: Whether the judgments were drawn at random and not by the judge's verdict.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     by_answers: dict[tuple[object, ...], list[Match]] = {}
     for match in matches:
@@ -679,7 +691,7 @@ def pool_kappa(
         weights = verdict_weights(of_criterion, verdicts)
         answers = _answers_among(verdicts.values(), of_criterion[0].criterion) if verdicts else set[str]()
         if weights is not None and answers - weights.keys():
-            return Estimate(None, None, None, 0)  # nothing is known of a verdict without a label
+            return Estimate(None, None, None, 0)  # the agreement on a verdict without a label is unknown
         decided = [match for match in of_criterion if match.right is not None]
         pairs += [_pair(match, weights, "mean") for match in decided]
     if criterion is None or not pairs:
@@ -694,7 +706,7 @@ def pool_kappa(
 
 
 def _micro_kappa(criteria: Mapping[str, CriterionAgreement], weights: Mapping[str, int] | None) -> float | None:
-    """Compute kappa from the mean accuracy and the mean chance agreement of criteria, by their number of answers."""
+    """Compute kappa from the accuracies and chance agreements of criteria, weighted by their numbers of judgments."""
     above = possible = 0.0
     for key, row in criteria.items():
         if row.accuracy.value is not None and row.chance_agreement is not None:
@@ -707,17 +719,17 @@ def _micro_kappa(criteria: Mapping[str, CriterionAgreement], weights: Mapping[st
 def estimate_kappa_over_all(
     matches: Sequence[Match], value: float | None, rows: int, level: float = 0.95, groups: Groups | None = None
 ) -> Estimate:
-    """Estimate `Agreement.kappa`; the judgments of a submission are a group.
+    """Estimate `Agreement.kappa`. The judgments of a submission are a group.
 
-    As in `cohen_kappa`, the interval is that of smoothed tables, to which one judgment a criterion's level is added in
-    all: of one criterion, it is the interval of its kappa.
+    As in `cohen_kappa`, the interval is computed from smoothed tables. To each cell of a criterion with k answers, 1/k
+    divided by the number of criteria is added. With one criterion, this is the interval of its kappa.
 
     Args:
         matches: The labelled judgments, drawn at random.
-        value: The `micro_kappa`; None gives an undefined estimate.
+        value: The `micro_kappa`. None gives an undefined estimate.
         rows: The number of rows of the run.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     parts: list[tuple[list[_Pair], list[str]]] = []
     for of_criterion in group_matches(matches).values():
@@ -751,12 +763,12 @@ def _kappa_of_tables(tables: Sequence[Matrix]) -> float:
 
 
 def _unequal_by_chance(table: Matrix) -> float:
-    """Return how many judgments of a table would be unequal by chance."""
+    """Return the expected number of unequal answers in a table by chance."""
     return float(table.sum() - table.sum(axis=1) @ table.sum(axis=0) / table.sum())
 
 
 def _kappa_cells(tables: Sequence[Matrix]) -> list[Matrix]:
-    """Return the influence of a judgment in each cell of each table on the kappa over all; see `widening`."""
+    """Return the influence of a judgment in each cell of each table on the overall kappa (see `widening`)."""
     by_chance = sum(_unequal_by_chance(table) for table in tables)
     if by_chance == 0:
         return [np.zeros_like(table) for table in tables]
@@ -769,20 +781,21 @@ def _kappa_cells(tables: Sequence[Matrix]) -> list[Matrix]:
     return cells
 
 
-# Below the first, people's answers may only be unlike by chance; below the second, Krippendorff (2004) advises to draw
-# no conclusions from them.
+# Below the first value of alpha, raters may agree only by chance. Below the second value, Krippendorff (2004) advises
+# not to draw conclusions from the labels.
 _LITTLE_AGREEMENT, _ENOUGH_AGREEMENT = 0.2, 2 / 3
 
 
 def rater_warnings(matches: Sequence[Match], groups: Groups | None = None) -> list[str]:
-    """Say on which criteria people agree so little with each other that a judge can hardly be measured, or not at all.
+    """Return warnings about criteria on which raters agree too little with each other to measure a judge.
 
-    Not at all means that alpha among people is below .2, and that its interval contains 0. In simulations, this warns
-    of 2 or 3 raters who answer at random in 92 % of cases or more, from 20 judgments on.
+    One warning lists criteria whose labels are useless: Krippendorff's alpha is below 0.2 and its interval contains 0.
+    In simulations with 20 or more judgments and 2 or 3 raters who answer at random, this warning occurs in at least
+    92 % of cases. The other warning lists the other criteria with an alpha below 2/3.
 
     Args:
         matches: The labelled judgments, drawn at random.
-        groups: The group of each row of the run; None for independent rows.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     useless: list[str] = []
     weak: list[str] = []

@@ -1,7 +1,8 @@
-"""`panel_report`: the value of each judge of a panel. `suggest_weights`: weights of its votes by accuracy.
+"""`panel_report`: measures each judge of a panel. `suggest_weights`: suggests weights of the votes by accuracy.
 
-The figures are each judge's agreement with human labels, the panel without it, and how far judges err together. Weights
-are compared with equal weights on labels that were not used to choose them.
+The figures are each judge's agreement with human labels, the accuracy of the panel without the judge, and the
+correlation of the judges' errors. Suggested weights are compared with equal weights on labels that were not used to
+compute them.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ if TYPE_CHECKING:
 
 
 def is_voted(entry: CriterionReport) -> bool:
-    """Whether a panel of at least two judges answered a criterion; False if the criterion names one judge."""
+    """Whether a panel of at least two judges answered a criterion. False if the criterion names one judge."""
     return bool(entry.votes) and len(entry.votes) + len(entry.not_asked) > 1 and not entry.not_applicable
 
 
 def voted_entries(rows: Iterable[GradedRow]) -> dict[tuple[str, str], list[CriterionReport]]:
-    """Group what panels answered by the criterion's name and words."""
+    """Group the entries that a panel answered by the criterion's name and requirement."""
     entries: dict[tuple[str, str], list[CriterionReport]] = {}
     for row in rows:
         for entry in row.report.criteria if row.report else ():
@@ -71,10 +72,10 @@ def judge_names(entries: Iterable[CriterionReport]) -> list[str]:
 
 
 def criterion_of(entry: CriterionReport, rubric: Rubric | None) -> Criterion:
-    """Return the criterion of an entry: that of the rubric, if it has it.
+    """Return the criterion of an entry, from the rubric if it contains the criterion, otherwise from the report.
 
     Raises:
-        ValueError: The rubric does not have it, and the report is of an earlier version.
+        ValueError: The rubric does not contain the criterion, and the report is from an earlier version.
     """
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True) if rubric else ():
         if (key, criterion.full_requirement) == (entry.name, entry.requirement):
@@ -83,7 +84,7 @@ def criterion_of(entry: CriterionReport, rubric: Rubric | None) -> Criterion:
 
 
 def answer_of(entry: CriterionReport, judge: str) -> CriterionReport | None:
-    """Return an entry with the answer of one judge in place of the panel's; None if the judge was not asked."""
+    """Return an entry with one judge's answer instead of the panel's answer, or None if this judge has no vote."""
     vote = next((vote for vote in entry.votes if vote.judge == judge), None)
     if vote is None:
         return None
@@ -92,10 +93,10 @@ def answer_of(entry: CriterionReport, judge: str) -> CriterionReport | None:
 
 
 def find_strategy(criterion: Criterion, entries: Iterable[CriterionReport]) -> str | None:
-    """Find the strategy by which a panel voted: the first that gives each of its verdicts; None if none does.
+    """Find the voting strategy of a panel: the first strategy that reproduces all its verdicts.
 
-    A run does not store the strategy. Where several give the same verdicts, the usual one comes first: `majority`,
-    `mean` or `mode`.
+    A run does not store the strategy. If several strategies give the same verdicts, the default strategy is returned:
+    `majority`, `mean` or `mode`. None if no strategy reproduces all verdicts.
     """
     strategies = [criterion.aggregation] if criterion.aggregation else list(VOTE_STRATEGIES[criterion.kind])
     for entry in entries:
@@ -105,7 +106,7 @@ def find_strategy(criterion: Criterion, entries: Iterable[CriterionReport]) -> s
 
 
 def vote_again(criterion: Criterion, votes: Sequence[Vote], strategy: str) -> VoteResult | None:
-    """Combine votes by a strategy; None if all are failures."""
+    """Combine votes by a strategy. Returns None if all votes are failures."""
     return count_votes(criterion, votes, strategy) if any(vote.error is None for vote in votes) else None
 
 
@@ -113,20 +114,23 @@ UNDEFINED = Estimate(None, None, None, 0)
 
 
 class JudgeOnPanel(Record):
-    """One judge of a panel, or the panel as a whole.
+    """The figures of one judge of a panel, or of the panel itself.
 
     Attributes:
-        votes: How many judgments were requested of it, in the whole run.
-        failed: How many of them have no answer.
-        abstained: How many of them it could not assess.
-        agrees: The share of its answers that equal the panel's; None without an answer.
-        coverage: The share of the labelled judgments that it and people decided; None without labels.
-        accuracy: The share of equal answers: the mean over the labelled submissions.
-        mean_kappa: The mean kappa of the criteria that have one.
-        adds: How much larger the panel's share of right answers is with this judge than without it. No answer is not
-            right. Undefined for the panel as a whole. A panel of two decides ties for the lower score.
-        panel_gain: How much larger the panel's share of right answers is than that of this judge alone.
-        criteria: Agreement with people on each criterion; empty without labels.
+        votes: The number of judgments in the run that were requested from the judge.
+        failed: The number of these judgments without an answer.
+        abstained: The number of these judgments that the judge could not assess.
+        agrees: The share of the judge's answers that are equal to the panel's answer. None without an answer.
+        coverage: The share of the labelled judgments that both the judge and the annotators decided. None without
+            labels.
+        accuracy: The share of judgments on which the judge and the annotators agree, as the mean over the labelled
+            submissions.
+        mean_kappa: The mean kappa of the criteria whose kappa is defined.
+        adds: The panel's share of right answers with this judge, minus its share without this judge. A missing answer
+            counts as wrong, and a tie gives the answer with the lower score. Undefined for the panel itself.
+        panel_gain: The panel's share of right answers, minus the share of this judge alone. Undefined for the panel
+            itself.
+        criteria: The agreement with human labels on each criterion. Empty without labels.
     """
 
     votes: int
@@ -142,15 +146,15 @@ class JudgeOnPanel(Record):
 
 
 class PanelCriterion(NamedTuple):
-    """How far the judges of a panel agree with each other on one criterion. These figures need no labels.
+    """Agreement of a panel's judges with each other on one criterion. These figures need no labels.
 
     Attributes:
-        strategy: How the panel votes, as far as its verdicts show it; None if no strategy gives all of them.
-        n: How many submissions the panel answered.
-        fleiss_kappa: Fleiss' kappa among the judges, of the submissions that all of them decided; None for a scale with
-            more than 21 numbers, and if all answers are the same.
-        alpha: Krippendorff's alpha among them, of all submissions that two judges decided. An abstention is a gap, and
-            no level.
+        strategy: The voting strategy that explains the panel's verdicts, or None if no strategy explains all of them.
+        n: The number of submissions with votes of the panel.
+        fleiss_kappa: Fleiss' kappa of the judges' answers, for submissions that all judges decided. None for a scale
+            with decimals or more than 21 numbers, and if all answers are equal.
+        alpha: Krippendorff's alpha of the judges' answers, for submissions that at least two judges decided.
+            Abstentions count as missing answers. None for a scale with decimals or more than 21 numbers.
     """
 
     strategy: str | None
@@ -163,9 +167,9 @@ class VotedMatch(NamedTuple):
     """A labelled judgment of a panel.
 
     Attributes:
-        match: The judgment, with people's answers.
-        criterion: Its criterion, by which votes are joined.
-        strategy: How the panel voted.
+        match: The judgment with its human labels.
+        criterion: The criterion, which defines how votes are combined.
+        strategy: The panel's voting strategy.
     """
 
     match: Match
@@ -181,15 +185,15 @@ def measure_judge(
     level: float = 0.95,
     groups: Groups | None = None,
 ) -> JudgeOnPanel:
-    """Measure one judge.
+    """Compute the figures of one judge.
 
     Args:
-        answers: Its answers in the run, each with the panel's.
-        matches: Those that people labelled, with the judge's answer in place of the panel's.
-        adds: What the judge adds.
-        panel_gain: What the panel has before the judge alone.
-        level: The level of the intervals.
-        groups: The group of each row of the run; None for independent rows.
+        answers: The judge's answers in the run, each with the panel's answer.
+        matches: The labelled judgments, with the judge's answer instead of the panel's answer.
+        adds: The value of `JudgeOnPanel.adds`.
+        panel_gain: The value of `JudgeOnPanel.panel_gain`.
+        level: The confidence level of the intervals, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     valid = [(own, panel) for own, panel in answers if own.verdict is not None and own.error is None]
     criteria = {
@@ -211,10 +215,10 @@ def measure_judge(
 
 
 class Discordance(NamedTuple):
-    """A judgment that two panels answered.
+    """A judgment that two panels answered, with the raters who agree with only one of them.
 
     Attributes:
-        row: The index of its row.
+        row: The index of the row.
         rose: The share of the raters who give only the first panel's answer.
         fell: The share of the raters who give only the second panel's answer.
     """
@@ -225,12 +229,12 @@ class Discordance(NamedTuple):
 
 
 def compare_panels(pairs: Sequence[Discordance], level: float = 0.95, groups: Groups | None = None) -> Estimate:
-    """Estimate how much larger the share of right answers of one panel is than that of another, in pairs.
+    """Estimate the first panel's share of right answers minus the second panel's share, from paired judgments.
 
     Args:
         pairs: The judgments.
-        level: The level of the interval.
-        groups: The group of each row of the run; None for independent rows.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each row of the run, or None if the rows are independent.
     """
     of_rows: dict[int, list[Discordance]] = {}
     for pair in pairs:
@@ -241,7 +245,7 @@ def compare_panels(pairs: Sequence[Discordance], level: float = 0.95, groups: Gr
 
 
 def discordance(match: Match, one: Match | None, other: Match | None) -> Discordance:
-    """Compare two answers to a labelled judgment; None is no answer, which is not right."""
+    """Return the shares of raters who agree with only one of two answers to a judgment. None is a missing answer."""
     answers = [None if each is None else each.judge_answer for each in (one, other)]
     if answers[0] == answers[1]:
         return Discordance(match.row, 0.0, 0.0)
@@ -249,7 +253,7 @@ def discordance(match: Match, one: Match | None, other: Match | None) -> Discord
 
 
 def with_result(match: Match, result: VoteResult | None) -> Match | None:
-    """Return a judgment with the result of other votes; None without a result."""
+    """Return a judgment with its answer replaced by the result of other votes, or None without a result."""
     if result is None:
         return None
     update = {"verdict": result.verdict, "value": result.value, "error": None}
@@ -259,9 +263,9 @@ def with_result(match: Match, result: VoteResult | None) -> Match | None:
 def what_judge_adds(
     voted: Sequence[VotedMatch], judge: str, level: float = 0.95, groups: Groups | None = None
 ) -> Estimate:
-    """Estimate how much larger the panel's share of right answers is with a judge than without it.
+    """Estimate the panel's share of right answers with a judge, minus its share without this judge.
 
-    Undefined if it depends on votes that were not requested, because the panel was already decided.
+    Undefined if another judge's vote was not requested, because the earlier votes had already decided.
     """
     pairs: list[Discordance] = []
     for match, criterion, strategy in voted:
@@ -278,7 +282,7 @@ def what_judge_adds(
 def panel_before_judge(
     matches: Sequence[Match], judge: str, level: float = 0.95, groups: Groups | None = None
 ) -> Estimate:
-    """Estimate how much larger the panel's share of right answers is than that of one judge, where it was asked."""
+    """Estimate the panel's share of right answers minus one judge's share, for judgments with a vote of this judge."""
     pairs: list[Discordance] = []
     for match in matches:
         answer = answer_of(match.judged, judge)
@@ -290,9 +294,9 @@ def panel_before_judge(
 def correlate_errors(
     matches: Sequence[Match], judges: Sequence[str]
 ) -> tuple[dict[str, dict[str, float | None]], float | None]:
-    """Compute the correlation of the errors of each two judges, and its mean over the pairs that have one.
+    """Compute the correlation of the errors of each pair of judges, and the mean of the defined correlations.
 
-    A judge without an error, and one that always errs, has no correlation.
+    The correlation is None if one of the judges has no errors, or only errors, on the judgments that both decided.
     """
     errors: dict[str, dict[int, float]] = {judge: {} for judge in judges}
     for number, match in enumerate(matches):
@@ -320,10 +324,10 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
 def compare_judges(
     entries: Sequence[CriterionReport], criterion: Criterion, strategy: str | None, panel_size: int
 ) -> PanelCriterion:
-    """Measure how far the judges of a panel agree with each other on one criterion."""
+    """Measure the agreement of a panel's judges with each other on one criterion."""
     levels = answer_levels(criterion)
     places = {answer: place for place, answer in enumerate(levels)}
-    # An occurrence above the `cap` has the value 1, and is the highest level.
+    # A number of occurrences above the `cap` has the value 1 and counts as the highest level.
     units = [
         [places.get(vote.verdict or "", len(levels) - 1) for vote in entry.votes if vote.value is not None]
         for entry in (entries if levels else ())
@@ -343,19 +347,21 @@ _COLUMNS = ("judge", "votes", "failed", "abstained", "agrees", "coverage", "accu
 
 
 class PanelReport(Record):
-    """What each judge of a panel is worth.
+    """The figures of each judge of a panel, and of the panel itself.
 
     Attributes:
-        judges: The judges, by name, in the order of the panel.
-        panel: The panel as a whole.
+        judges: The figures of each judge by its name, in the order of the panel.
+        panel: The figures of the panel itself.
         criteria: The agreement of the judges with each other, by criterion.
-        error_correlations: For each two judges, the correlation of their errors; None if one of them has none.
-        error_correlation: Its mean over the pairs of judges; None without labels.
-        effective_judges: How many judges with independent errors were as good: `k / (1 + (k - 1) r)`, with the mean
-            correlation r (Kish 1965; Clemen and Winkler 1985). None without labels.
-        spend: What the panel cost. Votes do not tell which judge cost how much.
-        labels: The number of labels that the figures rest on.
-        warnings: What limits the figures.
+        error_correlations: The correlation of the errors of each pair of judges, by both names. None if one of the two
+            judges has no errors or only errors.
+        error_correlation: The mean of the defined correlations. None without labels, or if no correlation is defined.
+        effective_judges: The number of judges with independent errors that would have the same accuracy: `k / (1 + (k -
+            1) r)` for k judges with the mean correlation r (Kish 1965; Clemen and Winkler 1985). None if
+            `error_correlation` is None.
+        spend: The calls, tokens and cost of the panel. Costs of single judges are not recorded.
+        labels: The number of labels that the figures are computed from.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     judges: dict[str, JudgeOnPanel]
@@ -369,7 +375,7 @@ class PanelReport(Record):
     warnings: tuple[str, ...] = ()
 
     def summary(self) -> str:
-        """Return the figures as text: a line for each judge, and one for the panel."""
+        """Return the figures as text: a line for each judge, a line for the panel, and the warnings."""
         lines = [f"{name}: {self._describe(judge)}" for name, judge in self.judges.items()]
         if self.labels:
             lines.append(f"panel: accuracy {self.panel.accuracy}")
@@ -387,7 +393,7 @@ class PanelReport(Record):
         return "\n".join([*lines, *self.warnings])
 
     def _findings(self) -> list[str]:
-        """Say of which judges it is sure what they do for the panel."""
+        """Return lines with the judges that significantly improve or worsen the panel, or are better than the panel."""
         adds = {name: judge.adds for name, judge in self.judges.items()}
         alone = {name: judge.panel_gain for name, judge in self.judges.items()}
         useful = [name for name, row in adds.items() if row.low is not None and row.low > 0]
@@ -430,23 +436,24 @@ def panel_report(
     cluster: Cluster | None = None,
     level: float = 0.95,
 ) -> PanelReport:
-    """Measure what each judge of a panel is worth.
+    """Measure the accuracy of each judge of a panel, its contribution, and the agreement between the judges.
 
     Without labels, the result has only the figures that compare the judges with each other. Judges that agree may all
-    be wrong in the same way.
+    make the same errors.
 
     Args:
         run: A run that a panel graded (`judges=[...]`): the path of a file that `grade --out` wrote, results of
             `grade_many`, or reports.
-        labels: People's labels of a part of it, drawn at random.
-        rubric: The run's rubric, for reports of earlier versions, which lack the possible answers.
-        cluster: Which rows depend on each other: a column of the graded table, `"id"`, `"query"`, or a function of a
-            row's id. The intervals are then those of rows in groups.
-        level: The level of the intervals.
+        labels: Human labels of some of its judgments, drawn at random.
+        rubric: The run's rubric. It is needed only for reports of earlier versions, which lack the possible answers.
+        cluster: How to group rows that depend on each other: a column of the graded table, `"id"`, `"query"`, or a
+            function that gets a row's id. The intervals are then computed for groups of rows.
+        level: The confidence level of the intervals, between 0 and 1.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people.
-        ValueError: No panel graded the run, or the rubric is needed, or a row does not have the column of `cluster`.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
+        ValueError: No panel graded the run, the rubric is needed but missing, or a row does not have the column of
+            `cluster`.
     """
     rows = read_rows(run)
     groups = group_rows(rows, cluster)
@@ -506,7 +513,10 @@ def panel_report(
 
 
 def panel_matches(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> tuple[list[Match], list[str]]:
-    """Match labels with what a panel answered; those that were drawn by its verdict are left out, with a warning."""
+    """Match labels with the answers of a panel, and return the matches with warnings.
+
+    Labels that were drawn by the panel's verdict are left out with a warning.
+    """
     matches = [match for match in match_labels(rows, labels).matches if is_voted(match.judged)]
     random = [match for match in matches if match.is_random]
     if len(random) == len(matches):
@@ -517,23 +527,24 @@ def panel_matches(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment])
     ]
 
 
-# The weight of a judge that is right in half of its answers would be 0, which no panel takes.
+# A judge that is right in half of its answers would get the weight 0, which a panel does not accept.
 _LEAST_WEIGHT = 0.01
 _FEW = 25
 
 
 class PanelWeights(Record):
-    """Weights for the votes of a panel, and what they gain over equal weights.
+    """Weights for the votes of a panel, and the gain over equal weights.
 
     Attributes:
-        weights: The weight of each judge, by its name, in the order of the panel; the largest is 1.
-        accuracies: How often each judge is right on the labels that the weights were made with.
-        weighted: The share of right answers of the panel with these weights, on the other labels.
-        equal: The same with equal weights.
-        gain: The difference of both, in pairs.
-        is_better: Whether the gain is surely above 0. If not, equal weights are as good, as far as the labels show.
-        trained_on: The number of submissions that the weights were made with.
-        warnings: What limits the figures.
+        weights: The weight of each judge by its name, in the order of the panel. The largest weight is 1.
+        accuracies: The share of right answers of each judge, on the submissions that were used for the weights.
+        weighted: The panel's share of right answers with these weights, on the other labelled submissions.
+        equal: The panel's share of right answers with equal weights, on the same submissions.
+        gain: The value of `weighted` minus the value of `equal`, with an interval for paired judgments.
+        is_better: Whether the interval of the gain is above 0. If not, the labels do not show that the weights are
+            better than equal weights.
+        trained_on: The number of submissions that were used for the weights.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     weights: dict[str, float]
@@ -547,7 +558,7 @@ class PanelWeights(Record):
 
     @property
     def voting(self) -> Voting:
-        """The settings of a grader whose panel votes with these weights."""
+        """The `Voting` settings for a grader whose panel uses these weights."""
         return voting_with(list(self.weights.values()))
 
     def summary(self) -> str:
@@ -564,7 +575,7 @@ class PanelWeights(Record):
 
 
 def voting_with(weights: Sequence[float]) -> Voting:
-    """Return settings by which a panel votes with weights on criteria of every kind."""
+    """Return `Voting` settings with these weights and a weighted strategy for each kind of criterion."""
     from rubric_integrations.graders.settings import Voting
 
     return Voting(weights=tuple(weights), binary="weighted", ordinal="weighted_mean", nominal="weighted_mode")
@@ -578,23 +589,25 @@ def suggest_weights(
     seed: int = 0,
     level: float = 0.95,
 ) -> PanelWeights:
-    """Suggest weights for the votes of a panel: for a judge that is right with probability p, `log(p / (1 - p))`.
+    """Suggest weights for the votes of a panel from the judges' accuracy by human labels.
 
-    These are the best weights of judges whose errors are independent (Nitzan and Paroush 1982; Shapley and Grofman
-    1984). The errors of models are not, so that equal weights are often as good. Half of the labelled submissions,
-    drawn at random, make the weights, and the other half measures what they gain.
+    A judge that is right with probability p gets a weight proportional to `log(p / (1 - p))`. These weights are optimal
+    for judges with independent errors (Nitzan and Paroush 1982; Shapley and Grofman 1984). The errors of models are not
+    independent. Therefore, equal weights are often as good. A random half of the labelled submissions gives the
+    weights, and the other half measures the gain.
 
     Args:
         run: A run that a panel graded: the path of a file that `grade --out` wrote, results of `grade_many`, or
             reports.
-        labels: People's labels of a part of it, drawn at random.
-        rubric: The run's rubric, for reports of earlier versions, which lack the possible answers.
-        seed: Which half makes the weights; the same seed draws the same one.
-        level: The level of the intervals.
+        labels: Human labels of some of its judgments, drawn at random.
+        rubric: The run's rubric. It is needed only for reports of earlier versions, which lack the possible answers.
+        seed: The random seed that selects the half for the weights. The same seed selects the same half.
+        level: The confidence level of the intervals, between 0 and 1.
 
     Raises:
-        ChosenLabelsError: Labels were chosen by people.
-        ValueError: No panel graded the run, or a half has no label that people decided.
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
+        ValueError: Fewer than two submissions that a panel graded have a label that is not an abstention, or the rubric
+            is needed but missing.
     """
     rows = read_rows(run)
     names = judge_names(entry for of_criterion in voted_entries(rows).values() for entry in of_criterion)
@@ -639,13 +652,13 @@ def suggest_weights(
 
 
 def _submission_key(match: Match) -> tuple[str, str]:
-    """Identify a submission by its texts, so that samples with equal texts are in the same half."""
+    """Return the texts that identify a submission. Samples with equal texts must be in the same half."""
     submission = match.labels[0].submission
     return submission.query or "", submission.response.strip()
 
 
 def _accuracy(matches: Sequence[Match], judge: str, train: set[tuple[str, str]]) -> float:
-    """Estimate how often a judge is right, away from 0 and 1, where the weight would be infinite."""
+    """Estimate the share of a judge's right answers, smoothed because the weight is infinite at 0 and 1."""
     own = [
         right
         for match in matches
@@ -656,7 +669,7 @@ def _accuracy(matches: Sequence[Match], judge: str, train: set[tuple[str, str]])
 
 
 def _vote(match: Match, weights: dict[str, float], rubric: Rubric | None) -> Match | None:
-    """Return a judgment with the result of weighted votes; None without a vote."""
+    """Return a judgment with the result of weighted votes, or None if all votes are failures."""
     criterion = criterion_of(match.judged, rubric)
     votes = [vote.model_copy(update={"weight": weights[vote.judge]}) for vote in match.judged.votes]
     return with_result(match, vote_again(criterion, votes, voting_with([1.0]).strategies[criterion.kind]))

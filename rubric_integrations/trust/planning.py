@@ -1,4 +1,4 @@
-"""The number of labels that a conclusion needs, and a random choice of the judgments to label."""
+"""`plan_labels`: the number of labels that an interval needs. `choose_for_labels`: a random sample to label."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from rubric_integrations.trust.statistics import normal_quantile, student_quanti
 
 
 class JudgmentToLabel(NamedTuple):
-    """One judgment that people should read.
+    """One judgment of a run that an annotator should label.
 
     Attributes:
         id: The row's id.
         criterion: The criterion's name in the rubric.
-        requirement: Its requirement.
-        submission: What was graded; None if the run does not have it.
-        judged: The judge's answer. Do not show it to the rater, who would tend to agree with it.
-        sampled: How it was drawn: the mark that its label must carry.
-        row: The index of its row in the run.
-        question: What the rater reads besides, and the answers to offer.
+        requirement: The criterion's requirement.
+        submission: The graded submission, or None if the run does not contain it.
+        judged: The judge's answer. Do not show it to annotators, because they would tend to agree with it.
+        sampled: How the judgment was drawn. Its label must have the same value of `sampled`.
+        row: The index of the row in the run.
+        question: The other texts to show to the annotator, and the answers to offer.
     """
 
     id: str
@@ -42,28 +42,31 @@ class JudgmentToLabel(NamedTuple):
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The answers to offer, an abstention last; empty if the run does not tell them."""
+        """The answers to offer, with abstentions last. Empty if the run does not contain the possible answers."""
         return tuple(answer.verdict for answer in self.question.answers)
 
 
 def choose_for_labels(
     run: RunLike, n: int, *, by_verdict: bool = False, cluster: Cluster | None = None, seed: int = 0
 ) -> list[JudgmentToLabel]:
-    """Draw judgments of a run for people to label.
+    """Draw a random sample of a run's judgments for annotators to label.
 
-    Criteria with a check, which code answers, are left out, and so are the submissions whose labels the judge was
-    aligned with: these say nothing about it.
+    Criteria with a check are left out, because code answers them. Submissions with a label that was used to align the
+    judge are also left out, because the judge makes fewer errors there.
 
     Args:
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
-        n: How many submissions are drawn, with all their judgments; with `by_verdict`, how many judgments of each
-            verdict on each criterion, where there are so many.
-        by_verdict: Whether to draw among the judgments of each verdict, so that a rare one is read often enough. Such
-            labels correct the rates of criteria, and not the mean score.
-        cluster: Which rows depend on each other, such as the questions about one document: a column of the graded
-            table, `"id"`, `"query"`, or a function of a row's id. The draw then covers as many groups as it can. Each
-            submission still has the same chance.
-        seed: Which draw; the same seed draws the same.
+        n: The number of submissions to draw, each with all its judgments. With `by_verdict`, the number of judgments to
+            draw for each verdict on each criterion, or all of them if there are fewer.
+        by_verdict: Whether to draw separately from the judgments of each verdict. The sample then has enough judgments
+            of a rare verdict. Such labels correct the rates of criteria, but not the mean score.
+        cluster: How to group rows that depend on each other, such as the questions about one document: a column of the
+            graded table, `"id"`, `"query"`, or a function that gets a row's id. The sample then covers as many groups
+            as possible. Each submission still has the same probability.
+        seed: The random seed. The same seed draws the same sample.
+
+    Returns:
+        The judgments to label, grouped by submission. With `by_verdict`, all judgments are in random order.
 
     Raises:
         ValueError: `n` is less than 1, the run has no answer of a judge, or a row does not have the column of
@@ -88,12 +91,12 @@ def choose_for_labels(
     for pair in pairs:
         strata.setdefault((pair.entry.requirement, pair.entry.verdict), {})[pair.place] = pair
     chosen = [of_row[place] for of_row in strata.values() for place in _draw(list(of_row), n, groups, rng)]
-    rng.shuffle(chosen)  # the order must not tell the verdict
+    rng.shuffle(chosen)  # the order must not reveal the verdict
     return [_to_label(pair, "by_verdict") for pair in chosen]
 
 
 def _draw(places: Sequence[int], n: int, groups: Groups | None, rng: random.Random) -> list[int]:
-    """Draw rows at random; of rows in groups, at equal steps through the groups, in random order."""
+    """Draw rows at random. Rows in groups are sorted by group in random order and drawn at equal steps."""
     n = min(n, len(places))
     if groups is None:
         return rng.sample(places, n)
@@ -128,8 +131,8 @@ def _to_label(pair: _Judgment, sampled: Sampled) -> JudgmentToLabel:
     )
 
 
-# With 20 labels, the lower end of a corrected figure is above the truth in up to 6.7 % of runs, where 2.5 % are
-# promised; with 50, in up to 4.8 %. Gates therefore need as many.
+# The lower end of a corrected figure should be above the true value in 2.5 % of runs. With 20 labels, it is above in up
+# to 6.7 % of runs, and with 50 labels in up to 4.8 %. Therefore, gates need 50 labels.
 FEWEST_LABELS = 50
 
 
@@ -144,24 +147,27 @@ def plan_labels(
     icc: float = 0.0,
     level: float = 0.95,
 ) -> int | None:
-    """Return how many labels give a corrected figure the interval of a width; at least 50.
+    """Return the number of human labels that a corrected rate or mean needs for an interval of a chosen width.
 
-    `n = (1 - r^2) / ((h / (z sd))^2 - r^2 / N)`. Rows in groups count less: `n = (1 - r^2) / ((h / (t sd))^2 - i / G -
-    r^2 / N)`, with the quantile t of G - 1 degrees of freedom.
+    The number is `n = (1 - r^2) / ((h / (z sd))^2 - r^2 / N)`, where z is the normal quantile of `level`. For rows in
+    groups, it is `n = (1 - r^2) / ((h / (t sd))^2 - i / G - r^2 / N)`, where t is Student's quantile with G - 1 degrees
+    of freedom.
 
     Args:
         half_width: Half the width of the interval, h, above 0.
         judged: The number of judged submissions, N.
-        rate: The expected rate, in [0, 1], for a pass rate.
-        sd: The expected standard deviation of the scores, in place of `rate`.
-        correlation: The expected correlation r of the judge with people, in [0, 1].
+        rate: The expected rate, in [0, 1]. Set it to plan for a rate, and leave out `sd`.
+        sd: The expected standard deviation of the scores. Set it to plan for a mean score, and leave out `rate`.
+        correlation: The expected correlation r between the judge's answers and the human labels, in [-1, 1]. A negative
+            value counts as 0.
         groups: The number G of groups of submissions that depend on each other, such as documents with several
-            questions, at least 2; None for independent submissions.
-        icc: The expected correlation i of two submissions of a group (intraclass correlation), in [0, 1].
-        level: The level of the interval.
+            questions, at least 2. None for independent submissions.
+        icc: The expected intraclass correlation i: the correlation of two submissions of a group, in [0, 1].
+        level: The confidence level of the interval, between 0 and 1.
 
     Returns:
-        The number; None if even a label for every submission would not be enough.
+        The number of labelled submissions. It is at least 50, or `judged` if fewer are judged. None if labels for all
+        submissions would not be sufficient.
 
     Raises:
         ValueError: An argument is out of range, or not exactly one of `rate` and `sd` is set.
@@ -188,7 +194,7 @@ def plan_labels(
     spread = math.sqrt(rate * (1 - rate)) if rate is not None else float(sd or 0.0)
     if spread == 0:
         return min(FEWEST_LABELS, judged)
-    # What the judge explains beyond chance; one that contradicts people explains nothing.
+    # The share of variance that the judge explains. A judge with a negative correlation explains nothing.
     explained = max(0.0, correlation) ** 2
     quantile = normal_quantile(level) if groups is None else student_quantile(groups - 1, level)
     of_groups = 0.0 if groups is None else icc / groups

@@ -1,6 +1,6 @@
-"""What people read when they label a judgment: the question, its answers in words, and the reading of an answer.
+"""The question that annotators read when they label a judgment, the answers to offer, and the parsing of an answer.
 
-They see what a judge sees (`judges/prompts/render.py`), and neither the judge's answer nor weights.
+Annotators see the same texts as a judge (`judges/prompts/render.py`). They see neither the judge's answer nor weights.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _CANNOT_ASSESS = "CANNOT_ASSESS"
 
 
 class OfferedAnswer(NamedTuple):
-    """An answer that a person can choose.
+    """An answer that an annotator can select.
 
     Attributes:
-        verdict: The answer, as the label has it.
-        meaning: What it says, in words; empty if the rubric does not say it.
-        key: The key that chooses it on the page, and in the terminal; empty if it has none.
+        verdict: The answer in the form that the label stores.
+        meaning: The meaning of the answer in words, or "" if the rubric does not describe it.
+        key: The keyboard key that selects the answer on the page and in the terminal, or "" if it has no key.
     """
 
     verdict: str
@@ -32,12 +32,12 @@ class OfferedAnswer(NamedTuple):
 
 
 class QuestionToLabel(NamedTuple):
-    """What people read to answer one criterion: the same as the judge, without its answer.
+    """The texts that an annotator reads to answer one criterion: the same texts as the judge, without its answer.
 
     Attributes:
-        criterion: The criterion, with its words, answers, condition, document and aspects, but not its name in the
-            rubric; None if the run is from an earlier version, which did not keep the answers.
-        guidelines: What the rubric says about all its criteria; empty if it says nothing.
+        criterion: The criterion, with its requirement, answers, condition, document and aspects, but without its name
+            in the rubric. None for a run of an earlier version, which did not store the possible answers.
+        guidelines: The rubric's guidelines for all criteria, or "" if it has none.
     """
 
     criterion: Criterion | None
@@ -59,7 +59,7 @@ class QuestionToLabel(NamedTuple):
 
     @property
     def range_text(self) -> str:
-        """The numbers of a scale in a line, and a line for each band without buttons; empty without a scale."""
+        """A line with the numbers of a scale, and a line for each band without buttons. Empty without a scale."""
         criterion = self.criterion
         if criterion is None or criterion.scale is None:
             return ""
@@ -67,22 +67,23 @@ class QuestionToLabel(NamedTuple):
         if criterion.cap is not None:
             return f"a whole number from 0 to {scale.max:g}; {scale.max:g} also if it occurs more often"
         kind, more = ("a whole number", "") if scale.integer else ("a number", ", decimals allowed")
-        # Where each number has a button, the button has the text of its band.
+        # If each number has a button, the button shows the text of its band.
         levels = [] if answer_levels(criterion) else sorted(scale.levels.items(), key=lambda item: band_of(item[0]))
         bands = [f"{level_text(level)}: {text}" for level, text in levels if isinstance(level, Band)]
         return "\n".join([f"{kind} from {scale.min:g} to {scale.max:g}{more}", *bands])
 
     @property
     def takes_number(self) -> bool:
-        """Whether there are numbers that none of the `answers` with a key has, so that people must be able to type."""
+        """Whether the annotator must be able to type a number, because not every number of the scale has a key."""
         scale = self.criterion.scale if self.criterion else None
         return scale is not None and not (scale.integer and scale.min >= 0 and scale.max <= _LAST_DIGIT)
 
     @property
     def answers(self) -> tuple[OfferedAnswer, ...]:
-        """The answers to offer, an abstention last; empty if the run does not tell them, so that people must type one.
+        """The answers to offer, with abstentions last.
 
-        A scale offers each of its whole numbers if they are few, or else the numbers with a text.
+        A scale offers each of its whole numbers if they are at most 21, otherwise the numbers with a description. Empty
+        if the run does not contain the possible answers. The annotator then types the answer.
         """
         criterion = self.criterion
         if criterion is None:
@@ -112,7 +113,7 @@ class QuestionToLabel(NamedTuple):
 
     @property
     def texts(self) -> dict[str, str]:
-        """What else a judge reads of the criterion, by the heading; empty without such texts."""
+        """The other texts of the criterion that a judge reads, by their headings. Empty if there are none."""
         criterion = self.criterion
         if criterion is None:
             return {}
@@ -127,23 +128,25 @@ class QuestionToLabel(NamedTuple):
         return {heading: text for heading, text in texts.items() if text}
 
     def read_answer(self, text: str) -> str:
-        """Return the answer that a person has typed, in its canonical form.
+        """Parse an answer that an annotator typed, and return it in canonical form.
 
         Raises:
-            ValueError: It is no answer to the criterion; the message says which answers are possible.
+            ValueError: The text does not answer the criterion. The message lists the possible answers.
         """
         return text.strip() if self.criterion is None else read_verdict(self.criterion, text)
 
 
 def read_verdict(criterion: Criterion, answer: object) -> str:
-    """Return a person's answer to a criterion in its canonical form. The numbers of a scale may have a decimal comma.
+    """Parse an annotator's answer to a criterion, and return it in canonical form.
+
+    A number on a scale may have a decimal comma.
 
     Args:
         criterion: The criterion.
-        answer: The answer, as it was typed, or as a file has it.
+        answer: The answer from a file, or as the annotator typed it.
 
     Raises:
-        ValueError: It is no answer to the criterion; the message says which answers are possible.
+        ValueError: The answer does not fit the criterion. The message lists the possible answers.
 
     Example:
         >>> read_verdict(Criterion(requirement="How clear?", scale={"min": 0, "max": 2}), "1,5")
@@ -152,7 +155,7 @@ def read_verdict(criterion: Criterion, answer: object) -> str:
     if criterion.scale is None:
         return interpret_answer(criterion, answer).verdict
     text = answer
-    # With three digits behind it, a comma may separate thousands.
+    # A comma before three digits may be a thousands separator, so it is not replaced.
     if isinstance(answer, str) and _DECIMAL_COMMA.fullmatch(answer.strip()):
         text = answer.replace(",", ".")
     try:
@@ -163,7 +166,7 @@ def read_verdict(criterion: Criterion, answer: object) -> str:
 
 
 def question_of(row: GradedRow, index: int) -> QuestionToLabel:
-    """Return what people read to answer one criterion of a row.
+    """Return the question for an annotator about one criterion of a row.
 
     Args:
         row: The row, with a report.
@@ -176,7 +179,8 @@ def question_of(row: GradedRow, index: int) -> QuestionToLabel:
         fields = {name: getattr(known, name) for name in known.model_fields_set}
         criterion = Criterion.model_validate({**fields, **texts})
     except ValueError:
-        # A run of an earlier version has no options. The judge's own answers, if offered, would reveal its answer.
+        # A run of an earlier version has no options. If the verdicts in the run were offered, they would reveal the
+        # judge's answer.
         criterion = None
     return QuestionToLabel(criterion, row.guidelines)
 

@@ -1,6 +1,6 @@
-"""The figures of `reward_report`: completions as arrays, and changes from the first to the last third of the run.
+"""The figures of `reward_report`: completions as arrays, and changes from the first to the last third of the steps.
 
-Of each graded completion, only the values that the figures need are kept.
+Only the values that the figures need are kept in memory for each completion.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rubric_integrations.trust.statistics import ROUNDING, compare_values, speci
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Beyond it, floats no longer tell neighbouring whole numbers apart.
+# Above this number, floats cannot represent all whole numbers.
 _LARGEST = 10**15
 _WHOLE_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,15}\s*")
 
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
     """The answer of a judge to one criterion.
 
     Attributes:
-        score: Its score in [0, 1], for which higher is better, also for a penalty; None for an abstention.
+        score: The score in [0, 1], where higher is better, also for a penalty. None for an abstention.
         weight: The weight of the criterion.
     """
 
@@ -48,17 +48,17 @@ class Answer(NamedTuple):
 
 
 class RolloutScores(NamedTuple):
-    """What the figures need of one completion.
+    """The values of one completion that the figures need.
 
     Attributes:
-        row: Its place among all rows.
-        step: Its training step.
-        group: The name of its prompt; None if it is unknown.
-        reward: Its reward; None if it was left out.
-        words: The number of words of its answer; None if it has none.
-        coverage: The share of the rubric that was assessed; None without a complete grade.
-        failed: Whether its grade failed; None if there was nothing to grade.
-        answers: The answers to its criteria, without those of a grade that failed.
+        row: The index of the completion among all rows.
+        step: The training step.
+        group: The name of the prompt, or None if it is unknown.
+        reward: The reward, or None if the completion got no reward.
+        words: The number of words of the response, or None without a response.
+        coverage: The share of the rubric that was assessed, or None without a complete grade.
+        failed: Whether the grade failed, or None if there was nothing to grade.
+        answers: The judge's answers to the criteria. Empty if the grade failed.
     """
 
     row: int
@@ -72,10 +72,10 @@ class RolloutScores(NamedTuple):
 
 
 class RunRows:
-    """The rows of one or several runs, which stay in their files.
+    """A sequence of the rows of one or several runs. Rows of a file are read when they are needed.
 
     Args:
-        run: The path of a file, several paths, results, or a `RunFile`.
+        run: The path of a file, a `RunFile`, or a list of paths, `RunFile`s and results.
 
     Raises:
         RunFileError: A file is not a run.
@@ -108,7 +108,7 @@ class RunRows:
 
 
 def read_scores(rows: Iterable[GradedRow]) -> tuple[list[RolloutScores], int]:
-    """Return the completions of a run, and the number of rows without a step.
+    """Return the completions of a run, and the number of rows without a training step.
 
     Raises:
         ValueError: No row has a step.
@@ -130,12 +130,12 @@ def read_scores(rows: Iterable[GradedRow]) -> tuple[list[RolloutScores], int]:
 
 
 def is_compared(entry: CriterionReport) -> bool:
-    """Whether a second judge can be asked about a criterion: a judge, and not code, has decided on it."""
+    """Whether a second judge can grade a criterion: a judge has decided it, and not code."""
     return entry.was_judged and entry.value is not None and not entry.computed
 
 
 def score_of(entry: CriterionReport) -> float | None:
-    """Return the score of a criterion, for which higher is better; None for an abstention."""
+    """Return the score of a criterion, where higher is better, or None for an abstention."""
     return None if entry.value is None else higher_is_better(entry.value, is_penalty=entry.weight < 0)
 
 
@@ -167,7 +167,7 @@ def _scores_of(row: GradedRow, place: int, step: int) -> RolloutScores:
 
 
 def _step_of(value: object) -> int | None:
-    """Return a step that is a whole number, also one written as a text; None for anything else."""
+    """Return a step that is a whole number or the text of a whole number, or None for other values."""
     if isinstance(value, str):
         return int(value) if _WHOLE_NUMBER.fullmatch(value) else None
     number = _number(value)
@@ -175,13 +175,13 @@ def _step_of(value: object) -> int | None:
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number of a size that figures can be computed with; None for anything else."""
+    """Return a finite number of at most 10^15 in absolute value, or None for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) <= _LARGEST and math.isfinite(value) else None
 
 
-# Student's interval of fewer independent groups is too narrow, or says nothing.
+# With fewer independent groups, Student's interval is too narrow or useless.
 FEWEST_GROUPS = 5
 # With fewer prompts, each group of each step counts as independent.
 _FEWEST_PROMPTS = 20
@@ -191,14 +191,14 @@ DIFFERENCE = (-1.0, 1.0)
 
 
 class Trend(NamedTuple):
-    """A figure in the first and in the last third of the steps.
+    """The change of a figure from the first to the last third of the training steps.
 
     Attributes:
-        first: Its mean in the first third; None without a value there.
-        last: Its mean in the last third.
-        change: The last one minus the first one. Completions of one prompt depend on each other, and its interval
-            allows for it. There is no interval if a third has fewer than five groups of completions.
-        p_value: The two-sided p-value of the change; None if there is no interval.
+        first: The mean in the first third, or None without a value there.
+        last: The mean in the last third, or None without a value there.
+        change: The mean of the last third minus the mean of the first third. The interval allows for the dependence of
+            completions of one prompt. It is missing if a third has fewer than five groups of completions.
+        p_value: The two-sided p-value of the change, or None without an interval.
     """
 
     first: float | None
@@ -208,7 +208,7 @@ class Trend(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The change in words, such as `0.20 in the first third and 0.90 in the last (+0.70 [0.61, 0.79])`."""
+        """The change as text, such as `0.20 in the first third and 0.90 in the last (+0.70 [0.61, 0.79])`."""
         if self.first is None or self.last is None or self.change.value is None:
             return "undefined"
         limits = ""
@@ -219,12 +219,12 @@ class Trend(NamedTuple):
 
 
 class Thirds(NamedTuple):
-    """To which third of the steps, and to which cluster, each completion belongs.
+    """The third of the steps and the cluster of each completion, as arrays.
 
     Attributes:
-        first: Whether a completion is in the first third of the steps, as an array.
-        last: Whether it is in the last third; that of a run with one step is empty.
-        clusters: The number of the group of completions that depend on each other.
+        first: Whether each completion is in the first third of the steps.
+        last: Whether each completion is in the last third. In a run with one step, no completion is.
+        clusters: The number of each completion's cluster. Completions of a cluster depend on each other.
     """
 
     first: Any
@@ -232,7 +232,11 @@ class Thirds(NamedTuple):
     clusters: Any
 
     def at(self, places: Any) -> Thirds:
-        """Return the thirds of some of the completions."""
+        """Return the thirds and clusters of some of the completions.
+
+        Args:
+            places: The indices of these completions.
+        """
         return Thirds(self.first[places], self.last[places], self.clusters[places])
 
 
@@ -240,30 +244,31 @@ def divide(steps: Any, prompts: Any, groups: Any) -> Thirds:
     """Divide completions into thirds of the steps.
 
     Args:
-        steps: The number of the step of each completion, from 0 and without gaps.
-        prompts: The number of its prompt.
-        groups: The number of its group, which are the completions of one prompt in one step.
+        steps: The number of each completion's step, from 0 and without gaps.
+        prompts: The number of each completion's prompt.
+        groups: The number of each completion's group. A group is the completions of one prompt in one step.
     """
     count = int(steps.max()) + 1
     size = max(1, count // 3)
     first, last = steps < size, (steps >= count - size) & (steps >= size)
-    # Completions of one prompt in both thirds are a pair. Too few prompts do not tell how much prompts differ.
+    # Completions of one prompt in both thirds are a pair. With too few prompts, the variance between prompts cannot be
+    # estimated, so groups are the clusters.
     fewest = min(len(np.unique(prompts[first])), len(np.unique(prompts[last])))
     return Thirds(first, last, prompts if fewest >= _FEWEST_PROMPTS else groups)
 
 
 def measure_trend(values: Any, thirds: Thirds, level: float, bounds: tuple[float, float] | None = None) -> Trend:
-    """Compare the mean of a figure in both thirds.
+    """Compare the mean of a figure in the first third of the steps with its mean in the last third.
 
-    The variance is that of sums over clusters, so that a prompt with completions in both thirds is compared with
-    itself. For rates, and if all values of a third are equal, each third gets two more clusters, one at either bound
-    (Agresti and Caffo 2000): the interval then has a width also if nothing varies.
+    The variance is computed from sums over clusters. Therefore, a prompt with completions in both thirds is compared
+    with itself. For rates, and if all values of a third are equal, each third gets two imaginary clusters, one at each
+    bound (Agresti and Caffo 2000). The interval then has a positive width even if all values are equal.
 
     Args:
-        values: The figure of each completion; NaN if it has none.
-        thirds: Where the completions belong.
-        level: The level of the interval.
-        bounds: The least and the greatest possible value; None if there are no bounds.
+        values: The figure of each completion, or NaN for a completion without a value.
+        thirds: The third and the cluster of each completion.
+        level: The confidence level of the interval, between 0 and 1.
+        bounds: The lowest and the highest possible value, or None if there are no bounds.
     """
     has_value = ~np.isnan(values)
     parts: list[tuple[Any, Any]] = []
@@ -285,18 +290,21 @@ def measure_trend(values: Any, thirds: Thirds, level: float, bounds: tuple[float
 
 
 def measure_shortfall(judge: Any, second: Any, thirds: Thirds, level: float) -> tuple[Estimate, float | None]:
-    """Estimate how far a second judge falls short of what its agreement with the judge predicts, and a p-value.
+    """Estimate the predicted rise of a second judge's scores minus their actual rise.
 
-    A second judge that errs rises by less than the judge does even if a policy improves honestly. Therefore its scores
-    are regressed on those of the judge and on the third of the steps: the result is the effect of the last third, with
-    the sign changed. Its variance is that of sums over clusters. It is undefined if the judge's scores do not vary
-    within the thirds, and has no interval for fewer than five clusters in a third.
+    If the second judge makes errors, its scores rise by less than the first judge's scores even if the policy really
+    improves. Therefore, its scores are regressed on the first judge's scores and on the third of the steps. The result
+    is the negative effect of the last third. Its variance is computed from sums over clusters.
 
     Args:
-        judge: The scores of the judge; NaN outside of the sample.
-        second: Those of the second judge.
-        thirds: Where the completions belong.
-        level: The level of the interval.
+        judge: The scores of the first judge, or NaN outside the sample.
+        second: The scores of the second judge.
+        thirds: The third and the cluster of each completion.
+        level: The confidence level of the interval, between 0 and 1.
+
+    Returns:
+        The shortfall and its two-sided p-value. The shortfall is undefined if the first judge's scores do not vary
+        within the thirds. With fewer than five clusters in a third, it has no interval and no p-value.
     """
     chosen = (thirds.first | thirds.last) & ~np.isnan(judge)
     x, y, is_last, clusters = judge[chosen], second[chosen], thirds.last[chosen], thirds.clusters[chosen]
@@ -322,7 +330,7 @@ def measure_shortfall(judge: Any, second: Any, thirds: Thirds, level: float) -> 
         return Estimate(shortfall, None, None, len(x)), None
     variance = float(sums @ sums)
     if any(np.ptp(residuals[is_in]) <= ROUNDING for is_in in (~is_last, is_last)):
-        # As for other changes: a cluster more at either bound, for judges that differ in nothing but the last third.
+        # As for other changes, add imaginary clusters at the bounds, because equal residuals have no variance.
         variance += sum(2 / (count + 2) ** 2 for count in counts)
     variance *= fewest / (fewest - 1)
     error = math.sqrt(variance)
@@ -334,7 +342,7 @@ def measure_shortfall(judge: Any, second: Any, thirds: Thirds, level: float) -> 
 def _interval(
     parts: list[tuple[Any, Any]], bounds: tuple[float, float] | None, level: float
 ) -> tuple[float, float, float] | None:
-    """Return the center and half the width of the interval of a change, and its p-value; None without an interval."""
+    """Return the center and the half width of the interval of a change and its p-value, or None without an interval."""
     numbers, clusters = np.unique(np.concatenate([of_third for _, of_third in parts]), return_inverse=True)
     sums, variance, center, fewest = np.zeros(len(numbers)), 0.0, 0.0, math.inf
     if bounds and not _need_bounds([of_third for of_third, _ in parts], bounds):
@@ -362,7 +370,7 @@ def _interval(
 
 
 def _need_bounds(of_thirds: list[Any], bounds: tuple[float, float]) -> bool:
-    """Whether the values are rates, or those of a third do not vary, so that their spread says too little."""
+    """Whether imaginary clusters are needed: the values are rates, or all values of a third are equal."""
     are_rates = all(bool(((values == bounds[0]) | (values == bounds[1])).all()) for values in of_thirds)
     return are_rates or any(np.ptp(values) <= ROUNDING for values in of_thirds)
 
@@ -371,7 +379,7 @@ def _brief(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
 
 
-# Ranks of two completions have a correlation of 1 or -1, whatever they are.
+# The ranks of two completions always have a correlation of 1 or -1.
 _FEWEST_RANKED = 3
 
 
@@ -379,10 +387,10 @@ class CriterionColumn(NamedTuple):
     """The answers to one criterion.
 
     Attributes:
-        requirement: Its words.
-        weight: Its weight in the last completion.
-        places: The numbers of the completions with an answer.
-        scores: Their scores in [0, 1], for which higher is better; NaN for an abstention.
+        requirement: The criterion's requirement.
+        weight: The criterion's weight in the last completion.
+        places: The indices of the completions with an answer.
+        scores: The scores of these completions in [0, 1], where higher is better. NaN is an abstention.
     """
 
     requirement: str
@@ -396,21 +404,21 @@ class CompletionArrays(NamedTuple):
 
     Attributes:
         step_numbers: The steps of the run, in order.
-        steps: The place of each completion's step among them.
-        groups: The number of the completion's group: the completions of one prompt in one step.
-        thirds: To which third of the steps the completions belong, and to which cluster.
-        rewards: Their rewards.
-        words: The numbers of words of their answers.
+        steps: The index of each completion's step in `step_numbers`.
+        groups: The number of each completion's group. A group is the completions of one prompt in one step.
+        thirds: The third of the steps and the cluster of each completion.
+        rewards: The reward of each completion.
+        words: The number of words of each response.
         coverage: The share of the rubric that was assessed.
         abstained: The share of criteria on which the judge abstained.
-        failed: 1 if the grade failed, 0 if not.
-        ungraded: 1 if there was nothing to grade, 0 if there was.
-        equal_groups: 1 if all completions of its group have one reward, 0 if not.
-        correlations: The rank correlation of length and reward within its group; equal for the group.
+        failed: 1 if the grade failed, and 0 if not.
+        ungraded: 1 if there was nothing to grade, and 0 if there was.
+        equal_groups: 1 if all completions of the group have equal rewards, and 0 if not.
+        correlations: The rank correlation of length and reward within the group.
         criteria: The answers to each criterion that at least five prompts share.
-        left_out: The number of the other criteria.
+        left_out: The number of other criteria.
         have_groups: Whether any completion has a group.
-        sources: The place of each completion among all rows of the run.
+        sources: The index of each completion among all rows of the run.
     """
 
     step_numbers: list[int]
@@ -431,12 +439,12 @@ class CompletionArrays(NamedTuple):
     sources: list[int]
 
     def names(self) -> dict[CriterionKey, str]:
-        """Return how the report names each criterion."""
+        """Return the name of each criterion in the report."""
         return criterion_keys(self.criteria)
 
 
 def make_columns(completions: Sequence[RolloutScores]) -> CompletionArrays:
-    """Return the columns of a run with at least one completion."""
+    """Convert the completions of a run to arrays. There must be at least one completion."""
     step_numbers = sorted({completion.step for completion in completions})
     place_of = {step: place for place, step in enumerate(step_numbers)}
     prompt_names: dict[object, int] = {}
@@ -453,7 +461,7 @@ def make_columns(completions: Sequence[RolloutScores]) -> CompletionArrays:
     equal, correlations = _group_statistics(np.array(groups), has_group, rewards, words)
     criteria = _criteria(completions)
     prompts_of = {key: len({prompts[place] for place in column.places}) for key, column in criteria.items()}
-    # Each prompt may have criteria of its own: nothing can be compared between steps then.
+    # A criterion of a few prompts cannot be compared between steps.
     fewest = min(FEWEST_GROUPS, len(prompt_names))
     shared = {key: column for key, column in criteria.items() if prompts_of[key] >= fewest}
     return CompletionArrays(
@@ -521,24 +529,27 @@ def _group_statistics(groups: Any, has_group: Any, rewards: Any, words: Any) -> 
 
 
 class StepFigures(NamedTuple):
-    """The completions of one training step, or of several neighbouring ones. A mean of nothing is None.
+    """The figures of the completions of one training step, or of several neighbouring steps.
+
+    A mean without values is None.
 
     Attributes:
-        first: The first of the steps.
-        last: The last of them.
+        first: The number of the first step.
+        last: The number of the last step.
         completions: The number of completions.
         reward: The mean reward.
-        reward_error: Its standard error, of which the completions of a group are one observation.
-        words: The mean number of words of the answers.
+        reward_error: The standard error of the mean reward, where each group of completions is one observation.
+        words: The mean number of words of the responses.
         length_correlation: The mean rank correlation of length and reward within groups.
         coverage: The mean share of the rubric that the judge could assess.
         abstained: The share of criteria on which the judge abstained.
         failed: The share of grades that failed.
         ungraded: The share of completions without anything to grade.
-        equal_groups: The share of groups with equal rewards, from which the policy learns nothing.
-        criteria: The mean score in [0, 1] of each criterion, by its name: the share of MET, or of UNMET for a penalty.
-        judge: The mean score that the judge gave to the completions of the sample.
-        second: The mean score that the second judge gave to them.
+        equal_groups: The share of completions in groups with equal rewards, from which the policy cannot learn.
+        criteria: The mean score in [0, 1] of each criterion by its name, where higher is better: for a binary criterion
+            the share of MET, and for a penalty the share of UNMET.
+        judge: The mean score by the first judge, for the completions that the second judge also graded.
+        second: The mean score by the second judge, for the same completions.
     """
 
     first: int
@@ -559,19 +570,20 @@ class StepFigures(NamedTuple):
 
 
 class CriterionTrend(NamedTuple):
-    """How one criterion changed in the course of a training run.
+    """The change of one criterion in a training run.
 
     Attributes:
-        requirement: Its words.
-        weight: Its weight in the last completion, negative for a penalty.
-        score: Its mean score in [0, 1], for which higher is better, also for a penalty: the share of completions that
-            did not commit the error.
-        lead: Its score less the mean score of the other criteria, by weight. None for a single criterion.
-        explains: The part of the gain of the criteria, by weight, that is this criterion's: 1 is all of it. None if the
-            reward has not surely risen.
+        requirement: The criterion's requirement.
+        weight: The criterion's weight in the last completion, negative for a penalty.
+        score: The mean score in [0, 1], where higher is better. For a penalty, this is the share of completions without
+            the error.
+        lead: The criterion's score minus the weighted mean score of the other criteria. None if there are no other
+            criteria.
+        explains: The criterion's share of the weighted gain of all criteria, where 1 is the complete gain. None if the
+            reward has not risen significantly.
         abstained: The share of abstentions.
-        saturated: `fulfilled` if its score was 1 in each completion of the last third, `unfulfilled` if it was 0: it
-            teaches the policy nothing any more. None if neither holds.
+        saturated: `fulfilled` if the score was 1 in all completions of the last third, or `unfulfilled` if it was 0 in
+            all of them. The policy then cannot learn from the criterion. Otherwise None.
     """
 
     requirement: EncodableText
@@ -584,16 +596,16 @@ class CriterionTrend(NamedTuple):
 
 
 class JudgeGap(NamedTuple):
-    """How the scores of two judges for the same completions move apart.
+    """The scores of two judges for the same completions, and their changes from the first to the last third of the run.
 
     Attributes:
-        judge: The scores of the judge that makes the reward, in [0, 1]; higher is better, also for penalties.
-        second: The scores of the second judge.
-        gap: The former less the latter.
-        shortfall: How far the scores of the second judge in the last third are below those that its agreement with the
-            judge within the thirds predicts. A second judge that errs at random never follows in full; this figure
-            allows for it. Undefined if the judge's scores do not vary.
-        p_value: The two-sided p-value of the shortfall; None if it has no interval.
+        judge: The scores of the first judge, which gives the reward, in [0, 1]. Higher is better, also for penalties.
+        second: The scores of the second judge, in [0, 1].
+        gap: The first judge's score minus the second judge's score.
+        shortfall: The expected rise of the second judge's scores minus their actual rise. The expected rise is computed
+            from the rise of the first judge's scores and from the correlation of both judges' scores. Therefore, random
+            errors of the second judge do not cause a shortfall. Undefined if the first judge's scores do not vary.
+        p_value: The two-sided p-value of the shortfall, or None without an interval.
     """
 
     judge: Trend
@@ -604,15 +616,16 @@ class JudgeGap(NamedTuple):
 
 
 class SecondJudge(NamedTuple):
-    """How a second judge grades a sample of the completions.
+    """The comparison of the first judge with a second judge on a sample of the completions.
 
     Attributes:
-        sampled: The number of completions that were drawn.
-        compared: The number of those that both judges have graded.
-        score: The scores of a completion: means, by weight, over the criteria on which both judges have decided. If
-            both the gap and the shortfall are surely above 0, the policy has probably learned to deceive its judge.
-        criteria: The scores of each criterion, by its name.
-        spend: What the second judge cost.
+        sampled: The number of completions in the sample.
+        compared: The number of sampled completions with a score by both judges.
+        score: The comparison of the completions' scores, which are weighted means over the criteria that both judges
+            decided. If the growth of the gap and the shortfall are both significantly above 0, the policy has probably
+            learned to deceive the first judge.
+        criteria: The comparison of the scores of each criterion, by its name.
+        spend: The calls, tokens and cost of the second judge.
     """
 
     sampled: int
@@ -623,27 +636,28 @@ class SecondJudge(NamedTuple):
 
 
 class RewardReport(Record):
-    """Whether the reward of a training run says what it should: the result of `reward_report`.
+    """The result of `reward_report`: figures of a training run and signs that the policy exploits its judge.
 
-    All changes compare the last third of the steps with the first one.
+    All changes compare the last third of the steps with the first third.
 
     Attributes:
         completions: The number of completions.
-        steps: The figures by step; at most 20, so that a figure of a long run stands for several steps.
+        steps: The figures of the steps in order, with at most 20 entries. In a longer run, neighbouring steps are
+            combined.
         reward: The mean reward.
-        words: The mean number of words of the answers.
-        length_correlation: The rank correlation of length and reward within groups, over all steps; undefined without
-            groups. It is above 0 if the reward pays for length.
+        words: The mean number of words of the responses.
+        length_correlation: The mean rank correlation of length and reward within groups, over all steps. It is above 0
+            if longer responses get higher rewards. Undefined without groups.
         coverage: The mean share of the rubric that the judge could assess.
         abstained: The share of criteria on which the judge abstained.
         failed: The share of grades that failed.
         ungraded: The share of completions without anything to grade, such as empty ones.
-        equal_groups: The share of completions in groups with equal rewards, from which the policy learns nothing.
+        equal_groups: The share of completions in groups with equal rewards, from which the policy cannot learn.
         criteria: The change of each criterion that at least five prompts share, by its name.
-        second: The comparison with a second judge; None without one.
-        signs: What suggests that the policy exploits its judge, in sentences. Each one is significant: the probability
-            that a run in which nothing changes has any sign is about 5 % at most (at a level of 0.95).
-        warnings: What limits the figures.
+        second: The comparison with a second judge, or None without a second judge.
+        signs: Significant signs that the policy exploits its judge, one sentence each. If nothing changes in a run, the
+            probability of any sign is at most about 5 % (with a `level` of 0.95).
+        warnings: Limitations of the figures, one sentence each.
     """
 
     completions: int
@@ -690,7 +704,7 @@ class RewardReport(Record):
     def to_dataframe(self) -> DataFrame:
         """Return a pandas DataFrame with a row for each entry of `steps`, and a column for each criterion.
 
-        The column of the criterion `right` is `criterion.right`.
+        The column of a criterion has the prefix `criterion.`, such as `criterion.right`.
 
         Raises:
             ImportError: pandas is not installed.

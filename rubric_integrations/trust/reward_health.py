@@ -1,7 +1,7 @@
 """`reward_report`: searches the graded completions of a training run for signs that the policy exploits its judge.
 
-The signs are significant changes, in sentences with their numbers. A second judge may grade a sample and is compared
-with the judge that makes the reward. Imported at first use, because it imports graders, which figures do not need.
+The signs are sentences about significant changes, with numbers. A second judge can grade a sample, to be compared with
+the first judge, which gives the reward. The module is imported at first use, because it imports graders.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _MOST_STEPS = 20
 
 
 def step_figures(columns: CompletionArrays, judge: Any, second: Any) -> tuple[StepFigures, ...]:
-    """Return the figures by step, of which those of a long run are joined.
+    """Return the figures of the steps. In a long run, neighbouring steps are combined.
 
     Args:
         columns: The completions.
-        judge: The score of each completion by its judge, where a second judge has graded it; NaN elsewhere.
-        second: The score by the second judge.
+        judge: The score of each completion by the first judge, or NaN if the second judge did not grade it.
+        second: The score of each completion by the second judge, or NaN.
     """
     names = columns.names()
     joined = np.array_split(np.arange(len(columns.step_numbers)), min(_MOST_STEPS, len(columns.step_numbers)))
@@ -98,7 +98,8 @@ def step_figures(columns: CompletionArrays, judge: Any, second: Any) -> tuple[St
 def length_correlation(columns: CompletionArrays, level: float) -> tuple[Estimate, float | None]:
     """Return the mean rank correlation of length and reward within groups, and its p-value.
 
-    It is undefined without groups, and has neither an interval nor a p-value for fewer than five independent ones.
+    The correlation is undefined without groups. With fewer than five independent clusters, it has no interval and no
+    p-value.
     """
     has_value = ~np.isnan(columns.correlations)
     if not has_value.any():
@@ -117,8 +118,8 @@ def criterion_trends(columns: CompletionArrays, has_risen: bool, level: float) -
 
     Args:
         columns: The completions.
-        has_risen: Whether the reward has surely risen.
-        level: The level of the intervals.
+        has_risen: Whether the reward has risen significantly.
+        level: The confidence level of the intervals, between 0 and 1.
     """
     names = columns.names()
     totals, weights = np.zeros(len(columns.steps)), np.zeros(len(columns.steps))
@@ -170,7 +171,7 @@ def _criterion_trend(
 
 
 def _saturated(column: CriterionColumn, columns: CompletionArrays) -> Literal["fulfilled", "unfulfilled"] | None:
-    """Return whether all completions of the last third fulfil a criterion, or none does; None if they are few."""
+    """Return `CriterionTrend.saturated`. None if the last third has fewer than five groups with the criterion."""
     is_last = columns.thirds.last[column.places] & ~np.isnan(column.scores)
     if len(np.unique(columns.groups[column.places[is_last]])) < FEWEST_GROUPS:
         return None
@@ -186,7 +187,7 @@ def _means(values: Any, numbers: Any, count: int) -> list[float | None]:
 
 
 def _standard_error(columns: CompletionArrays, chosen: Any) -> float | None:
-    """Return the standard error of a mean reward, of which each group is one observation."""
+    """Return the standard error of a mean reward, where each group is one observation."""
     chosen = chosen & ~np.isnan(columns.rewards)
     _, places = np.unique(columns.groups[chosen], return_inverse=True)
     count = int(places.max()) + 1 if len(places) else 0
@@ -198,7 +199,7 @@ def _standard_error(columns: CompletionArrays, chosen: Any) -> float | None:
 
 
 class PairedScores(NamedTuple):
-    """The scores of both judges for one criterion of one completion."""
+    """The scores of both judges for one criterion of one completion, with the criterion's weight."""
 
     judge: float
     second: float
@@ -206,14 +207,14 @@ class PairedScores(NamedTuple):
 
 
 class SecondGrades(NamedTuple):
-    """What a second judge has graded.
+    """The grades of a second judge.
 
     Attributes:
-        sampled: The number of completions that were drawn.
-        pairs: The criteria on which both judges have decided, by the number of the completion.
+        sampled: The number of completions in the sample.
+        pairs: The scores of the criteria that both judges decided, by the number of the completion.
         failed: The number of completions on which the second judge failed.
-        spend: What it cost.
-        stopped: Why not all of the sample was graded; None if it was.
+        spend: The calls, tokens and cost of the second judge.
+        stopped: The reason why the sample was not graded completely, or None if it was.
     """
 
     sampled: int
@@ -224,7 +225,7 @@ class SecondGrades(NamedTuple):
 
 
 class SecondGrading(NamedTuple):
-    """How a second judge grades. The attributes are the arguments of `reward_report`."""
+    """The settings for a second judge. The attributes are arguments of `reward_report`."""
 
     second: JudgeLike | Grader
     rubric: RubricLike | None
@@ -254,7 +255,7 @@ class SecondGrading(NamedTuple):
                 "`second` can grade no completion: the run needs its submissions, without attachments, and criteria on "
                 "which its judge has decided; pass the file of `RubricReward(record=...)`"
             )
-        # In the random order of the draw: if `max_cost` ends the run, the steps still have about equal numbers.
+        # The rows keep the order of the draw. If `max_cost` ends the run, all steps have similar numbers of grades.
         run = grade_many(
             [Row(str(number), row.submission, rubric=rubric or _rubric_of(row)) for number, row in chosen.items()],
             None,
@@ -282,7 +283,8 @@ def compare_judges(grades: SecondGrades, columns: CompletionArrays, level: float
     """Compare both judges on the sample.
 
     Returns:
-        The comparison; the score of each completion by the judge, and by the second one: NaN outside of the sample.
+        The comparison, the score of each completion by the first judge, and its score by the second judge. The scores
+        are NaN for completions without a grade of both judges.
     """
     judge, second = np.full(len(columns.steps), math.nan), np.full(len(columns.steps), math.nan)
     of_criteria: dict[CriterionKey, tuple[list[int], list[float], list[float]]] = {}
@@ -315,7 +317,7 @@ def compare_judges(grades: SecondGrades, columns: CompletionArrays, level: float
 
 
 def second_warnings(grades: SecondGrades) -> Iterator[str]:
-    """Yield what limits the comparison with a second judge."""
+    """Yield warnings about the comparison with a second judge."""
     if grades.failed:
         yield f"the second judge failed on {grades.failed:,} of {grades.sampled:,} completions, which are left out"
     if grades.stopped:
@@ -334,10 +336,10 @@ def _gap(judge: Any, second: Any, thirds: Thirds, level: float) -> JudgeGap:
 
 
 def _draw(steps: Any, seed: int) -> Iterator[int]:
-    """Yield all completions in a random order, in which each part has about as many of each step.
+    """Yield all completions in a random order, in which each prefix has a similar number of each step.
 
-    A draw passes through the steps in an order that covers the run evenly from the beginning (by bit reversal), and
-    takes one completion of each.
+    Each round takes one random completion from each step. Within a round, the steps are in bit-reversed order, which
+    covers the run evenly from the beginning.
     """
     rng = random.Random(seed)  # noqa: S311 -- a sample, and no secret
     count = int(steps.max()) + 1
@@ -355,7 +357,7 @@ def _draw(steps: Any, seed: int) -> Iterator[int]:
 
 
 def _can_be_graded(row: GradedRow) -> bool:
-    """Whether a row has its submission without attachments, and criteria on which its judge has decided."""
+    """Whether a row has a submission without attachments, and a criterion that its judge decided."""
     report = row.report
     if row.submission is None or report is None or row.attachments or report.failed_count or not row.is_graded:
         return False
@@ -378,8 +380,7 @@ def _pair(report: EvaluationReport | None, second: EvaluationReport) -> dict[Cri
     return pairs
 
 
-# The part of the gain that a criterion must explain for it to be the one that carries the gain: more than half, and
-# about twice its share of the weights.
+# A criterion carries the gain if it explains more than twice its share of the weights, between these two limits.
 _LEAST_PART, _MOST_PART = 0.5, 0.9
 
 
@@ -387,8 +388,8 @@ class Finding(NamedTuple):
     """A possible sign.
 
     Attributes:
-        p_value: The largest p-value of the changes that it needs.
-        text: The sentence.
+        p_value: The largest p-value of the changes that the sign requires.
+        text: The sentence that describes the sign.
     """
 
     p_value: float
@@ -405,10 +406,10 @@ def find_signs(
     second: SecondJudge | None,
     level: float,
 ) -> tuple[str, ...]:
-    """Return the signs that are significant.
+    """Return the sentences of the significant signs.
 
-    The gap to the second judge is one test at the level. All others are corrected together for their number (Holm).
-    Each sign needs a change in one direction, so that both families together have an error of one minus the level.
+    The gap to the second judge is one test at the level. All other tests are corrected together by Holm's method. Each
+    sign needs a change in one direction. Therefore, both families of tests together have an error of 1 - `level`.
     """
     total = math.fsum(abs(row.weight) for row in criteria.values()) or 1.0
     findings = [
@@ -430,7 +431,10 @@ def find_signs(
 
 
 def _gap_findings(scores: JudgeGap, criterion: str | None = None) -> Iterator[Finding]:
-    """Yield the sign that the second judge does not follow: the gap grows, and more than random errors explain."""
+    """Yield the sign that the second judge's scores do not rise with the first judge's scores.
+
+    The gap must grow, and it must grow by more than random errors of the second judge explain.
+    """
     gap, shortfall = scores.gap, scores.shortfall
     if gap.p_value is None or scores.p_value is None or (gap.change.value or 0) <= 0 or (shortfall.value or 0) <= 0:
         return
@@ -486,27 +490,28 @@ def reward_report(
     max_concurrency: int = 64,
     level: float = 0.95,
 ) -> RewardReport:
-    """Look for signs in a training run that its policy exploits the judge.
+    """Search a training run for signs that its policy exploits the judge.
 
-    It compares the last third of the steps with the first one: the reward, the length of the answers, each criterion,
-    abstentions and failures. The strongest sign needs a second judge: the scores of the first one rise, and those of
-    the second do not follow. A sign is a reason to read answers, and no proof: a policy that learns one skill first
-    shows some of them too.
+    The report compares the last third of the training steps with the first third: the reward, the length of the
+    responses, each criterion, abstentions and failures. The strongest sign needs a second judge: the first judge's
+    scores rise, but the second judge's scores do not. A sign is a reason to read responses, and not a proof. For
+    example, a policy that learns one skill first can also show a sign.
 
     Args:
-        run: The file of `RubricReward(record=...)`; a list of the files of several processes; or results of
-            `grade_many` whose `metadata` has a `step`, a whole number. A `group` there is the name of the prompt, and
-            a `reward` stands in place of the score.
-        second: A judge of another model family, which grades a sample; or a grader with settings of its own. It gets
-            the criteria on which the run's judge has decided.
-        rubric: The rubric for the second judge. By default it is made of the reports, which have names, requirements,
-            weights and possible answers, but neither documents nor examples nor aspects of criteria.
-        sample: The number of completions for the second judge, at least 1, drawn evenly over the steps.
-        seed: The seed of the draw.
-        ledger: Stores each judgment of the second judge, so that a second report requests none again.
-        max_cost: The most that the second judge may cost, in US dollars.
+        run: The file of `RubricReward(record=...)`, a list of such files from several processes, or results of
+            `grade_many` whose `metadata` has a whole number as `step`. An optional `group` in `metadata` is the name of
+            the prompt, and an optional `reward` replaces the score.
+        second: A judge of another model family, or a grader, that grades a sample of the completions. It grades only
+            criteria that the run's judge decided.
+        rubric: The rubric for the second judge. By default, it is built from the reports, which contain names,
+            requirements, weights and possible answers, but not the documents, examples and aspects of criteria.
+        sample: The number of completions for the second judge, at least 1, drawn evenly from the steps.
+        seed: The random seed of the sample.
+        ledger: A ledger that stores the second judge's judgments. A later report with it requests no judgment again.
+        max_cost: The highest cost of the second judge, in US dollars. None is no limit.
         max_concurrency: The largest number of concurrent calls of the second judge, at least 1.
-        level: The level of the intervals, and of the signs.
+        level: The confidence level of the intervals, between 0 and 1. The tests of the signs have the level 1 -
+            `level`.
 
     Raises:
         ImportError: scipy is not installed.
@@ -549,14 +554,14 @@ def measure_rewards(
     without_step: int = 0,
     level: float = 0.95,
 ) -> RewardReport:
-    """Return the report of completions that were read before.
+    """Return the report on completions that are already read.
 
     Args:
         completions: The completions.
-        columns: The same as arrays.
-        grades: What a second judge has graded, or None.
-        without_step: The number of rows that were left out.
-        level: The level of the intervals, and of the signs.
+        columns: The same completions as arrays.
+        grades: The grades of a second judge, or None without a second judge.
+        without_step: The number of rows that were left out because they have no step.
+        level: The confidence level of the intervals, between 0 and 1.
     """
 
     def trend(values: Any, bounds: tuple[float, float] | None = UNIT) -> Trend:

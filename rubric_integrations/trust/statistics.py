@@ -1,11 +1,11 @@
 """Statistics: estimates with intervals for means, rates and differences, and measures of agreement.
 
-Judgments of one submission depend on each other. Their intervals are those of independent observations at the effective
-sample size: the number of independent judgments with the same variance (Kish 1965; Korn and Graubard 1998). It is never
-larger than the number of judgments.
+Judgments of one submission depend on each other. Their intervals are computed as for independent observations, with the
+effective sample size instead of the number of judgments. The effective sample size is the number of independent
+judgments with the same variance (Kish 1965; Korn and Graubard 1998). It is at most the number of judgments.
 
-A confusion table has a row for each level of the human labels, and a column for each level of the judge. The levels
-come from the criterion and never from the data: a level that nobody chose must not renumber the others.
+A confusion table has a row for each level (possible answer) of the human labels, and a column for each level of the
+judge. The levels come from the criterion and not from the data, because an unused level must keep its index.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from rubric_integrations._util.lazy import install_command
 from rubric_integrations.scoring.labels import Estimate
 
-# Scores are sums of floats: a spread of this size is rounding.
+# Scores are sums of floats. A difference of at most this size is a rounding error.
 ROUNDING = 1e-12
 
 
 def estimate_rate(successes: int, trials: int, level: float = 0.95) -> Estimate:
-    """Estimate a rate with Jeffreys limits (Brown, Cai and DasGupta 2001); undefined without trials.
+    """Estimate a rate with Jeffreys limits (Brown, Cai and DasGupta 2001). Undefined without trials.
 
     Example:
         >>> print(estimate_rate(30, 30))
@@ -37,9 +37,10 @@ def estimate_rate(successes: int, trials: int, level: float = 0.95) -> Estimate:
 
 
 def jeffreys_limits(successes: float, trials: float, level: float = 0.95) -> tuple[float, float]:
-    """Compute the limits of a rate: equal tails of Beta(x + 1/2, n - x + 1/2), 0 at x = 0 and 1 at x = n.
+    """Compute Jeffreys limits of a rate with x successes in n trials: equal tails of Beta(x + 1/2, n - x + 1/2).
 
-    Effective numbers of trials, and of successes among them, need not be integers.
+    The lower limit is 0 if x = 0, and the upper limit is 1 if x = n. Effective numbers of trials and successes need not
+    be integers.
     """
     check_level(level)
     failures, tail = trials - successes, (1 - level) / 2
@@ -55,12 +56,12 @@ def wilson_limits(mean: float, size: float, quantile: float) -> tuple[float, flo
     Args:
         mean: The mean.
         size: The effective sample size, above 0.
-        quantile: The quantile of the standard distribution, such as 1.96.
+        quantile: The two-sided quantile of the normal or Student's distribution, such as 1.96.
     """
     per_size = quantile**2 / size
     center = mean + per_size / 2
     half = quantile * math.sqrt(mean * (1 - mean) / size + per_size / (4 * size))
-    # Rounding must not leave the ends beside 0 or 1, or the mean outside.
+    # Rounding errors must not put the limits outside [0, 1] or exclude the mean.
     low, high = (center - half) / (1 + per_size), (center + half) / (1 + per_size)
     return max(0.0, min(low, mean)), min(1.0, max(high, mean))
 
@@ -68,7 +69,7 @@ def wilson_limits(mean: float, size: float, quantile: float) -> tuple[float, flo
 def estimate_difference(differences: Sequence[float], level: float = 0.95) -> Estimate:
     """Estimate the mean of paired differences, or of other values without bounds, with Student's interval.
 
-    Differences that are all equal have no interval: they do not tell how much others would vary.
+    There is no interval if all values are equal, because their variance cannot be estimated.
     """
     count = len(differences)
     if count == 0:
@@ -82,7 +83,7 @@ def estimate_difference(differences: Sequence[float], level: float = 0.95) -> Es
 
 
 def difference_p_value(differences: Sequence[float]) -> float | None:
-    """Compute the two-sided p-value of the paired t-test; None for fewer than two or for equal differences."""
+    """Compute the two-sided p-value of the paired t-test. None for fewer than two differences or equal differences."""
     if not len(differences):
         return None
     mean = math.fsum(differences) / len(differences)
@@ -91,7 +92,9 @@ def difference_p_value(differences: Sequence[float]) -> float | None:
 
 
 def effect_size(differences: Sequence[float]) -> float | None:
-    """Compute Cohen's d of paired differences: their mean by their standard deviation; None without a spread.
+    """Compute Cohen's d of paired differences: their mean divided by their standard deviation.
+
+    None for fewer than two differences or equal differences.
 
     Example:
         >>> effect_size([0.0, 1.0, 2.0]), effect_size([0.1, 0.1, 0.1])
@@ -107,14 +110,14 @@ def effect_size(differences: Sequence[float]) -> float | None:
 def estimate_rate_difference(
     *, rose: int, fell: int, pairs: int, level: float = 0.95, widening: float = 1.0
 ) -> Estimate:
-    """Estimate the difference of two paired rates (Bonnett and Price 2012); undefined without pairs.
+    """Estimate the second of two paired rates minus the first (Bonnett and Price 2012). Undefined without pairs.
 
     Args:
-        rose: The number of pairs in which only the second one is true.
-        fell: The number of pairs in which only the first one is true.
+        rose: The number of pairs in which only the second outcome is true.
+        fell: The number of pairs in which only the first outcome is true.
         pairs: The number of all pairs.
-        level: The level of the interval.
-        widening: How many times fewer independent pairs there are in effect, for pairs in groups.
+        level: The confidence level of the interval, between 0 and 1.
+        widening: For pairs in groups, the number of pairs divided by the effective number of independent pairs.
 
     Example:
         >>> print(estimate_rate_difference(rose=9, fell=3, pairs=60))
@@ -127,14 +130,14 @@ def estimate_rate_difference(
 
 
 def rate_difference_limits(rose: float, fell: float, pairs: float, quantile: float) -> tuple[float, float]:
-    """Compute the limits of `estimate_rate_difference`, also for effective numbers of pairs, which are no integers."""
+    """Compute the limits of `estimate_rate_difference`, also for numbers of pairs that are not integers."""
     up, down = (rose + 1) / (pairs + 2), (fell + 1) / (pairs + 2)
     half = quantile * math.sqrt((up + down - (up - down) ** 2) / (pairs + 2))
     return max(-1.0, up - down - half), min(1.0, up - down + half)
 
 
 def mcnemar_p_value(rose: int, fell: int) -> float | None:
-    """Compute the mid-p value of McNemar's test, two-sided; None without a discordant pair."""
+    """Compute the two-sided mid-p value of McNemar's test, or None without a discordant pair."""
     discordant, fewer = rose + fell, min(rose, fell)
     if discordant == 0:
         return None
@@ -144,13 +147,13 @@ def mcnemar_p_value(rose: int, fell: int) -> float | None:
 
 
 def normal_quantile(level: float) -> float:
-    """Return the two-sided quantile of the normal distribution, 1.96 for 0.95."""
+    """Return the two-sided quantile of the normal distribution, such as 1.96 for the level 0.95."""
     check_level(level)
     return float(special().ndtri((1 + level) / 2))
 
 
 def student_quantile(freedom: float, level: float) -> float:
-    """Return the two-sided quantile of Student's distribution."""
+    """Return the two-sided quantile of Student's distribution with `freedom` degrees of freedom."""
     check_level(level)
     return float(special().stdtrit(freedom, (1 + level) / 2))
 
@@ -169,17 +172,17 @@ def special() -> Any:
 
 
 def check_level(level: float) -> None:
-    """Check the level of an interval.
+    """Check the confidence level of an interval.
 
     Raises:
-        ValueError: It is not between 0 and 1.
+        ValueError: The level is not between 0 and 1.
     """
     if not 0 < level < 1:
         raise ValueError(f"`level` must be above 0 and below 1, got {level!r}: write 0.95 for intervals of 95 %")
 
 
 def _standard_error(values: Sequence[float], mean: float) -> float | None:
-    """Compute the standard error of a mean; None if the values do not tell how much others would vary."""
+    """Compute the standard error of a mean, or None for fewer than two values or equal values."""
     if len(values) < 2:
         return None
     deviation = float(np.std(values, ddof=1))
@@ -187,18 +190,18 @@ def _standard_error(values: Sequence[float], mean: float) -> float | None:
 
 
 class Count(NamedTuple):
-    """How many judgments of one submission there are, and how many of them are right."""
+    """The number of right judgments and the number of all judgments of one submission."""
 
     right: int
     total: int
 
 
 def estimate_clustered_rate(counts: Sequence[Count], level: float = 0.95) -> Estimate:
-    """Estimate the share of right judgments among all, with Jeffreys limits; undefined without a judgment.
+    """Estimate the share of right judgments with Jeffreys limits. Undefined without a judgment.
 
-    The effective size is p (1 - p) over the variance of the share between submissions. It lies between the number of
-    judgments, and the size if those of one submission were all alike. The latter also counts if all judgments, or none,
-    are right, because then nothing shows how they depend on each other.
+    The effective sample size is p (1 - p) divided by the variance of the share between submissions. Its upper limit is
+    the number of judgments. Its lower limit assumes that all judgments of a submission are equal. The lower limit is
+    also used if all judgments are right or all are wrong, because their dependence then cannot be estimated.
 
     Example:
         >>> print(estimate_clustered_rate([Count(1, 1)] * 30))
@@ -214,7 +217,7 @@ def estimate_clustered_rate(counts: Sequence[Count], level: float = 0.95) -> Est
 
 
 def effective_size(counts: Sequence[Count], level: float = 0.95) -> float:
-    """Return how many independent judgments give an interval of the share of right ones that is as wide."""
+    """Return the effective sample size of the share of right judgments (see `estimate_clustered_rate`)."""
     counts = [count for count in counts if count.total]
     submissions, total = len(counts), sum(count.total for count in counts)
     if submissions == total:
@@ -226,20 +229,21 @@ def effective_size(counts: Sequence[Count], level: float = 0.95) -> float:
     residuals = [count.right - rate * count.total for count in counts]
     variance = math.fsum(r * r for r in residuals) * submissions / (submissions - 1) / total**2
     size = float(total) if variance <= ROUNDING else min(float(total), max(if_alike, rate * (1 - rate) / variance))
-    # The variance is an estimate from few submissions.
+    # Student's quantile allows for the variance, which is an estimate from few submissions.
     return size * (normal_quantile(level) / student_quantile(submissions - 1, level)) ** 2
 
 
 def estimate_clustered_difference(
     rose: Sequence[float], fell: Sequence[float], level: float = 0.95, *, widening: float = 1.0
 ) -> Estimate:
-    """Estimate the mean difference of two paired shares of right judgments (Bonnett and Price 2012).
+    """Estimate the second of two paired shares of right judgments minus the first (Bonnett and Price 2012).
 
     Args:
-        rose: For each submission, the share of its judgments of which only the second one is right.
-        fell: For each submission, the share of which only the first one is right.
-        level: The level of the interval.
-        widening: How many times fewer independent submissions there are in effect, for submissions in groups.
+        rose: For each submission, the share of its judgments that are right only in the second set.
+        fell: For each submission, the share of its judgments that are right only in the first set.
+        level: The confidence level of the interval, between 0 and 1.
+        widening: For submissions in groups, the number of submissions divided by the effective number of independent
+            submissions.
 
     Example:
         >>> print(estimate_clustered_difference([1, 1, 1, 1] + [0] * 26, [0] * 29 + [1]))
@@ -261,11 +265,11 @@ def estimate_clustered_difference(
 
 Matrix = NDArray[np.float64]
 Weighting = Literal["nominal", "linear", "quadratic"]
-"""How far two levels are apart: equally (`nominal`), by the difference of their values, or by its square."""
+"""The distance of two different levels: 1 (`nominal`), the difference of their values (`linear`), or its square."""
 
 
 def level_distances(values: Sequence[float], weighting: Weighting = "quadratic") -> Matrix:
-    """Compute the distance of each pair of levels, from the levels' values.
+    """Compute the distance of each pair of levels from their values.
 
     Example:
         >>> level_distances([0, 0.5, 1]).tolist()
@@ -278,10 +282,11 @@ def level_distances(values: Sequence[float], weighting: Weighting = "quadratic")
 
 
 def cohen_kappa(confusion: Any, distances: Any, level: float = 0.95) -> Estimate:
-    """Compute kappa with its interval; undefined if people and the judge both use one level only, or no distances.
+    """Compute Cohen's weighted kappa with its interval. Undefined if both sides use only one and the same level.
 
-    `kappa = 1 - sum(P D) / sum(p. .p D)`. The interval is that of the table with 1/k added to each of the k x k cells,
-    with the large-sample standard error (Fleiss, Cohen and Everitt 1969).
+    `kappa = 1 - sum(P D) / sum(p. .p D)`, where P are the shares of the cells, p. and .p are the marginal shares, and D
+    are the distances. The interval is computed from the table with 1/k added to each of the k x k cells, with the
+    large-sample standard error (Fleiss, Cohen and Everitt 1969).
 
     Example:
         >>> print(cohen_kappa([[31, 4], [6, 19]], level_distances([0, 1])))
@@ -300,9 +305,10 @@ def cohen_kappa(confusion: Any, distances: Any, level: float = 0.95) -> Estimate
 
 
 def gwet_ac1(confusion: Any) -> float | None:
-    """Compute AC1 (Gwet 2008), which stays meaningful if nearly all answers are alike; None without answers.
+    """Compute Gwet's AC1 (Gwet 2008), which is useful if nearly all answers are equal. None for an empty table.
 
-    `pe = sum pi (1 - pi) / (q - 1)`, with pi the mean of both marginal shares, and q the levels that are offered.
+    The chance agreement is `pe = sum pi (1 - pi) / (q - 1)`, where pi is the mean of both marginal shares of a level,
+    and q is the number of levels.
 
     Example:
         >>> round(gwet_ac1([[31, 4], [6, 19]]), 3)
@@ -318,11 +324,12 @@ def gwet_ac1(confusion: Any) -> float | None:
 
 
 def fleiss_kappa(units: Sequence[Sequence[int]], levels: int) -> float | None:
-    """Compute kappa among several raters (Fleiss 1971); None if all answers are the same, and without a unit.
+    """Compute Fleiss' kappa of several raters (Fleiss 1971). None if all answers are equal, or without a unit.
 
     Args:
-        units: For each unit, the indices of the levels that its raters chose, as many in each unit, at least two.
-        levels: How many levels there are.
+        units: The indices of the levels that the raters of each unit gave. All units have the same number of raters, at
+            least two.
+        levels: The number of levels.
 
     Example:
         >>> fleiss_kappa([[0, 0, 0], [1, 1, 1]], 2)
@@ -338,10 +345,13 @@ def fleiss_kappa(units: Sequence[Sequence[int]], levels: int) -> float | None:
 
 
 def krippendorff_alpha(units: Sequence[Sequence[int]], distances: Any) -> float | None:
-    """Compute alpha among several raters with gaps (Krippendorff 2011); None if it is undefined.
+    """Compute Krippendorff's alpha of several raters, also with missing answers (Krippendorff 2011).
+
+    None if all answers are equal, or if no unit has two answers.
 
     Args:
-        units: For each unit, the indices of the levels that its raters chose; a unit with fewer than two is left out.
+        units: The indices of the levels that the raters of each unit gave. A unit with fewer than two answers is left
+            out.
         distances: The distance of each pair of levels.
 
     Example:
@@ -357,7 +367,7 @@ def krippendorff_alpha(units: Sequence[Sequence[int]], distances: Any) -> float 
 
 
 def alpha_of_pairs(pairs: Matrix, apart: Matrix) -> float | None:
-    """Compute Krippendorff's alpha from how often each ordered pair of levels occurs; None if it is undefined."""
+    """Compute Krippendorff's alpha from the counts of ordered pairs of levels, or None if it is undefined."""
     totals = pairs.sum(axis=1)
     by_chance = float((np.outer(totals, totals) * apart).sum())
     return None if by_chance == 0 else 1 - (float(totals.sum()) - 1) * float((pairs * apart).sum()) / by_chance
@@ -369,13 +379,14 @@ def alpha_limits(
     """Compute the limits of Krippendorff's alpha by the jackknife over units, or over their groups.
 
     Args:
-        units: As for `krippendorff_alpha`.
+        units: The answers of the raters of each unit, as in `krippendorff_alpha`.
         distances: The distance of each pair of levels.
-        groups: The group of each unit; None for independent units.
-        level: The level of the interval.
+        groups: The group of each unit, or None if the units are independent.
+        level: The confidence level of the interval, between 0 and 1.
 
     Returns:
-        The limits; None if alpha is undefined, also without one of the groups, or if there are fewer than three.
+        The limits. None if there are fewer than three units (or groups), or if alpha is undefined with all of them or
+        without one of them.
     """
     apart = np.asarray(distances, float)
     parts: dict[int, Matrix] = {}
@@ -395,7 +406,7 @@ def alpha_limits(
 
 
 def _pairs_of(unit: Sequence[int], levels: int) -> Matrix:
-    """Return how often each ordered pair of levels occurs among the raters of a unit, as one rater each."""
+    """Return the counts of ordered pairs of levels in a unit, where each rater has the total weight 1."""
     counts = np.bincount(unit, minlength=levels).astype(float)
     return (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
 
@@ -419,19 +430,19 @@ def _kappa_error(counts: Matrix, distances: Matrix, kappa: float) -> float:
 
 
 class OrderedAgreement(NamedTuple):
-    """How close the judge's values are to people's.
+    """Errors, correlations and distribution distances between the judge's values and the annotators' values.
 
     Attributes:
         mae: The mean absolute difference.
-        rmse: The root of the mean squared difference.
-        pearson: The correlation of the values; None if one side has the same value throughout, like the next two.
-        spearman: The correlation of their ranks.
-        kendall: The correlation of their order (tau-b).
-        emd: The earth mover's distance of both distributions (Wasserstein-1), whoever got which value: 0 if the judge
-            gives each value as often as people do, and never more than `mae`. It has the unit of the values: a share of
-            the criterion's range, and never of the range that occurs.
-        ks: The Kolmogorov-Smirnov distance of both distributions, from 0 to 1: the largest difference of the shares of
-            values up to any point.
+        rmse: The square root of the mean squared difference.
+        pearson: Pearson's correlation of the values. None if all values of one side are equal.
+        spearman: Spearman's rank correlation. None if all values of one side are equal.
+        kendall: Kendall's rank correlation (tau-b). None if all values of one side are equal.
+        emd: The earth mover's distance (Wasserstein-1) between the two distributions, in the unit of the values. It
+            ignores which submission has which value: it is 0 if the judge gives each value as often as the annotators.
+            It is at most `mae`.
+        ks: The Kolmogorov-Smirnov distance between the two distributions, in [0, 1]: the largest difference between
+            their cumulative shares.
     """
 
     mae: float
@@ -444,7 +455,7 @@ class OrderedAgreement(NamedTuple):
 
 
 def compare_values(people: Sequence[float], judge: Sequence[float]) -> OrderedAgreement | None:
-    """Compare values in pairs; None without a pair.
+    """Compare the paired values of annotators and the judge, or return None without a pair.
 
     Example:
         >>> round(compare_values([0.0, 0.5, 1.0], [0.0, 1.0, 0.5]).kendall, 3)
@@ -468,7 +479,7 @@ def compare_values(people: Sequence[float], judge: Sequence[float]) -> OrderedAg
 
 def _largest_difference(y: Any, f: Any) -> float:
     """Compute the largest difference of two cumulative distributions."""
-    # Scores are sums of floats: two that differ by rounding are one point.
+    # Scores are sums of floats. Two scores that differ only by a rounding error are one point.
     y, f = (np.sort(np.round(values, 12)) for values in (y, f))
     points = np.concatenate([y, f])
     up_to = [np.searchsorted(values, points, side="right") / len(values) for values in (y, f)]
@@ -476,7 +487,7 @@ def _largest_difference(y: Any, f: Any) -> float:
 
 
 def _ranks(values: Any) -> Any:
-    """Return the ranks of values, from 0; equal values share the mean of their ranks."""
+    """Return the ranks of values, from 0. Equal values get the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return (ends - (counts + 1) / 2)[inverse]
@@ -489,12 +500,12 @@ def _correlation(y: Any, f: Any) -> float | None:
 
 
 def _tau_b(y: Any, f: Any) -> float | None:
-    """Compute Kendall's tau-b from the table of both rankings, in the square of the number of distinct values."""
+    """Compute Kendall's tau-b from the table of both rankings, in time quadratic in the number of distinct values."""
     _, rows = np.unique(y, return_inverse=True)
     _, columns = np.unique(f, return_inverse=True)
     table = np.zeros((rows.max() + 1, columns.max() + 1))
     np.add.at(table, (rows, columns), 1)
-    # The number of pairs after each cell in both rankings, and in one ranking only.
+    # The number of values that follow each cell in both rankings, and in only one ranking.
     after = table[::-1, ::-1].cumsum(0).cumsum(1)[::-1, ::-1]
     before = table[::-1].cumsum(0).cumsum(1)[::-1]
     concordant = float((table[:-1, :-1] * after[1:, 1:]).sum()) if table.size else 0.0

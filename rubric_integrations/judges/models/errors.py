@@ -1,11 +1,11 @@
-"""Reads the result of a call to a model, and sorts the errors of clients and of DSPy into kinds of `JudgeFailure`.
+"""Checks the result of a call to a model, and converts the errors of clients and of DSPy to kinds of `JudgeFailure`.
 
-A reply that was refused, filtered, cut off or empty is a failure whatever its text is: one that was cut off may end
-after a verdict that the judge only quoted. Its kind is `parse` and not `config`, because it is about one text and not
-about the judge. A retry may help, except after a filter.
+A reply that was refused, filtered, cut off or empty is always a failure, whatever its text is. For example, a reply
+that was cut off may end after a verdict that the judge only quoted. The kind of the failure is `parse` and not
+`config`, because it is about one text and not about the judge. A retry may help, except after a content filter.
 
-DSPy reads the error messages of providers only. Other servers have other forms, such as FastAPI's `{"detail": ...}`,
-the web page of a proxy, or the 404 of a wrong base URL. They are read here.
+DSPy parses only the error messages of providers. This module also parses the messages of other servers, such as
+FastAPI's `{"detail": ...}`, the web page of a proxy, or the 404 of a wrong base URL.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ from rubric_integrations.judges.prompts.parse import NoVerdict, UnreadableReply
 from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Spend, TokenUsage
 
 HAS_FORMAT = "has_format"
-"""The key of `provider_data` under which our own engines report whether they requested a JSON format."""
+"""The key of `provider_data` under which this library's engines report whether they requested a JSON format."""
 
 FINISH_REASON = "finish_reason"
-"""The key under which they report why a reply ended, or None if they do not know."""
+"""The key of `provider_data` under which this library's engines report why a reply ended. None if it is unknown."""
 
 NORMAL_ENDS = frozenset(
     {"stop", "STOP", "end_turn", "stop_sequence", "eos", "eos_token", "completed", "COMPLETE",
      "tool_call", "tool_calls", "tool_use", "function_call"}
 )  # fmt: skip
-"""What providers call the end of a whole reply."""
+"""The finish reasons by which providers report the end of a complete reply."""
 
-# Where a finish reason is: in chat completions, Anthropic's messages, Gemini's, OpenAI's responses, and of our engines.
+# The paths of a finish reason in chat completions, Anthropic's messages, Gemini's replies, OpenAI's responses, and the
+# replies of this library's engines.
 _REASON_PATHS: tuple[tuple[str | int, ...], ...] = (
     ("choices", 0, "finish_reason"), ("stop_reason",), ("candidates", 0, "finishReason"), ("status",), (FINISH_REASON,),
 )  # fmt: skip
@@ -63,13 +64,14 @@ class Completion(NamedTuple):
     """A model's reply.
 
     Attributes:
-        text: The text as the model wrote it; empty if it wrote none.
-        finish_reason: Why the reply ended, such as `stop`, `length` or `content_filter`; None where that is unknown.
-        usage: The tokens; None where the provider did not report them.
-        cost: US dollars; None where the price is unknown.
-        from_cache: Whether DSPy's cache answered, so that there was no call.
-        refusal: The refusal that the model wrote in place of an answer, where the provider tells it apart; else None.
-        has_format: Whether the client requested a JSON format, where only the client knows; else None.
+        text: The text as the model wrote it. Empty if the model wrote no text.
+        finish_reason: Why the reply ended, such as `stop`, `length` or `content_filter`. None if it is unknown.
+        usage: The token usage. None if the provider did not report it.
+        cost: The cost in US dollars. None if the price is unknown.
+        from_cache: Whether the reply came from DSPy's cache, without a call.
+        refusal: The refusal that the model wrote instead of an answer, if the provider marks it as a refusal. Otherwise
+            None.
+        has_format: Whether the client requested a JSON format, if only the client knows this. Otherwise None.
     """
 
     text: str
@@ -82,16 +84,16 @@ class Completion(NamedTuple):
 
     @property
     def spend(self) -> Spend:
-        """What the call cost; nothing for an answer from DSPy's cache."""
+        """The spend of the call. It is empty for a reply from DSPy's cache."""
         return Spend() if self.from_cache else Spend(calls=1, usage=self.usage, cost=self.cost)
 
 
 def completion_from_history(entry: Mapping[str, Any], caches: bool) -> Completion:
-    """Make a completion of an entry that DSPy would append to a model's history.
+    """Make a completion from an entry that DSPy would append to a model's history.
 
     Args:
         entry: The entry: `response`, `outputs`, `usage` and `cost`.
-        caches: Whether the model's DSPy cache is on. DSPy reports no usage for an answer from its cache.
+        caches: Whether the model's DSPy cache is on. If so, a reply without usage came from the cache.
     """
     response: Any = entry.get("response")
     outputs: Any = entry.get("outputs") or [None]
@@ -111,7 +113,7 @@ def completion_from_history(entry: Mapping[str, Any], caches: bool) -> Completio
 
 
 def refusal_of(response: Any) -> str | None:
-    """Return the refusal in a response of DSPy or of an SDK; None if there is none."""
+    """Return the refusal in a response of DSPy or of an SDK. None if there is no refusal."""
     if isinstance(response, lm15.Response):
         parts = response.message.parts
         return "".join(part.text for part in parts if isinstance(part, lm15.RefusalPart)) or None
@@ -122,13 +124,13 @@ def refusal_of(response: Any) -> str | None:
 
 
 def _fields_of_provider(part: object) -> Mapping[str, Any]:
-    """Return where LiteLLM keeps what a provider sent in other words or beyond the common fields."""
+    """Return LiteLLM's provider-specific fields of a response: renamed fields and fields outside the common format."""
     fields: object = getattr(part, "provider_specific_fields", None)
     return cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
 
 
 def usage_from_mapping(usage: Mapping[str, Any] | None) -> TokenUsage | None:
-    """Read a usage object in OpenAI's form; None where it reports no tokens, or impossible numbers of them."""
+    """Parse a usage object in OpenAI's format. None if it has no token counts, or impossible counts."""
     if not usage or (usage.get("prompt_tokens") is None and usage.get("completion_tokens") is None):
         return None
     sent_details: Mapping[str, Any] = usage.get("prompt_tokens_details") or {}
@@ -141,16 +143,22 @@ def usage_from_mapping(usage: Mapping[str, Any] | None) -> TokenUsage | None:
     )
 
 
-# More than any model reads or writes in one call.
+# A number of tokens that no model reads or writes in one call.
 _MAX_TOKENS = 100_000_000
 
 
 def token_usage(sent: Any, received: Any, cached: Any = None, reasoning: Any = None) -> TokenUsage | None:
-    """Make the usage of a call of the counts that a server reports, of which None means that it reports none.
+    """Make the token usage of a call from the counts that a server reports.
+
+    Args:
+        sent: The number of prompt tokens. None if it is not reported.
+        received: The number of completion tokens. None if it is not reported.
+        cached: The number of prompt tokens from the provider's cache. None if it is not reported.
+        reasoning: The number of reasoning tokens. None if it is not reported.
 
     Returns:
-        The usage; None if the counts are impossible, such as negative ones or none for a whole call. A cost by such
-        counts could be zero or negative, and `max_cost` would never be reached.
+        The usage. None if the counts are impossible, such as negative counts, or 0 for both prompt and completion. The
+        cost of such counts could be zero or negative, and `max_cost` would never be reached.
     """
     for count in (sent, received, cached, reasoning):
         if count is not None and (type(count) is not int or not 0 <= count <= _MAX_TOKENS):
@@ -161,7 +169,7 @@ def token_usage(sent: Any, received: Any, cached: Any = None, reasoning: Any = N
 
 
 def response_usage(sent: Any, received: Any, cached: Any = None) -> lm15.Usage:
-    """Make the usage of a response for DSPy, which raises an error for impossible counts; these become unknown."""
+    """Make the usage of a response for DSPy. Impossible counts, for which DSPy raises an error, become unknown."""
     if token_usage(sent, received, cached) is None:
         return lm15.Usage()
     return lm15.Usage(input_tokens=sent, output_tokens=received, cache_read_tokens=cached)
@@ -174,17 +182,17 @@ def _known_cost(cost: object) -> float | None:
 
 
 def finish_reason_of(response: Any) -> str | None:
-    """Return why a reply ended; None where nothing reports it.
+    """Return why a reply ended. None if it is unknown.
 
-    DSPy calls a reply `stop` whose end it does not know. What the provider sent is looked at first: nothing there means
-    that the end is unknown, and a name that DSPy does not know stays as it is.
+    DSPy also reports `stop` if it does not know the end of a reply. Therefore the data of the provider is checked
+    first. If it has no finish reason, the end is unknown. A name that DSPy does not know is returned unchanged.
     """
     reason: object = getattr(response, "finish_reason", None)
     if reason is None:
         choices: Any = getattr(response, "choices", None)
         reason = getattr(choices[0], "finish_reason", None) if choices else None
         if reason == "stop" and type(response).__module__.startswith("litellm."):
-            # LiteLLM calls an end `stop` that it does not know or that the server did not report, and keeps the name.
+            # LiteLLM also reports `stop` for an unknown or missing finish reason, and keeps the original name.
             reason = _fields_of_provider(choices[0]).get("native_finish_reason")
             reason = "stop" if reason in NORMAL_ENDS else reason
     if reason == "stop" and (data := _provider_data(response)):
@@ -204,15 +212,15 @@ def _provider_data(response: Any) -> Mapping[str, Any]:
 
 
 def _raw_text(response: Any) -> str | None:
-    """The text that a provider sent, where DSPy has parsed it; None where DSPy's own text is the provider's.
+    """Return the text that a provider sent, if DSPy has parsed it. None if DSPy's text is the provider's text.
 
-    DSPy parses a reply to a JSON schema and hands on the JSON of the parsed value, in which a field that the model gave
-    twice is there once: the parser could not refuse it. The provider's own JSON still has both.
+    DSPy parses a reply to a JSON Schema and passes on the JSON of the parsed value. A field that the model wrote twice
+    then appears only once, and the judge's parser could not refuse the reply. The provider's JSON still has both.
     """
     if not isinstance(response, lm15.Response):
         return None
     parsed = [part for part in response.message.parts if isinstance(part, lm15.DataPart)]
-    # Probabilities that a provider measured are no text of the model.
+    # Probabilities that a provider measured are not text of the model.
     if not parsed or any(part.probabilities is not None for part in parsed):
         return None
     body = cast("Mapping[str, Any]", response.provider_data or {})
@@ -245,7 +253,8 @@ def _gemini_text(body: Mapping[str, Any]) -> str:
 
 
 MAX_REPLY_BYTES = 10_000_000
-"""The most bytes of a reply, decompressed. A judgment has a few thousand; a compressed one could fill the memory."""
+"""The largest size of a decompressed reply, in bytes. A judgment has a few thousand bytes. Without a limit, a
+compressed reply could fill the memory."""
 
 _LONGEST_MESSAGE = 300
 # The beginning of a body in which a message is looked for.
@@ -258,7 +267,7 @@ _NO_SUCH_PATH = (404, 405)
 
 
 class ErrorResponse(NamedTuple):
-    """A response that is no reply of a model.
+    """An HTTP response that is not the reply of a model.
 
     Attributes:
         status: The HTTP status.
@@ -270,14 +279,14 @@ class ErrorResponse(NamedTuple):
 
     @property
     def is_from_wrong_url(self) -> bool:
-        """Whether the base URL is probably wrong: nothing is there, or a web page, and no model is named."""
+        """Whether the base URL is probably wrong: the response is a web page, or a 404 or 405 that names no model."""
         if self.status == 200:
             return _is_page(self.body)
         return self.status in _NO_SUCH_PATH and "model" not in server_message(self.body).lower()
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether it reports success without a JSON object: a page of a proxy, a reply that was cut off."""
+        """Whether the status is 200, but the body is not a JSON object: the page of a proxy, or a cut-off reply."""
         if self.status != 200:
             return False
         try:
@@ -287,10 +296,11 @@ class ErrorResponse(NamedTuple):
 
 
 def find_response(error: BaseException) -> ErrorResponse | None:
-    """Return the response behind an error of DSPy; None where there was none.
+    """Return the HTTP response that caused an error of DSPy. None if there was no response.
 
-    DSPy's errors carry the status, but not the body. It is still in a variable of the function that raised the error.
-    The other ways to it are to replace methods of DSPy, which would change the user's program, or a second request.
+    DSPy's errors contain the status but not the body. The body is still in a local variable of the function that raised
+    the error. The alternatives are to replace methods of DSPy, which would change the user's program, or a second
+    request.
     """
     raised = error.__cause__ or error
     for frame, _ in traceback.walk_tb(raised.__traceback__):
@@ -303,7 +313,7 @@ def find_response(error: BaseException) -> ErrorResponse | None:
 
 
 def describe_response(response: ErrorResponse, api_base: object = None) -> str:
-    """Describe an error response in one line: its status, what the server says, and what to do about a wrong URL.
+    """Describe an error response in one line: its status, the server's message, and what to do about a wrong URL.
 
     Example:
         >>> describe_response(ErrorResponse(400, b'{"detail": "the context is full"}'))
@@ -317,7 +327,7 @@ def describe_response(response: ErrorResponse, api_base: object = None) -> str:
 
 
 def wrong_url_hint(api_base: object = None) -> str:
-    """Return the remedy for a base URL at which there is no chat API."""
+    """Return a hint for the user about a base URL at which there is no chat API."""
     url = f"`api_base` ({url_without_secrets(api_base)!r})" if isinstance(api_base, str) else "the base URL"
     return (
         f"There is no chat API at this URL: check {url}, to which `/chat/completions` is appended; "
@@ -326,7 +336,7 @@ def wrong_url_hint(api_base: object = None) -> str:
 
 
 def server_message(body: bytes) -> str:
-    """Return what the body of an error response says, in one line of at most 300 characters; empty if it is empty.
+    """Return the message in the body of an error response, in one line of at most 300 characters.
 
     Example:
         >>> server_message(b'{"detail": [{"loc": ["body", "seed"], "msg": "Field required", "input": {}}]}')
@@ -347,7 +357,7 @@ def _is_page(body: bytes) -> bool:
 
 
 def _message_in(value: object) -> str:
-    """Return the message in a JSON value, in the forms of OpenAI, Ollama, FastAPI and vLLM; empty if there is none."""
+    """Return the message in a JSON value, in the formats of OpenAI, Ollama, FastAPI and vLLM. Empty without one."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -359,7 +369,7 @@ def _message_in(value: object) -> str:
 
 
 def _validation_error(entry: object) -> str:
-    """Return where a request is wrong and why, without the wrong input, which may be the whole prompt."""
+    """Return the location and the reason of a validation error, without the wrong input, which may be the prompt."""
     if not isinstance(entry, Mapping):
         return ""
     fields = cast("Mapping[str, Any]", entry)
@@ -369,26 +379,27 @@ def _validation_error(entry: object) -> str:
 
 
 FILTERED = "the model's safety system or the provider's content filter stopped the reply"
-"""The message for the finish reason `content_filter`, which is also that of Anthropic's `refusal`."""
+"""The message for the finish reason `content_filter`. DSPy also uses this reason for Anthropic's `refusal`."""
 
 FILTER_CODES = frozenset(
     {"content_filter", "content_policy_violation",
      "promptFeedback", "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}
 )  # fmt: skip
-"""The codes of error responses to a prompt that a content filter blocks: those of OpenAI and Azure, then of Gemini."""
+"""The error codes for a prompt that a content filter blocks: first of OpenAI and Azure, then of Gemini."""
 
 _LONGEST_QUOTE = 200
 
 
 def require_answer(completion: Completion, settings: Mapping[str, Any]) -> None:
-    """Check that a reply ended as it should, and is not empty.
+    """Check that a reply ended normally and is not empty.
 
     Args:
         completion: The reply.
-        settings: The settings of the model, of which `max_tokens` is named in the message.
+        settings: The settings of the model. The message quotes `max_tokens`.
 
     Raises:
-        JudgeFailure: Of kind `parse`: it did not, for the reason that the message names.
+        JudgeFailure: The reply was refused, filtered, cut off or empty. The kind is `parse`, and the message has the
+            reason.
 
     Example:
         >>> require_answer(Completion('{"verdict": "M', "length", None, None), {"max_tokens": 10})
@@ -435,7 +446,7 @@ def _cut_off(is_empty: bool, max_tokens: object) -> str:
     )
 
 
-# LiteLLM reports these as errors of the server or the connection, which would be retried for minutes.
+# LiteLLM reports these as errors of the server or the connection. They would be retried for minutes.
 _REMEDIES = {
     re.compile(r"Missing credentials|_API_KEY is not set"): "",
     re.compile(r"No module named 'vllm'"): (
@@ -451,10 +462,10 @@ _REMEDIES = {
         ": the base URL of the model must begin with http:// or https://"
     ),
 }
-"""What to do about a setting that keeps every request from being sent, by the client's message."""
+"""What to do about a wrong setting that prevents every request, by the client's message."""
 
 
-# DSPy's message, which names the argument of a `dspy.LM` that the user may not have made.
+# DSPy's message names an argument of `dspy.LM`, but the user may not have made a `dspy.LM`.
 _NO_KEY = re.compile(r"(no API key found .* in the environment), or pass .*")
 
 
@@ -469,17 +480,17 @@ def _unreachable_hint(settings: Mapping[str, Any]) -> str:
     return f" (`api_base` is {url_without_secrets(url)!r}: is the server running?)"
 
 
-# A 429 of the tier `flex` when the provider has no capacity: fewer calls at the same time would not help.
+# A 429 of the service tier `flex` if the provider has no capacity. Fewer concurrent calls would not help.
 _NO_CAPACITY = re.compile(r"resource[ _]unavailable", re.IGNORECASE)
 
 
 def failure_of_call(error: Exception, spend: Spend, settings: Mapping[str, Any], about_reply: bool) -> JudgeFailure:
-    """Make a `JudgeFailure` of whatever a call raises, with the error as its cause unless that quotes a credential.
+    """Make a `JudgeFailure` from any exception of a call. The exception is its cause, unless it quotes a credential.
 
     Args:
-        error: The error.
-        spend: What the call cost although it failed.
-        settings: The model's settings, whose credentials are shown nowhere.
+        error: The exception.
+        spend: The spend of the failed call.
+        settings: The model's settings. Their credentials are removed from the message.
         about_reply: Whether a `ValueError` is about the reply, and not about the settings.
     """
     if isinstance(error, DSPyError):
@@ -497,18 +508,18 @@ def failure_of_call(error: Exception, spend: Spend, settings: Mapping[str, Any],
 
 
 def refuses_content(error: BaseException | None) -> bool:
-    """Whether an error may be a refusal of an attachment: by a server, or by DSPy, which has no block for a format."""
+    """Whether an error may be a refusal of an attachment by a server, or by DSPy if it does not support the format."""
     is_refusal = isinstance(error, LMInvalidRequestError | LMUnsupportedFeatureError | ValueError)
     return is_refusal and getattr(error, "status", None) not in _NO_SUCH_PATH
 
 
 def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
-    """Make a `JudgeFailure` of a DSPy error.
+    """Make a `JudgeFailure` from a DSPy error.
 
     Args:
         error: The error.
-        spend: What the call cost although it failed.
-        settings: The model's settings, whose credentials the message does not repeat if a server quotes them.
+        spend: The spend of the failed call.
+        settings: The model's settings. Their credentials are removed from the message.
     """
     if isinstance(error, AdapterParseError):
         cause = error.__cause__
@@ -521,17 +532,17 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
     if getattr(error, "provider_code", None) in FILTER_CODES:
         return JudgeFailure("parse", f"{FILTERED}: {message}", about_text=True, repeats=0, spend=spend)
     if response is not None and _says_more(response, error):
-        # Before the message is cut, or a part of a key could remain at its end.
+        # The body is redacted before the message is shortened. Otherwise a part of a key could remain at its end.
         body = redact(response.body.decode(errors="replace"), settings).encode()
         description = describe_response(response._replace(body=body), settings.get("api_base"))
         message = redact(f"[{error.model}] {description}", settings)
         if response.is_unreadable:
-            # A proxy that restarts shows a page for a moment; a wrong URL shows one until `max_outage` ends the run.
+            # A restarting proxy shows a web page for a moment. A wrong URL shows one until `max_outage` ends the run.
             return JudgeFailure("transport", message, retryable=True, spend=spend)
         if response.is_from_wrong_url:
             return JudgeFailure("config", message, spend=spend)
     if isinstance(error, LMUnexpectedError) and response is not None and response.status == 200:
-        # Another reply may be readable. What this one cost is unknown.
+        # The next reply may be readable. The cost of this reply is unknown.
         return JudgeFailure("parse", message, retryable=True, spend=UNKNOWN_CALL)
     if is_retryable_lm_error(error):
         code = getattr(error, "provider_code", None)
@@ -556,12 +567,13 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
 
 
 def _unreadable(message: str, has_no_verdict: bool, spend: Spend) -> JudgeFailure:
-    # A model that answers in prose, because it refuses a text, does so again: its reply is requested once more only.
+    # A model that answers in prose, because it refuses a text, will probably do so again. Therefore its reply is
+    # requested only once more.
     return JudgeFailure("parse", message, retryable=True, repeats=1 if has_no_verdict else None, spend=spend)
 
 
 def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
-    """Make a `JudgeFailure` of whatever an LM of a user's own raises, sorted as by `to_lm_error`."""
+    """Make a `JudgeFailure` from any exception of a user's LM, which `to_lm_error` classifies."""
     sorted_error = to_lm_error(error)
     if isinstance(sorted_error, _TEMPORARY):
         limited = isinstance(sorted_error, lm15.RateLimitError) and not _NO_CAPACITY.search(str(sorted_error))
@@ -578,19 +590,19 @@ def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[
 
 
 def _too_long(message: str, spend: Spend) -> JudgeFailure:
-    # About this text, so that it does not end a run whose other texts are shorter.
+    # The failure is about this text. It must not end a run, because the other texts may be shorter.
     return JudgeFailure("config", f"{message.rstrip('.')}: {REMEDY}", about_text=True, spend=spend)
 
 
 def _says_more(response: ErrorResponse, error: DSPyError) -> bool:
-    """Whether a response says more than DSPy's message, which is empty or the source of a web page."""
+    """Whether a response is more informative than DSPy's message, which may be empty or the source of a web page."""
     if response.is_from_wrong_url or response.is_unreadable:
         return True
     return response.status >= 400 and server_message(response.body) not in str(error)
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the name of its class where it has none."""
+    """Return the first line of an error's message, or the name of its class if the message is empty."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
@@ -600,9 +612,9 @@ _REASON_OF_ERROR = {"LengthFinishReasonError": "length", "ContentFilterFinishRea
 
 
 def response_from_error(error: Exception, request: lm15.Request) -> lm15.Response | None:
-    """Make a response of a client's exception that a reply was cut off or filtered; None of any other exception.
+    """Make a response from a client's exception that reports a cut-off or filtered reply. None for other exceptions.
 
-    The provider replied, so that the failure is about the reply and not about the client.
+    The provider replied. Therefore the failure is about the reply and not about the client.
     """
     finish_reason: Any = _REASON_OF_ERROR.get(type(error).__name__)
     if finish_reason is None:
@@ -621,7 +633,7 @@ def response_from_error(error: Exception, request: lm15.Request) -> lm15.Respons
 
 _TEMPORARY = (lm15.RateLimitError, lm15.TimeoutError, lm15.ServerError, lm15.TransportError)
 
-# The classes by which httpx, aiohttp, requests and the SDKs on top of them report that no response arrived.
+# The exception classes by which httpx, aiohttp, requests and the SDKs based on them report that no response arrived.
 _TRANSPORT_CLASSES = frozenset(
     {"TransportError", "ClientConnectionError", "ClientPayloadError", "ConnectionError", "APIConnectionError",
      "ChunkedEncodingError", "ProtocolError"}
@@ -629,11 +641,11 @@ _TRANSPORT_CLASSES = frozenset(
 
 
 def to_lm_error(error: Exception) -> Exception:
-    """Sort a client's exception, by its HTTP status or its classes, into the kinds that DSPy knows.
+    """Convert a client's exception to one of DSPy's exceptions, by its HTTP status or its class.
 
-    Every client has classes of its own. A status is looked for first, in the places where httpx, aiohttp, requests and
-    the SDKs of OpenAI and Anthropic have it: requests derives even a 401 from `OSError`. An exception that fits none of
-    the kinds is returned unchanged, and is not retried.
+    Every client has its own exception classes. The HTTP status is checked first, in the attributes where httpx,
+    aiohttp, requests and the SDKs of OpenAI and Anthropic have it. The class alone is misleading: requests derives even
+    a 401 from `OSError`. An unknown exception is returned unchanged, and is not retried.
     """
     if isinstance(error, lm15.LM15Error):
         return error
@@ -653,12 +665,12 @@ def to_lm_error(error: Exception) -> Exception:
     return error
 
 
-# The whole message of the SDKs of OpenAI and Anthropic for every lost call; the reason is in its cause.
+# The complete message of the SDKs of OpenAI and Anthropic for every lost call. The reason is in the exception's cause.
 _NO_REASON = "Connection error."
 
 
 def _client_message(error: Exception, status: int | None) -> str:
-    """Return an exception's message, with what the server says where the client leaves it out."""
+    """Return an exception's message. The server's message is added if the client leaves it out."""
     message = f"{type(error).__name__}: {error}"
     if str(error) == _NO_REASON and error.__cause__ is not None:
         message = f"{type(error).__name__}: {first_line(_first_cause(error))}"
@@ -677,7 +689,7 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 def _body(error: Exception) -> bytes:
-    """Return the body of the response that a client's exception holds; empty where it was not read."""
+    """Return the body of the response in a client's exception. Empty if the body was not read."""
     try:
         content: object = getattr(getattr(error, "response", None), "content", None)
     except Exception:  # noqa: BLE001 -- httpx raises an error of its own for a response that was not read
@@ -686,7 +698,7 @@ def _body(error: Exception) -> bytes:
 
 
 def _status(error: Exception) -> int | None:
-    """Return the HTTP status of a client's exception; None where no response arrived."""
+    """Return the HTTP status of a client's exception. None if no response arrived."""
     response: Any = getattr(error, "response", None)
     places: list[Any] = [(error, "status_code"), (error, "status"), (response, "status_code"), (response, "status")]
     statuses = [getattr(holder, name, None) for holder, name in places]
@@ -694,7 +706,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _retry_after(error: Exception) -> float | None:
-    """Return the seconds to wait that a response requests; None where it requests none."""
+    """Return the waiting time that a response requests, in seconds. None if it requests no waiting."""
     response: Any = getattr(error, "response", None)
     headers: Any = getattr(response, "headers", None) or getattr(error, "headers", None) or {}
     value: Any = getattr(error, "retry_after", None)

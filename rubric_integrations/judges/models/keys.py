@@ -1,17 +1,19 @@
 """Decides which API key is sent to which server.
 
-DSPy and LiteLLM find the key of the model's provider in an environment variable, and send it to whatever server
-`api_base`, or a variable such as OPENAI_BASE_URL, names. Here, a key of the environment goes to its provider's default
-endpoint, to a host that the same environment names for the provider (OPENAI_BASE_URL or OPENAI_API_BASE for
-OPENAI_API_KEY), and to this machine. It goes to no other host, and never over http to another machine. For other hosts:
+DSPy and LiteLLM read the key of the model's provider from an environment variable, and send it to any server that
+`api_base` or a variable such as OPENAI_BASE_URL names. Here, a key from the environment is sent only to three kinds of
+hosts: its provider's default endpoint, a host that the environment names for the provider (OPENAI_BASE_URL or
+OPENAI_API_BASE for OPENAI_API_KEY), and this machine. It is never sent over http to another machine.
 
-- The key of `OWN_KEY` is for exactly those; without it, an error if a key would be sent.
-- A local server requires no key: a placeholder, without which DSPy would refuse to send the request.
-- A server such as vLLM was started with a key, and only LiteLLM reads its variable: that variable.
+These keys are sent to other hosts:
 
-A key that is passed as an argument goes where the user sends it. A chat model does not distinguish such a key from one
-that it read itself. A key that equals a variable of the environment counts as read from it, unless `OWN_KEY` has it
-too.
+- The key in the environment variable `OWN_KEY`. Without it, a request that would send another key is an error.
+- For a local server that requires no key, a placeholder, because DSPy refuses to send a request without a key.
+- For a server such as vLLM that was started with a key, the key in the server's variable, which only LiteLLM reads.
+
+A key that is passed as an argument is sent to the server that the user names. A chat model does not distinguish such a
+key from a key that it read itself. Therefore, a key that equals the value of an environment variable counts as read
+from the environment, unless `OWN_KEY` has the same value.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.judges.credentials import is_credential
 
 OWN_KEY = "RUBRIC_INTEGRATIONS_API_KEY"
-"""The environment variable of the key for a server of the user's own: a gateway, or a model server."""
+"""The environment variable with the key for the user's own server: a gateway, or a model server."""
 
 PLACEHOLDER = "none"
-"""The key that is sent where none is set."""
+"""The key that is sent if no key is set."""
 
 _SERVER_KEYS = {"hosted_vllm": "HOSTED_VLLM_API_KEY", "ollama": "OLLAMA_API_KEY", "ollama_chat": "OLLAMA_API_KEY"}
 # Variables whose names do not begin with the prefix of the models.
@@ -43,12 +45,12 @@ _KEY_ENDING = re.compile(r"(_API)?_(KEY|TOKEN)\Z")
 _URL_ENDINGS = ("_BASE_URL", "_API_BASE", "_ENDPOINT")
 _OLLAMA = ("ollama", "ollama_chat")
 _OLLAMA_PATH = re.compile(r"(?:/v1(?:/chat/completions)?|/api(?:/chat|/generate)?)?/*\Z")
-# Clients differ in the host that they read from such a URL.
+# Clients disagree about the host in such a URL.
 _AMBIGUOUS = re.compile(r"[\\\s\x00-\x1f]")
 
 
 class _Server(NamedTuple):
-    """A server, and where its URL was found, for messages."""
+    """The URL of a server, and the name of the setting that has this URL, for messages."""
 
     url: str
     source: str
@@ -74,10 +76,10 @@ def check_url(url: str, source: str) -> None:
 
     Args:
         url: The URL.
-        source: Where it was found, for the message.
+        source: The name of the setting with this URL, for the message.
 
     Raises:
-        ValueError: It does not.
+        ValueError: The URL begins in another way.
     """
     if not re.match(r"https?://[^/]", url, re.IGNORECASE):
         rest = url_without_secrets(f"//{re.sub(r'^[a-z]*:?/+', '', url)}").removeprefix("://")
@@ -88,10 +90,10 @@ def check_url(url: str, source: str) -> None:
 
 
 def check_provider(model: str) -> None:
-    """Check that the name of a model tells its provider: by a prefix, or because DSPy knows the name.
+    """Check that the provider of a model is known: from a prefix of the name, or because DSPy knows the name.
 
     Raises:
-        ValueError: It does not.
+        ValueError: The provider is unknown.
     """
     if not _prefix(model) and _route(model) is None:
         raise ValueError(
@@ -114,14 +116,14 @@ def speaks_openai(lm: dspy.BaseLM) -> bool:
 
 
 def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
-    """Return the key to send to a server, or None where DSPy finds the right one itself.
+    """Return the key to send to a model's server. None if DSPy finds the right key itself.
 
     Args:
         model: The model's name, as DSPy and LiteLLM spell it.
-        api_base: The base URL of its server; None for that of the environment, or of its provider.
+        api_base: The base URL of the server. None for the URL in the environment, or for the provider's default.
 
     Raises:
-        ValueError: A key of the environment would be sent over http, or to a host that is neither its provider's
+        ValueError: A key from the environment would be sent over http, or to a host that is neither its provider's
             default endpoint nor named by the environment.
 
     Example:
@@ -146,15 +148,16 @@ def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
 
 
 def ollama_url(model: str, api_base: str | None, *, has_headers: bool) -> str | None:
-    """Return the base URL of a model on an Ollama server as its client needs it; `api_base` for any other model.
+    """Return the base URL of a model on an Ollama server in the form that its client needs.
 
-    DSPy's own engine needs `http://host:11434/v1`. LiteLLM, to which DSPy leaves requests with headers, and all if a
-    variable such as OLLAMA_API_BASE has the name of the model's prefix, needs `http://host:11434`. Either is accepted.
+    DSPy's own engine needs `http://host:11434/v1`. LiteLLM needs `http://host:11434`. DSPy uses LiteLLM for requests
+    with headers, and for all requests if a variable for the model's prefix is set, such as OLLAMA_API_BASE. Users may
+    pass either form. For a model of another provider, `api_base` is returned.
 
     Args:
         model: The model's name.
-        api_base: The base URL that the user passed; None for that of OLLAMA_API_BASE or OLLAMA_HOST.
-        has_headers: Whether the requests have headers of the user's.
+        api_base: The base URL that the user passed. None for the URL in OLLAMA_API_BASE or OLLAMA_HOST.
+        has_headers: Whether the user has set headers for the requests.
 
     Raises:
         ValueError: The URL of the environment does not begin with http:// or https://, or its port is not a number.
@@ -186,16 +189,16 @@ def _ollama_host() -> str | None:
     except ValueError as error:
         raise ValueError(f"OLLAMA_HOST is {host!r}: {error}; write it as 'host', 'host:port' or a URL") from None
     name = parts.hostname or ""
-    # Addresses to listen on, at which a client finds nobody on some systems.
+    # A server may listen on these addresses, but clients cannot connect to them on some systems.
     name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(name, name)  # noqa: S104
     address = f"[{name}]" if ":" in name else name
     return f"{parts.scheme}://{address}{f':{port}' if port else ''}{parts.path}"
 
 
 def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
-    """Return an LM that sends its server the right key: a copy with that key where DSPy would not find it.
+    """Return an LM that sends the right key to its server: a copy with this key if DSPy would not find it.
 
-    An LM with an engine of its own, or with a key of its own, is returned as it is.
+    An LM with its own engine or its own key is returned unchanged.
 
     Raises:
         ValueError: See `key_for_endpoint`.
@@ -212,7 +215,7 @@ def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
 
 
 def describe_sent_key(model: str, settings: Mapping[str, Any]) -> str:
-    """Describe, for the message of a refused request, whether a key was sent, and where to set it; never the key.
+    """Describe, for the message of a refused request, whether a key was sent and where to set it, without the key.
 
     Args:
         model: The model's name.
@@ -232,9 +235,10 @@ def describe_sent_key(model: str, settings: Mapping[str, Any]) -> str:
 
 
 def with_provider(model: str) -> str:
-    """Write the provider before a bare model name if the environment sets the provider's server; else return the name.
+    """Add the provider to a model name without a prefix if the environment names a server for the provider.
 
-    Otherwise DSPy would send some requests to that server, and others to the provider.
+    Otherwise DSPy would send some requests to that server and others to the provider. Other names are returned
+    unchanged.
     """
     if _prefix(model) or (route := _route(model)) is None:
         return model
@@ -243,14 +247,14 @@ def with_provider(model: str) -> str:
 
 
 def require_keys_for_server(keys: Iterable[str], url: str) -> None:
-    """Check that a chat model sends no key of the environment to a server that it is not meant for.
+    """Check that a chat model sends no key from the environment to a server for which the key is not intended.
 
     Args:
-        keys: The keys that the model has.
-        url: The base URL of its server.
+        keys: The keys of the model.
+        url: The base URL of the model's server.
 
     Raises:
-        ValueError: One is a key of the environment that the server may not have, or would get over http.
+        ValueError: A key from the environment would be sent to a server that must not have it, or over http.
     """
     server = _Server(url, "`base_url`")
     for key in keys:
@@ -275,7 +279,7 @@ def _refusal(server: _Server, name: str) -> ValueError:
 
 
 def _own_hosts(model: str, variables: Iterable[str]) -> set[str]:
-    """Return the hosts that may have the keys of a model's provider: its default, and those of the environment."""
+    """Return the hosts that may get the keys of a model's provider: its default host and hosts in the environment."""
     stems = {*_spellings(_prefix(model)), *(_KEY_ENDING.sub("", name) for name in variables)}
     urls = [os.environ.get(f"{stem}{ending}") for stem in stems for ending in _URL_ENDINGS]
     return {host for url in (*urls, _default_url(model)) if (host := _host(url))}
@@ -286,11 +290,11 @@ def _host(url: str | None) -> str:
 
 
 def _default_url(model: str) -> str | None:
-    """Return the base URL of a model's provider as DSPy knows it; None for a provider without one."""
+    """Return the base URL of a model's provider as DSPy knows it. None if DSPy knows no URL."""
     route = _route(model)
     if route is None:
         return None
-    # Without the environment, which may name another server.
+    # The environment is left out, because it may name another server.
     config = lm15.RouterConfig(env={}, api_keys={route.provider: PLACEHOLDER}, providers=_declared())
     try:
         return getattr(lm15.LMRouter(config).lm(f"{route.provider}:{route.model}"), "base_url", None)
@@ -299,7 +303,7 @@ def _default_url(model: str) -> str | None:
 
 
 def _model_of(variable: str) -> str:
-    """Return the name of some model of the provider whose key a variable has."""
+    """Return a model name with the prefix of the provider whose key is in a variable."""
     prefix = next((prefix for prefix, name in _OTHER_KEYS.items() if name == variable), None)
     return f"{prefix or _KEY_ENDING.sub('', variable).lower()}/model"
 
@@ -314,7 +318,7 @@ def _require_encryption(server: _Server, variables: Sequence[str]) -> None:
 
 
 def _needs_placeholder(route: lm15.Resolution | None) -> bool:
-    """Whether DSPy would find no key; LiteLLM looks for others, and cloud providers have other kinds of credentials."""
+    """Whether DSPy would find no key. False for LiteLLM's models and for cloud providers with other credentials."""
     if route is None or route.credential_policy != "key" or route.env_key is None:
         return False
     return not os.environ.get(route.env_key)
@@ -334,7 +338,7 @@ def _own_variables(model: str, route: lm15.Resolution | None) -> list[str]:
 
 
 def _spellings(prefix: str) -> set[str]:
-    """Return how the variables of a provider may begin: TOGETHER, TOGETHERAI and TOGETHER_AI for `together_ai`."""
+    """Return the possible beginnings of a provider's variables: TOGETHER, TOGETHERAI, TOGETHER_AI for `together_ai`."""
     name = prefix.upper()
     short = name.removesuffix("_AI")
     return {name, name.replace("_", ""), short, f"{short}AI"} if name else set()
@@ -345,18 +349,18 @@ def _first_set(variables: Sequence[str]) -> str | None:
 
 
 def server_url_of_environment(model: str) -> str | None:
-    """Return the base URL that the environment sets for a model's provider, such as OPENAI_BASE_URL; None without."""
+    """Return the base URL in the environment for a model's provider, such as OPENAI_BASE_URL. None without one."""
     server = _server_of_environment(model)
     return server.url if server else None
 
 
 def _server_of_environment(model: str) -> _Server | None:
-    """Return the server that DSPy and LiteLLM take from the environment for models with this prefix."""
+    """Return the server that the environment names for models with this prefix. DSPy and LiteLLM use this server."""
     return next((_Server(url, name) for name in _url_variables(model) if (url := os.environ.get(name))), None)
 
 
 def _url_variables(model: str) -> tuple[str, ...]:
-    """Return the variables that make DSPy leave the requests of models with this prefix to LiteLLM."""
+    """Return the environment variables with a base URL for models with this prefix. DSPy then uses LiteLLM."""
     prefix = _prefix(model).upper()
     return (f"{prefix}_BASE_URL", f"{prefix}_API_BASE") if prefix else ()
 
@@ -367,7 +371,7 @@ def _prefix(model: str) -> str:
 
 
 def _route(model: str) -> lm15.Resolution | None:
-    """Return where DSPy's own engine would send the model's requests; None for a model that it leaves to LiteLLM."""
+    """Return the route of the model's requests in DSPy's own engine. None if DSPy uses LiteLLM for the model."""
     try:
         return lm15.LMRouter(lm15.RouterConfig(providers=_declared())).resolve_openai_chat(model)
     except lm15.LM15Error:

@@ -1,7 +1,7 @@
-"""Makes a `dspy.LM` of a LangChain chat model. Its requests use LangChain's callbacks and rate limits.
+"""Makes a `dspy.LM` from a LangChain chat model. Its requests use LangChain's callbacks and rate limits.
 
 The model may be bound to arguments and a config, with `model.bind(...)` or `model.with_config(...)`. In a LangGraph
-graph, callbacks and traces see the calls of a judge, and the graph's stream does not.
+graph, callbacks and traces get the calls of a judge, but the graph's stream does not.
 
 Clients have connections and locks, which cannot be pickled. A pickled chat model is made again from its fields. This is
 a separate module because it is one source of models in `judges/models/names.py`.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     ChatModelLike = BaseChatModel | Runnable[LanguageModelInput, AIMessage]
 
-# Fields with clients that the model makes by itself, and those with clients that only its user can make.
+# Fields with clients that the model makes itself, and fields with clients that only the user can make.
 _OWN_CLIENTS = frozenset({"client", "async_client", "root_client", "root_async_client"})
 _USERS_CLIENTS = ("http_client", "http_async_client")
 
@@ -43,7 +43,8 @@ _USERS_CLIENTS = ("http_client", "http_async_client")
 class ModelFields(NamedTuple):
     """The class of a chat model, and the fields that its user or its validators have set.
 
-    A key that was passed in code is among them. One of the environment is not, and is read where the model is made.
+    They contain a key that was passed in code. They do not contain a key from the environment, which is read again when
+    the model is made.
     """
 
     kind: type[Any]
@@ -51,10 +52,10 @@ class ModelFields(NamedTuple):
 
 
 def to_pickle(model: BaseChatModel) -> BaseChatModel | ModelFields:
-    """Return what a pickle can hold of a chat model: the model itself, or else the fields to make it again.
+    """Return a chat model in a form that can be pickled: the model itself, or else the fields to make it again.
 
     Raises:
-        TypeError: The model has an HTTP client of the user's, which a pickle cannot hold.
+        TypeError: The user has set an HTTP client of the model, which cannot be pickled.
     """
     try:
         pickle.dumps(model)
@@ -71,7 +72,7 @@ def to_pickle(model: BaseChatModel) -> BaseChatModel | ModelFields:
 
 
 def from_pickle(model: BaseChatModel | ModelFields) -> BaseChatModel:
-    """Return the chat model of which `to_pickle` returned this."""
+    """Return the chat model from the result of `to_pickle`."""
     return cast("BaseChatModel", model.kind(**model.fields)) if isinstance(model, ModelFields) else model
 
 
@@ -89,7 +90,7 @@ _FINISH_REASONS = {
     "SPII": "content_filter",
 }
 _REASON_NAMES = ("finish_reason", "stop_reason", "done_reason")
-# Fields of chat models that change no answer, or repeat others.
+# Fields of chat models that do not change an answer, or that repeat other fields.
 _NO_SETTINGS = frozenset(
     {"async_client", "cache", "callbacks", "client", "custom_get_token_ids", "disable_streaming", "http_async_client",
      "http_client", "http_socket_options", "i", "max_retries", "messages", "name", "openai_api_base", "profile",
@@ -100,16 +101,17 @@ _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
 
 
 class _Binding(NamedTuple):
-    """What `bind` and `with_config` add to the calls of a chat model: arguments, and functions that make configs."""
+    """The arguments, configs and config factories that `bind` and `with_config` add to the calls of a chat model."""
 
     arguments: Mapping[str, Any]
     configs: tuple[RunnableConfig, ...]
     config_factories: tuple[Callable[[RunnableConfig], RunnableConfig], ...]
 
     def config(self) -> RunnableConfig:
-        """Return the config of a call: the caller's with what is bound, and the tag that LangGraph's streams leave out.
+        """Return the config of a call: the caller's config, the bound configs, and the tag `nostream`.
 
-        The callbacks of the caller and of the binding both trace the call.
+        LangGraph's streams leave out calls with this tag. The callbacks of the caller and of the binding both trace the
+        call.
         """
         from langchain_core.runnables.config import ensure_config, merge_configs
 
@@ -119,19 +121,20 @@ class _Binding(NamedTuple):
 
 
 def is_chat_model(judge: Any) -> bool:
-    """Whether an object is a LangChain chat model, perhaps bound to arguments; does not import LangChain."""
+    """Whether an object is a LangChain chat model, which may be bound to arguments. Does not import LangChain."""
     names = {parent.__name__ for parent in type(judge).__mro__ if parent.__module__.startswith("langchain_core.")}
     return "BaseChatModel" in names or ("RunnableBinding" in names and is_chat_model(judge.bound))
 
 
 def lm_from_chat_model(model: ChatModelLike) -> dspy.LM:
-    """Make a `dspy.LM` that calls a LangChain chat model. Its exceptions are sorted so that the right ones are retried.
+    """Make a `dspy.LM` that calls a LangChain chat model.
 
-    DSPy's response cache is off: its key contains the model's name, but not the settings on the LangChain side.
-    LangChain's own cache (`set_llm_cache`) is as the model has it; see `without_langchain_cache`.
+    Exceptions of the chat model are classified. Only temporary errors, such as a timeout or a 429, are retried. DSPy's
+    response cache is off, because its key contains the model's name but not the settings of the chat model. LangChain's
+    cache (`set_llm_cache`) is used if the model uses it (see `without_langchain_cache`).
 
     Raises:
-        ValueError: The model would send a key of the environment to a server that it is not meant for.
+        ValueError: The model would send a key from the environment to a server for which the key is not intended.
     """
     inner, binding = _unbound(model)
     settings = _settings_of(inner, binding.arguments)
@@ -166,13 +169,13 @@ def _is_secret(value: object) -> bool:
 
 
 def chat_model_settings(lm: dspy.BaseLM) -> dict[str, Any]:
-    """Return the settings of the chat model behind an LM, with credentials; empty for an LM without a chat model."""
+    """Return the settings of an LM's chat model, with credentials. Empty for an LM without a chat model."""
     engine = getattr(lm, "engine", None)
     return engine.settings if isinstance(engine, _Engine) else {}
 
 
 def chat_model_of(lm: dspy.BaseLM) -> BaseChatModel | None:
-    """Return the chat model behind an LM; None for an LM without a chat model."""
+    """Return the chat model of an LM. None for an LM without a chat model."""
     engine = getattr(lm, "engine", None)
     return engine.original if isinstance(engine, _Engine) else None
 
@@ -183,14 +186,14 @@ def _settings_of(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     settings = {
         name: getattr(value, "get_secret_value", lambda value=value: value)() for name, value in settings.items()
     }
-    # The client has read the environment, too. It appends a slash, even to a query.
+    # The client's URL includes settings from the environment. The client appends a slash, even to a query.
     client: Any = getattr(model, "root_client", None) or getattr(model, "_client", None)
     url: object = getattr(client, "base_url", None)
     return {**settings, "base_url": str(url).rstrip("/")} if url else settings
 
 
 def without_langchain_cache(lm: dspy.BaseLM) -> dspy.BaseLM:
-    """Return an LM whose chat model does not use LangChain's cache; an LM without a chat model as it is."""
+    """Return an LM whose chat model does not use LangChain's cache. Other LMs are returned unchanged."""
     engine = getattr(lm, "engine", None)
     if not isinstance(engine, _Engine):
         return lm
@@ -199,7 +202,7 @@ def without_langchain_cache(lm: dspy.BaseLM) -> dspy.BaseLM:
 
 
 class _Engine:
-    """Requests a reply of the JSON Schema where the model supports one, and plain text where it does not."""
+    """A DSPy engine that calls a chat model. It requests a JSON Schema if the model supports it, otherwise text."""
 
     supports_response_schema = True
     supported_params = frozenset({*_SETTINGS, "stop", "response_format"})
@@ -208,7 +211,7 @@ class _Engine:
         # Imported here, because httpx takes a fifth of a second and only chat models need it.
         from rubric_integrations.judges.models.langchain_http import guarded
 
-        # The user's own is kept, because its HTTP clients close the shared connections when they are no longer used.
+        # The original model is kept alive, because its HTTP clients would otherwise close the shared connections.
         self.original, self.binding = model, binding
         self.model = _with_usage(guarded(model), binding)
         self.settings = _settings_of(model, binding.arguments)
@@ -243,13 +246,13 @@ class _Engine:
             runnable = _structured(self.model, schema)
             if runnable is None:
                 self._structured, runnable = False, self.model
-        # Our form of the reply replaces one that the user bound, because only ours is known to be safe to read.
+        # The judge's reply format replaces a format that the user bound, because only the judge's can be parsed safely.
         own: Any = getattr(runnable, "kwargs", {})
         settings = {name: value for name, value in settings.items() if name not in own}
         return runnable, _messages(request), {**settings, "config": self.binding.config()}
 
     def forgoes_usage(self, runnable: Any, error: Exception) -> bool:
-        """Whether a server has refused to report the usage in a stream; from then on, it is not requested."""
+        """Whether a server has refused to report the usage in a stream. If so, later requests do not ask for it."""
         requests_usage = getattr(getattr(runnable, "bound", runnable), "stream_usage", None)
         if not requests_usage or getattr(self.original, "stream_usage", None) or _REFUSED_USAGE not in str(error):
             return False
@@ -257,16 +260,16 @@ class _Engine:
         return True
 
     def response(self, request: lm15.Request, runnable: Any, reply: Any) -> lm15.Response:
-        """Make DSPy's response of what the runnable of `plan` returned."""
+        """Make a DSPy response from the reply of the runnable that `plan` returned."""
         raw: Any = reply["raw"] if isinstance(reply, dict) else reply
         tools: Any = getattr(runnable, "kwargs", {}).get("tools")
         has_format = self._structured and _schema(request.config.response_format) is not None
         if raw.tool_calls and not tools and not str(raw.text).strip():
-            self._structured = False  # a tool of which nobody can tell whether it is strict
+            self._structured = False  # the reply is the call of a tool, which may not be strict
         return _response(request, raw, has_format, is_strict_tool=bool(tools))
 
     def fingerprint(self) -> str:
-        """Return the model's class; its settings are those of `chat_model_settings`."""
+        """Return the model's class. The model's settings are not included: `chat_model_settings` returns them."""
         return f"{type(self.model).__module__}.{type(self.model).__qualname__}"
 
 
@@ -274,15 +277,15 @@ def _restore(model: BaseChatModel | ModelFields, binding: _Binding, structured: 
     return _Engine(from_pickle(model), binding, structured)
 
 
-# The parameter that a server without usage in its streams names in its error.
+# The parameter in the error message of a server that cannot report the usage in a stream.
 _REFUSED_USAGE = "stream_options"
 
 
 def _with_usage(model: Any, binding: _Binding) -> Any:
-    """Copy a chat model so that it reports its tokens, which it may not do where it streams.
+    """Copy a chat model and make the copy report its token usage, which a streaming model may not do.
 
-    LangGraph and `astream_events` make the models of an agent stream. A judge streams only if its user has set that,
-    such as for a server that does nothing else, because only its complete reply is of use.
+    LangGraph and `astream_events` make the models of an agent stream. A judge needs only the complete reply. Therefore
+    it streams only if the user has set streaming, for example for a server that supports nothing else.
     """
     streams = binding.arguments.get("stream") or (
         "streaming" in model.model_fields_set and getattr(model, "streaming", None) is True
@@ -305,7 +308,8 @@ class _AsyncEngine:
 
     async def complete(self, request: lm15.Request) -> lm15.Response:
         if on_background_loop():
-            # For a synchronous caller: LangChain shares async clients, which belong to the event loop of async callers.
+            # A synchronous caller uses the synchronous client. LangChain shares async clients, and they belong to the
+            # event loop of async callers.
             return await asyncio.to_thread(self._engine.complete, request)
         runnable, messages, settings = self._engine.plan(request)
         try:
@@ -319,11 +323,12 @@ class _AsyncEngine:
 
 
 def _structured(model: Any, schema: dict[str, Any]) -> Any:
-    """Bind a schema to a model in a way that leaves the model's own text of the reply; None where there is none.
+    """Bind a schema to a model by a method that keeps the model's original reply text. None if there is no such method.
 
-    LangChain parses the arguments of a tool, and hands on the value: a field that the model gave twice is there once,
-    and nothing can tell that a quotation forged it. Only a strict tool rules that out. So where the model's usual way
-    is a tool that is not strict, the schema is requested as the form of the reply's text, or else not at all.
+    LangChain parses the arguments of a tool call and passes on only the value. A field that the model wrote twice then
+    appears once, and a forged field from a quotation cannot be detected. Only a strict tool excludes this. Therefore,
+    if the model's default method is a tool that is not strict, the schema is requested as the format of the reply's
+    text, or not at all.
     """
     for method in ({}, {"method": "json_schema"}):
         try:
@@ -343,9 +348,9 @@ def _is_strict(tool: Any) -> bool:
 
 
 def _without_parser(structured: Any) -> Any:
-    """Return the model to which LangChain bound the schema, without the parser after it; the whole if it has none.
+    """Return the model to which LangChain bound the schema, without LangChain's parser.
 
-    The parser's result is not used, and the parser and its fallback would be seven runs more in the trace of each call.
+    The parser's result is not used. The parser and its fallback would add seven runs to the trace of each call.
     """
     steps: Mapping[str, Any] = getattr(getattr(structured, "first", None), "steps__", {})
     return steps.get("raw", structured)
@@ -391,7 +396,7 @@ def _block(part: Any) -> dict[str, Any]:
 
 
 def _response(request: lm15.Request, raw: Any, has_format: bool, is_strict_tool: bool) -> lm15.Response:
-    # Not LangChain's own `parsed`: it repairs a reply that is cut off, and a failure would become a score.
+    # LangChain's `parsed` is not used, because it repairs a cut-off reply. A failure would then become a score.
     text = json.dumps(raw.tool_calls[0]["args"]) if raw.tool_calls and is_strict_tool else str(raw.text)
     usage: Any = raw.usage_metadata or {}
     metadata: dict[str, Any] = raw.response_metadata or {}
@@ -413,7 +418,7 @@ def _response(request: lm15.Request, raw: Any, has_format: bool, is_strict_tool:
 
 
 def _refusal(message: Any) -> str:
-    """Return the refusal in a message, which LangChain keeps in one of two places; an empty text if there is none."""
+    """Return the refusal in a message, which LangChain stores in one of two places. Empty if there is no refusal."""
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
     refusals = [block.get("refusal") for block in blocks if isinstance(block, Mapping)]
     return str(message.additional_kwargs.get("refusal") or next(filter(None, refusals), ""))

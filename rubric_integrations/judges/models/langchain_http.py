@@ -1,7 +1,7 @@
-"""Restricts the HTTP clients of LangChain chat models: no redirects, and replies of a limited size.
+"""Restricts the HTTP clients of LangChain chat models: no redirects, and only JSON replies of a limited size.
 
 A redirect would send the text to a server that the user did not name. A compressed reply of a megabyte could fill the
-memory. SDKs report a web page as a wrong setting, which is not retried. This is a separate module because it
+memory. SDKs report a web page as a wrong setting, which would not be retried. This is a separate module because it
 imports httpx, which only such judges need.
 """
 
@@ -17,17 +17,18 @@ from rubric_integrations.judges.models.errors import MAX_REPLY_BYTES, ErrorRespo
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-# Where chat models keep their clients: `langchain-openai` in the first two, the others in one of these pairs.
+# The attributes of chat models with their clients: `langchain-openai` uses the first two, other packages one of the
+# pairs below.
 _ROOTS = ("root_client", "root_async_client")
 _CLIENTS = ("client", "async_client", "_client", "_async_client")
-# Codings with a higher ratio, or two of them in turn, could fill the memory with one packet of the response.
+# Codings with a higher compression ratio, or two nested codings, could fill the memory with one packet of the response.
 _CODINGS = ("gzip", "deflate")
 
 
 def guarded(model: BaseChatModel) -> BaseChatModel:
-    """Copy a chat model with HTTP clients that follow no redirect, and read JSON of at most 10 MB, decompressed.
+    """Copy a chat model with restricted HTTP clients: no redirects, and only JSON of at most 10 MB after decompression.
 
-    The copy shares the connections. A model without a client of httpx or of an SDK on top of it is returned as it is.
+    The copy shares the connections. A model is returned unchanged if its client is not based on httpx.
     """
     roots = {name: _guarded_client(getattr(model, name, None)) for name in _ROOTS}
     clients = {name: client for name, client in roots.items() if client is not None}
@@ -46,7 +47,7 @@ def guarded(model: BaseChatModel) -> BaseChatModel:
 
 
 def _guarded_client(client: Any) -> Any:
-    """Copy a client of httpx, an SDK's client around one, or a part of an SDK's client; None for anything else."""
+    """Copy an httpx client, an SDK's client based on httpx, or a part of such a client. None for any other object."""
     if isinstance(client, httpx.Client | httpx.AsyncClient):
         return _guarded_http(client)
     inner = getattr(client, "_client", None)
@@ -64,7 +65,7 @@ def _guarded_client(client: Any) -> Any:
 def _guarded_http(client: httpx.Client | httpx.AsyncClient) -> Any:
     is_async = isinstance(client, httpx.AsyncClient)
     kind, transport = (httpx.AsyncClient, _AsyncTransport) if is_async else (httpx.Client, _Transport)
-    # Not a copy of the same class: the SDK's closes the shared connections when it is no longer used.
+    # Not an object of the SDK's class, because that closes the shared connections when it is garbage-collected.
     http: Any = kind.__new__(kind)
     vars(http).update(vars(client))
     http.follow_redirects = False
@@ -120,7 +121,7 @@ def _append(body: bytearray, part: bytes) -> None:
 
 
 def _checked(response: httpx.Response, body: bytes) -> httpx.Response:
-    """Return a response whose body is read; raise for one that reports success without a reply of a model."""
+    """Return a response with the body that was read. Raise an error if its status is 200 but its body is not JSON."""
     content_type, result = response.headers.get("Content-Type", ""), ErrorResponse(response.status_code, body)
     if result.is_unreadable and "stream" not in content_type and "ndjson" not in content_type:
         raise httpx.RemoteProtocolError(describe_response(result))
@@ -128,5 +129,5 @@ def _checked(response: httpx.Response, body: bytes) -> httpx.Response:
     return httpx.Response(response.status_code, headers=headers, content=body, extensions=response.extensions)
 
 
-# Those of the body before it was decompressed; httpx sets its length.
+# Headers that describe the body before it was decompressed. httpx sets the new length.
 _HEADERS_OF_THE_BODY = (b"content-encoding", b"content-length", b"transfer-encoding")

@@ -21,18 +21,18 @@ from rubric_integrations._util.event_loop import run_on_texts
 from rubric_integrations.scoring.judgment import JudgeFailure
 from rubric_integrations.scoring.labels import LabelledJudgment
 
-# The built-in instructions, the schema of the reply, the field headers and the fences together have half as many.
+# The built-in instructions, the schema of the reply, the field headers and the fences together have half of this size.
 _FIXED_BYTES = 12_000
 
 
 def is_priced(lm: dspy.BaseLM) -> bool:
-    """Whether the price list may have a model: not where a function or a chat model is called."""
-    # Their engines are objects; an engine of DSPy's own is named by a text.
+    """Whether the price list may have a model. False if the LM calls a function or a LangChain chat model."""
+    # The engines of functions and chat models are objects. DSPy's own engines are named by a text.
     return isinstance(getattr(lm, "engine", None), str)
 
 
 def provider_and_model(name: str) -> tuple[str, str]:
-    """Return the names under which the price list may have a model; OpenAI is the provider of one without a prefix."""
+    """Return the provider and the model name for the price list. A name without a prefix is a model of OpenAI."""
     provider, slash, model = name.partition("/")
     return (provider, model) if slash else ("openai", name)
 
@@ -40,22 +40,22 @@ def provider_and_model(name: str) -> tuple[str, str]:
 async def load_prices(lm: dspy.BaseLM) -> None:
     """Load the price list once, in a thread, if it may have this model.
 
-    DSPy would load it after the first reply, where the time counts against the timeout of that call.
+    Otherwise DSPy would load it after the first reply, and the time would count against the timeout of that call.
     """
     if is_priced(lm):
         await model_metadata.apreload()
 
 
 def highest_cost(lm: dspy.BaseLM, prompt_bytes: int, reply_tokens: int | None = None) -> float | None:
-    """Return the most that one call can cost, in US dollars; None if the price or the longest reply is not known.
+    """Return the highest possible cost of one call, in US dollars. None if the price or the longest reply is unknown.
 
-    Every token of a prompt is at least one byte. The longest reply has the `max_tokens` of the model's settings, or as
-    many tokens as the model can write.
+    Every token of a prompt has at least one byte. Therefore the number of bytes is an upper limit for the number of
+    tokens. The longest reply has `max_tokens` tokens if this is set, otherwise as many as the model can write.
 
     Args:
         lm: The model.
-        prompt_bytes: The most bytes of the prompt, in UTF-8.
-        reply_tokens: The tokens of the reply if it is expected to be shorter than the longest one.
+        prompt_bytes: The largest size of the prompt, in bytes of UTF-8.
+        reply_tokens: The number of tokens in the reply, if it is expected to be shorter than the longest reply.
     """
     if not is_priced(lm):
         return None
@@ -64,7 +64,7 @@ def highest_cost(lm: dspy.BaseLM, prompt_bytes: int, reply_tokens: int | None = 
     limit = next((limit for limit in limits if isinstance(limit, int)), None)
     if reply_tokens is not None:
         limit = reply_tokens if limit is None else min(limit, reply_tokens)
-    # Prices change at multiples of 1,000 tokens, so that those of a few sizes are enough for all questions of a run.
+    # Prices change at multiples of 1,000 tokens. Therefore the prices of a few sizes are enough for a run.
     thousands = max(1, -(-prompt_bytes // 1000))
     prices = _prices(*provider_and_model(lm.model), limit, settings.get("service_tier"), thousands)
     return None if prices is None else prompt_bytes * prices[0] + prices[1]
@@ -74,12 +74,12 @@ def highest_cost(lm: dspy.BaseLM, prompt_bytes: int, reply_tokens: int | None = 
 def _prices(
     provider: str, model: str, limit: int | None, tier: str | None, thousands: int
 ) -> tuple[float, float] | None:
-    """Return the price of a token of a prompt, and that of the longest reply, in US dollars; None if one is not known.
+    """Return the price of a prompt token and the price of the longest reply, in US dollars. None if one is unknown.
 
     Args:
         provider: The provider.
         model: The model's name without the provider.
-        limit: The most tokens of a reply; None for as many as the model can write.
+        limit: The largest number of tokens in a reply. None for as many as the model can write.
         tier: The service tier.
         thousands: The size of the prompt in thousands of tokens, rounded up.
     """
@@ -102,7 +102,7 @@ def _prices(
 
 
 def own_bytes(prompts: object, examples: Sequence[LabelledJudgment]) -> int:
-    """Return the bytes of a judge's own instructions and few-shot examples.
+    """Return the size of a judge's own instructions and few-shot examples, in bytes.
 
     Args:
         prompts: The judge's instructions and compiled few-shot examples, as JSON.
@@ -112,11 +112,11 @@ def own_bytes(prompts: object, examples: Sequence[LabelledJudgment]) -> int:
 
 
 def prompt_bytes(text_bytes: int, own_bytes: int) -> int:
-    """Return the most bytes that a prompt can have.
+    """Return the largest possible size of a prompt, in bytes.
 
     Args:
-        text_bytes: The bytes of the texts to judge and of the criteria, which sanitizing may double.
-        own_bytes: The bytes of the judge's own instructions and examples.
+        text_bytes: The size of the texts to judge and of the criteria. Sanitizing may double it.
+        own_bytes: The size of the judge's own instructions and examples.
     """
     return _FIXED_BYTES + 2 * (text_bytes + own_bytes)
 
@@ -126,10 +126,10 @@ REMEDY = (
     "`TextLimits(chunk_size=...)`, or use a model that reads more"
 )
 
-# Whatever is between white space and ASCII punctuation: no tokenizer joins two of these into one token.
+# The text between white space and ASCII punctuation. No tokenizer joins two such words into one token.
 _WORD = re.compile(r"[^\s!-/:-@\[-`{-~]+(?:'[^\s!-/:-@\[-`{-~]+)*")
 
-# What servers say that report no code for it, such as vLLM, llama.cpp, Gemini's and Bedrock's.
+# The messages of servers that report no error code for it, such as vLLM, llama.cpp, Gemini and Bedrock.
 _TOO_LONG = re.compile(
     r"context_length_exceeded|maximum context length|prompt is too long|available context size"
     r"|input token count \S+ exceeds|input is too long",
@@ -148,9 +148,9 @@ def says_too_long(message: str) -> bool:
 
 
 def fewest_tokens(text: str) -> int:
-    """Return a number of tokens that a text has at least, whatever the tokenizer: the number of its words.
+    """Return a lower limit for the number of tokens in a text with any tokenizer: the number of words.
 
-    A tokenizer of the model's own would count more exactly, but is not at hand without the network for most models.
+    The model's own tokenizer would count more exactly, but most tokenizers are not available without the network.
 
     Example:
         >>> fewest_tokens("It's 8.4%.")
@@ -160,9 +160,9 @@ def fewest_tokens(text: str) -> int:
 
 
 def known_limit(lm: dspy.BaseLM) -> int | None:
-    """Return the most tokens of a prompt that a model reads, by the price list; None if that is not known.
+    """Return the largest number of prompt tokens that a model accepts, from the price list. None if it is unknown.
 
-    The list is only read if it is loaded already (see `prices.load_prices`).
+    The list is used only if it is already loaded (see `load_prices`).
     """
     if model_metadata._data is None or not is_priced(lm):  # pyright: ignore[reportPrivateUsage]
         return None
@@ -177,17 +177,18 @@ def _listed_limit(name: str) -> int | None:
 
 
 async def check_prompt_fits(lm: dspy.BaseLM, *texts: str) -> None:
-    """Check that a prompt is not surely longer than the model reads; in a thread if it is long.
+    """Check that a prompt is not certainly too long for a model. A long prompt is checked in a thread.
 
     Args:
         lm: The model.
         texts: The texts of the prompt.
 
     Raises:
-        JudgeFailure: Of kind `config`, and about this text: it has more words than the model reads tokens.
+        JudgeFailure: The prompt has more words than the model accepts tokens. The failure has the kind `config` and
+            `about_text=True`.
     """
     limit = known_limit(lm)
-    # A word and what separates it from the next are two characters at least: shorter texts are not read.
+    # A word and its separator have at least two characters. Shorter texts certainly fit.
     if limit is None or sum(map(len, texts)) < 2 * limit:
         return
     tokens = await run_on_texts(partial(_fewest_tokens, texts), *texts)

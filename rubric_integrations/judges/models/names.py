@@ -1,7 +1,8 @@
 """Makes a `dspy.LM` from a model name, a function of two prompts, or any other source in `MODEL_SOURCES`.
 
-Also adapts LMs without an asynchronous call, such as a `dspy.BaseLM` with `forward` alone, and decides which models
-accept attachments. To add a source, write a function that makes a `dspy.LM`, and add it to `MODEL_SOURCES`.
+This module also adapts LMs without an asynchronous call, such as a `dspy.BaseLM` that has only `forward`, and decides
+which models accept attachments. To add a source, write a function that makes a `dspy.LM`, and add it to
+`MODEL_SOURCES`.
 """
 
 from __future__ import annotations
@@ -50,15 +51,17 @@ GenerateFn = Callable[[str, str], Awaitable[str]]
 
 
 def lm_from_fn(generate_fn: GenerateFn, fingerprint: str | None = None) -> dspy.LM:
-    """Make a `dspy.LM` that calls an async function. Its exceptions are sorted so that the right ones are retried.
+    """Make a `dspy.LM` that calls an async function.
+
+    Exceptions of the function are classified. Only temporary errors, such as a timeout or a 429, are retried.
 
     Args:
-        generate_fn: The function of a system prompt and a user prompt, which returns the reply.
-        fingerprint: A name for everything that the replies depend on, such as the model and its settings, by which a
-            ledger tells them from those of another function. By default that is the result of `fingerprint()`, if the
-            function is an object with such a method, or the function's qualified name. A ledger refuses a lambda, a
-            `functools.partial`, a method, an object or a closure without a fingerprint, since others with the same name
-            may give other replies.
+        generate_fn: An async function that takes a system prompt and a user prompt, and returns the reply.
+        fingerprint: A text that identifies everything that the replies depend on, such as the model and its settings.
+            A ledger uses it to distinguish the replies of different functions. By default, it is the result of
+            `fingerprint()` if the function is an object with such a method, otherwise the function's qualified name. A
+            ledger refuses a lambda, a `functools.partial`, a method, an object or a closure without a fingerprint,
+            because their names do not identify them.
 
     Example:
         >>> async def reply(system_prompt: str, user_prompt: str) -> str:
@@ -72,7 +75,7 @@ def lm_from_fn(generate_fn: GenerateFn, fingerprint: str | None = None) -> dspy.
 
 
 def identify_function(function: object) -> str | None:
-    """Return a function's own fingerprint or its qualified name; None where neither identifies it."""
+    """Return a function's own fingerprint, or its qualified name. None if neither identifies the function."""
     fingerprint: object = getattr(function, "fingerprint", None)
     if callable(fingerprint):
         return cast("str | None", fingerprint())
@@ -84,7 +87,7 @@ def identify_function(function: object) -> str | None:
 
 
 def is_function_model(lm: dspy.BaseLM) -> bool:
-    """Whether an LM calls a function of two texts."""
+    """Whether an LM calls a function of two texts, as `lm_from_fn` makes it."""
     return isinstance(getattr(lm, "engine", None), _FunctionEngine)
 
 
@@ -95,7 +98,7 @@ _NO_MODEL = (
 
 
 class _NoModel(dspy.BaseLM):
-    """Stands in `dspy.settings` for the model that a judge does not have: each call is an error with the remedy."""
+    """The model in `dspy.settings` for a judge without its own model: each call raises an error with the remedy."""
 
     def __init__(self) -> None:
         super().__init__("none", cache=False)
@@ -111,10 +114,10 @@ NO_MODEL = _NoModel()
 
 
 def judge_context(lm: dspy.BaseLM) -> AbstractContextManager[None]:
-    """Make a DSPy context for a judge: it leaves nothing in the trace, history and usage of the program that it grades.
+    """Make a DSPy context in which a judge's calls do not appear in the trace, history and usage of the program.
 
     Args:
-        lm: The model of predictors that have none of their own; `NO_MODEL` if the judge has no model for them.
+        lm: The model for predictors that do not have their own model. `NO_MODEL` if the judge has no model for them.
     """
     return dspy.context(lm=lm, trace=None, usage_tracker=None, caller_modules=None, send_stream=None)
 
@@ -134,7 +137,7 @@ class _AsyncFunctionEngine:
         # Few-shot examples arrive as earlier turns; a function of two strings has space for one user turn.
         user = turns[0][1] if len(turns) == 1 else "\n\n".join(f"[{role}]\n{text}" for role, text in turns)
         try:
-            # Without the adapter of our request, which is not one for the function's own requests.
+            # Without the judge's adapter, which must not be used for DSPy requests that the function itself makes.
             with dspy.context(adapter=None, caller_modules=None):
                 reply: object = self._generate_fn(system, user)
                 if not inspect.isawaitable(reply):
@@ -164,7 +167,7 @@ class _FunctionEngine:
         return run_sync(self.async_engine.complete(request))
 
     def fingerprint(self) -> str | None:
-        """Return what identifies the function; None where nothing does."""
+        """Return the text that identifies the function. None if the function cannot be identified."""
         return self.async_engine.fingerprint
 
 
@@ -178,22 +181,25 @@ def _text(parts: Any) -> str:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """How a model is called whose name you pass; None leaves a setting to the provider.
+    """Settings for a model that you pass by its name. None leaves a setting to the provider.
 
     Attributes:
         api_base: The base URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp), such as `http://host:port/v1`.
-            For `ollama/` and `ollama_chat/` with or without `/v1`, and by default OLLAMA_API_BASE or OLLAMA_HOST.
-        api_key: The key; by default that of the provider's environment variable, which is sent to the provider and to
-            this machine only. The key for another server is this argument or RUBRIC_INTEGRATIONS_API_KEY; where no key
-            is set, a placeholder is sent, since local servers require none.
-        temperature: The sampling temperature, at least 0; by default 0, and none for reasoning models (see `LMJudge`).
-        max_tokens: The most tokens of a reply, at least 1.
-        seed: The sampling seed, for providers that take one.
+            For models that begin with `ollama/` or `ollama_chat/`, `/v1` is optional, and the default is
+            OLLAMA_API_BASE or OLLAMA_HOST.
+        api_key: The API key. By default, the key in the provider's environment variable, which is sent only to the
+            provider and to this machine. For another server, pass the key here or set RUBRIC_INTEGRATIONS_API_KEY.
+            Without a key, a placeholder is sent, because local servers require none.
+        temperature: The sampling temperature, at least 0. By default, it is 0. Reasoning models have no default (see
+            `LMJudge`).
+        max_tokens: The largest number of tokens in a reply, at least 1.
+        seed: The sampling seed, for providers that accept one.
         reasoning_effort: The effort of a reasoning model, such as `low`.
-        service_tier: The tier that prices and schedules a request, such as `flex`, for providers that have them.
-        headers: HTTP headers that each request has in addition, by name, such as those that a gateway requires. DSPy
-            sends such requests through LiteLLM, at about 11 ms of CPU instead of 1. The values may be secrets: they
-            appear in no fingerprint, ledger or message; a fingerprint has a digest of those that are no credentials.
+        service_tier: The service tier, such as `flex`, for providers with several tiers. It affects price and delay.
+        headers: Additional HTTP headers of each request by name, such as the headers that a gateway requires. DSPy
+            sends requests with such headers through LiteLLM, which takes about 11 ms of CPU time instead of 1 ms. The
+            values may be secrets. They do not appear in fingerprints, ledgers or messages. A fingerprint contains a
+            digest of the headers that are not credentials.
     """
 
     api_base: str | None = None
@@ -211,10 +217,10 @@ class ModelSettings:
         return {name: value for name, value in settings.items() if value is not None}
 
     def joined(self, others: ModelSettings) -> ModelSettings:
-        """Return these settings with others, for the arguments of `LMJudge` that are short for a setting.
+        """Combine these settings with others, such as the separate arguments of `LMJudge`.
 
         Raises:
-            ValueError: A setting is in both.
+            ValueError: The same setting is set in both.
         """
         own, more = self.chosen(), others.chosen()
         if twice := sorted(own.keys() & more.keys()):
@@ -228,16 +234,17 @@ NO_SETTINGS = ModelSettings()
 def lm_from_name(model: str, options: ModelSettings = NO_SETTINGS) -> dspy.LM:
     """Make a `dspy.LM` from a model name such as `openai/gpt-5-mini` or `ollama_chat/llama3.2`.
 
-    DSPy's response cache is off: its key contains neither the endpoint nor the engine, so that another server's verdict
-    could be returned for the same model name. Retries are the grader's.
+    DSPy's response cache is switched off. Its key contains neither the endpoint nor the engine. It could therefore
+    return another server's verdict for the same model name. The LM makes no retries, because the grader makes them.
 
     Args:
         model: `provider/model`, as DSPy and LiteLLM spell it.
-        options: How it is called.
+        options: The settings of the model.
 
     Raises:
-        ValueError: The name is empty or has no provider, the URL has no scheme, an option is out of range, DSPy
-            refuses it for this model, or a key of the environment would be sent to a server that it is not meant for.
+        ValueError: The name is empty or has no provider, the URL has no scheme, a setting is out of range, DSPy refuses
+            a setting for this model, or a key from the environment would be sent to a server for which it is not
+            intended.
     """
     if not model.strip():
         raise ValueError("`judge` is an empty model name: write one such as 'openai/gpt-5-mini', or 'offline'")
@@ -269,11 +276,11 @@ def lm_from_name(model: str, options: ModelSettings = NO_SETTINGS) -> dspy.LM:
 
 
 def default_temperature(model: str, reasoning_effort: str | None = None) -> float | None:
-    """Return the sampling temperature for a model without a configured one: 0, or None for a reasoning model.
+    """Return the default sampling temperature of a model: 0, or None for a reasoning model.
 
-    OpenAI's reasoning models refuse any temperature but 1, and DSPy knows their names. Models of other providers do
-    not have to take a `reasoning_effort` with a temperature. A model that refuses 0 for a reason that its name does not
-    show gets none after its first refusal (see `judges/calling.py`).
+    OpenAI's reasoning models refuse any temperature except 1, and DSPy knows their names. Models of other providers may
+    refuse a temperature together with a `reasoning_effort`. If any other model refuses the temperature 0, requests have
+    no temperature after the first refusal (see `judges/calling.py`).
 
     Example:
         >>> default_temperature("openai/gpt-4.1"), default_temperature("openai/gpt-5-mini")
@@ -309,9 +316,9 @@ class ModelSource(NamedTuple):
     """A kind of object that a `dspy.LM` can be made of.
 
     Attributes:
-        description: What to call the kind in messages.
-        matches: Whether an object is of this kind.
-        make: Makes the `dspy.LM`.
+        description: The name of the kind in messages.
+        matches: A function that decides whether an object is of this kind.
+        make: A function that makes the `dspy.LM`.
     """
 
     description: str
@@ -324,7 +331,7 @@ def _is_lm(model: object) -> bool:
 
 
 def _is_function(model: object) -> bool:
-    """Whether an object may be an async function of two texts: a DSPy program without an async `forward` never is."""
+    """Whether an object may be an async function of two texts. False for a DSPy program without an async `forward`."""
     if isinstance(model, dspy.Module) and type(model).__call__ in (dspy.Module.__call__, dspy.Predict.__call__):
         return inspect.iscoroutinefunction(getattr(model, "forward", None))
     return callable(model)
@@ -339,20 +346,20 @@ MODEL_SOURCES: dict[str, ModelSource] = {
     "langchain": ModelSource("a LangChain chat model", is_chat_model, lm_from_chat_model),
     "function": ModelSource("an async function (system_prompt, user_prompt)", _is_function, lm_from_fn),
 }
-"""The kinds of models beside a model name, in the order in which an object is compared with them."""
+"""The kinds of models besides a model name, in the order in which an object is compared with them."""
 
 
 def to_lm(model: ModelLike, options: ModelSettings = NO_SETTINGS) -> dspy.BaseLM:
-    """Make a `dspy.LM` of whatever a user passes as a model.
+    """Make a `dspy.LM` from any value that a user can pass as a model.
 
     Args:
         model: A model name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts.
-        options: How a model name is called.
+        options: The settings of a model that is passed by name.
 
     Raises:
-        TypeError: `model` is none of these.
-        ValueError: The model name is empty, an option goes with a model that is configured already, or a key of the
-            environment would be sent to a server that it is not meant for.
+        TypeError: `model` has none of these types.
+        ValueError: The model name is empty, a setting is passed with a model object, or a key from the environment
+            would be sent to a server for which it is not intended.
     """
     if isinstance(model, str):
         return lm_from_name(model, options)
@@ -370,28 +377,31 @@ def to_lm(model: ModelLike, options: ModelSettings = NO_SETTINGS) -> dspy.BaseLM
 
 
 def settings_of(lm: dspy.BaseLM) -> dict[str, Any]:
-    """Return a model's settings, those of its LangChain chat model included: with credentials, so never write them."""
+    """Return a model's settings, including the settings of its LangChain chat model.
+
+    They contain credentials, so never write them to a file or a log.
+    """
     return {**lm.kwargs, **chat_model_settings(lm)}
 
 
 def without_framework_cache(lm: dspy.BaseLM) -> dspy.BaseLM:
-    """Return an LM that uses neither DSPy's nor LangChain's response cache; the user's own model is not changed.
+    """Return an LM that uses neither DSPy's nor LangChain's response cache. The user's own model is not changed.
 
-    A judge must not read them: a reply in prose would be repeated for every retry, another server's verdict could be
-    returned under the same model name, and the votes of equal judges would be one vote.
+    A judge must not use these caches. Every retry would return the same unreadable reply, another server's verdict
+    could be returned for the same model name, and equal judges would always give the same vote.
     """
     uncached = without_langchain_cache(lm)
     return uncached.copy(cache=False) if uncached.cache else uncached
 
 
-# Clients that pass a URL on to the provider. Others may download the file, on this machine, where a URL of a submission
-# could reach what the internet cannot.
+# Clients that pass a URL on to the provider. Other clients may download the file on this machine. A URL in a submission
+# could then reach servers that are not accessible from the internet.
 _PASS_URLS_ON = ("openai/", "azure/")
 _CHAT_MODELS_PASS_URLS_ON = ("langchain_openai.", "langchain_anthropic.")
 
 
 def file_problem(lm: dspy.BaseLM, files: Sequence[ShownFile]) -> str | None:
-    """Return why a model cannot be sent some files, and what to do; None if it can, as far as is known here."""
+    """Return why some files cannot be sent to a model, and what to do. None if no problem is known."""
     if not files:
         return None
     if is_function_model(lm):
@@ -421,7 +431,7 @@ def _passes_on(lm: dspy.BaseLM, urls: Sequence[str]) -> bool:
 
 
 def is_plain_lm(lm: object) -> bool:
-    """Whether an LM is DSPy's own, and no subclass of it."""
+    """Whether an LM is a `dspy.LM`, and not an object of a subclass."""
     return type(lm) is dspy.LM
 
 
@@ -429,16 +439,16 @@ _SYNCHRONOUS, _ASYNCHRONOUS = ("__call__", "forward"), ("acall", "aforward")
 
 
 def is_sync_only(lm: dspy.BaseLM) -> bool:
-    """Whether an LM's synchronous call was replaced and its asynchronous one was not.
+    """Whether an LM overrides the synchronous call but not the asynchronous call.
 
-    DSPy would raise NotImplementedError, or in a subclass of `dspy.LM` use the inherited call without a word.
+    DSPy would raise NotImplementedError or, for a subclass of `dspy.LM`, silently use the inherited call.
     """
     layers: list[Mapping[str, Any]] = [vars(lm), *map(vars, type(lm).__mro__)]
     return _first(layers, _SYNCHRONOUS) < _first(layers, _ASYNCHRONOUS)
 
 
 def with_async_call(lm: dspy.BaseLM) -> dspy.BaseLM:
-    """Return an LM whose asynchronous call runs the synchronous one in a thread; any other LM as it is."""
+    """Return an LM whose asynchronous call runs the synchronous call in a thread. Other LMs are returned unchanged."""
     if not is_sync_only(lm):
         return lm
     threaded: Any = lm.copy()
@@ -451,5 +461,5 @@ def with_async_call(lm: dspy.BaseLM) -> dspy.BaseLM:
 
 
 def _first(layers: list[Mapping[str, Any]], names: tuple[str, ...]) -> int:
-    """Return the position of the first layer, from the most derived one on, that defines one of the names."""
+    """Return the index of the first layer that defines one of the names. The first layer is the most derived one."""
     return next(index for index, layer in enumerate(layers) if any(name in layer for name in names))

@@ -1,1 +1,1 @@
-"""The prompts: their text, the rendering of questions, the sanitizing of untrusted text, the parsing of replies."""
+"""The prompts: their text, the rendering of questions, the sanitizing of untrusted text and the parsing of replies."""

@@ -1,12 +1,13 @@
 """Parses a judge's reply into the fields of its signature: lenient about form, strict about meaning.
 
-DSPy's own adapters repair broken JSON and take the first text that looks like a field. A judge that quotes `{"verdict":
-"MET"}` from the submission before it answers UNMET would be read as MET. Here one JSON object is read by the rules of
-JSON. Anything ambiguous is a parse failure, and the question is requested again. Prose around the object is accepted
-only from judges without a reply format, and only if it cannot be a quotation.
+DSPy's own adapters repair broken JSON and take the first text that looks like a field. If a judge quotes `{"verdict":
+"MET"}` from the submission and then answers UNMET, they would parse MET. This parser accepts one JSON object, which
+must be valid JSON. Anything ambiguous is a parse failure, and the question is requested again. Prose around the object
+is accepted only from judges without a reply format, and only if the object cannot be a quotation.
 
-A quotation that the judge forgot to escape can also close its string and continue as JSON. In an object it then repeats
-a field. In a list it can forge whole entries. Therefore a list must be exactly what was requested.
+If the judge forgets to escape a quotation, the quotation can also close its string and continue as JSON. In an object,
+it then repeats a field. In a list, it can forge complete entries. Therefore a list must have exactly the requested
+entries.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _STEP = re.compile(r"\s*(?:steps?\s*)?#?(\d{1,9})\s*", re.IGNORECASE)
 def parse_citations(value: object) -> list[int]:
     """Parse the numbers of steps, as models write them: a list, one number, or a text such as `steps 2, 5`.
 
-    That the steps exist is for `judges/validation.py` to check.
+    `judges/validation.py` checks that the steps exist.
 
     Returns:
-        The numbers, as the judge wrote them; empty for None and for an empty text.
+        The numbers in the order of the reply. Empty for None and for an empty text.
 
     Raises:
-        ValueError: An entry is no whole number from 0.
+        ValueError: An entry is not an integer of at least 0.
 
     Example:
         >>> parse_citations(["step 3", 5]), parse_citations("steps 2, 5")
@@ -68,7 +69,7 @@ _THINKING = re.compile(r"\A\s*<think(?:ing)?>.*</think(?:ing)?>", re.DOTALL)
 _THINKING_ENDS = re.compile(r"</think(?:ing)?>")
 _BLOCK_BEGINS = re.compile(r"```\w*")
 
-# What other rubric prompts call the same fields; a custom `system_prompt` may still request these names.
+# The names of the same fields in other rubric prompts. A custom `system_prompt` may request these names.
 _ALIASES = {
     "criterion_status": "verdict",
     "criteria_evaluations": "judgments",
@@ -80,17 +81,17 @@ _ALIASES = {
 _IS_MET = "criteria_met"
 _IS_MET_VERDICTS = {True: "MET", False: "UNMET"}
 
-# Weak models leave it out, and their answer is one without citations.
+# Weak models leave this field out. Their answer then has no citations.
 _EVIDENCE = "evidence"
 
-# What the fields with the number and with the answer of an entry are called, without case and signs.
+# The names of the fields with the number and the answer of an entry, folded: in lower case and only letters.
 _ID_NAMES = frozenset(
     {"id", "criterionid", "criterionnumber", "criterionidx", "criterionindex", "number", "index", "idx"}
 )
 _ENTRY_ANSWERS = ("answer", "verdict", "criterionstatus")
 
-# A field whose name ends so, such as `final_verdict`, gives the same answer again, or another one. The names of the
-# fields of other questions are no such names: `overall_score` is not a second `score`.
+# A field whose name ends in one of these, such as `final_verdict`, repeats the answer or contradicts it. The field
+# names of other questions do not count: `overall_score` is not a second `score`.
 _ANSWER_NAMES = {
     "verdict": ("verdict", "criterionstatus", "criteriamet"),
     "choice": ("choice",),
@@ -105,31 +106,32 @@ _NAMES_VERDICT = re.compile("met|assess", re.IGNORECASE)
 _NEGATED = re.compile(r"(?:it )?(?:is |was )?(?:not|never|no longer)[ _-](?:fully |really )?(un)?met", re.IGNORECASE)
 
 
-# Characters of a field that is nothing but a verdict.
+# The largest number of characters in a field that contains only a verdict.
 _LONGEST_VERDICT = 60
 
-# Words of a reply that is a sentence of its own, such as a refusal; fewer are an accident, which a retry may correct.
+# The smallest number of words in a reply that is a sentence, such as a refusal. A shorter reply is an accident, which a
+# retry may correct.
 _FEWEST_WORDS = 3
 # Characters of a reply that an error quotes.
 _LONGEST_QUOTE = 200
 
 
-class UnreadableReply(ValueError):  # noqa: N818 -- of a model, and no error of the program
-    """A reply does not answer the signature unambiguously; `JudgeAdapter` reports it as DSPy's own adapters do."""
+class UnreadableReply(ValueError):  # noqa: N818 -- a fault of the model, not of the program
+    """A reply does not answer the signature unambiguously. `JudgeAdapter` reports it as DSPy's own adapters do."""
 
 
 class NoVerdict(UnreadableReply):
-    """A reply is a text that names no answer, such as "I cannot help with that"; the model may well repeat it."""
+    """A reply is a text that names no answer, such as "I cannot help with that". The model may repeat such a reply."""
 
 
 class ReplyObject(NamedTuple):
     """The one JSON object of a reply.
 
     Attributes:
-        fields: Its fields, under the names of the signature.
+        fields: The object's fields, under the names of the signature.
         text: The object as the model wrote it.
-        before: The prose before it, without thinking.
-        after: The prose after it.
+        before: The prose before the object, without thinking.
+        after: The prose after the object.
     """
 
     fields: dict[str, Any]
@@ -152,15 +154,15 @@ def parse_reply(
     Args:
         signature: The DSPy signature that was requested.
         text: The reply as the model wrote it. A re-serialized reply would hide a repeated field.
-        quotable: Whether the graded texts contain something that looks like a verdict. If so, the reply must be the
-            JSON object and nothing else; if not, prose around the object is accepted, unless it names another answer.
-            A function is called only if the reply depends on it, because the search decodes every text.
-        expected_ids: The numbers of the criteria in a request about several; an entry under another number is not
-            the judge's own.
-        json_only: Whether the server accepted a JSON format and is known to honour it, so that the reply must be the
-            JSON object and nothing else, whatever the texts contain.
-        completing_texts: The texts that the judge was shown, if nothing reports why the reply ended. One of them may
-            have completed a reply that was cut off, and such a reply is refused.
+        quotable: Whether the graded texts contain text that looks like a verdict. If so, the reply must be only the
+            JSON object. If not, prose around the object is accepted, unless it names another answer. Pass a function to
+            search the texts only if the parser needs to know, because the search decodes every text.
+        expected_ids: The numbers of the criteria in a request about several criteria. An entry with another number may
+            be a quotation.
+        json_only: Whether the server accepted a JSON format and is known to honour it. If so, the reply must be only
+            the JSON object, whatever the texts contain.
+        completing_texts: The texts that were shown to the judge, if it is unknown why the reply ended. If the reply was
+            cut off inside a quotation, one of these texts may have completed its JSON. Such a reply is refused.
 
     Raises:
         NoVerdict: The reply is a text that names no answer.
@@ -199,14 +201,15 @@ def _names_answer(signature: Any, text: str) -> bool:
 
 
 def parse_object(text: str, is_strict: Callable[[], bool]) -> ReplyObject:
-    """Parse the one JSON object of a reply, without the thinking before it and a code block around it.
+    """Parse the one JSON object of a reply. Thinking before the object and a code block around it are removed.
 
     Args:
         text: The reply as the model wrote it.
-        is_strict: Whether the reply must be the object and nothing else; called only if it is more.
+        is_strict: A function that returns whether the reply must be only the object. It is called only if the reply
+            contains more.
 
     Raises:
-        ValueError: There is no object, or more than one, or it may not be read in one way only.
+        ValueError: There is no object, there is more than one, or the reply is ambiguous.
     """
     thinking = _THINKING.match(text)
     if thinking and len(_THINKING_ENDS.findall(text)) > 1 and is_strict():
@@ -223,7 +226,7 @@ def parse_object(text: str, is_strict: Callable[[], bool]) -> ReplyObject:
     rest = answer[end:]
     if "{" in rest or (rest.strip() and is_strict()):
         raise ValueError("the reply holds more than one JSON object, or text after it")
-    # The words true and false around the object may name another answer, and no rule would find out.
+    # The words true and false around the object may name another answer, which no rule could detect.
     if _IS_MET in fields and (answer[:start].strip() or rest.strip()):
         raise ValueError(f"the reply has `{_IS_MET}`, and is more than a JSON object")
     return ReplyObject(_without_aliases(fields), answer[start:end], answer[:start], rest)
@@ -233,7 +236,7 @@ def _require_own_answer(reply: ReplyObject, signature: Any, outputs: Mapping[str
     """Check that the prose around an object leaves no doubt that the object is the judge's answer.
 
     Raises:
-        ValueError: It may be a quotation.
+        ValueError: The object may be a quotation.
     """
     if not (reply.before.strip() or reply.after.strip()):
         return
@@ -246,10 +249,10 @@ def _require_own_answer(reply: ReplyObject, signature: Any, outputs: Mapping[str
 
 
 def _require_own_end(text: str, reply: ReplyObject, outputs: Mapping[str, Any], texts: Collection[str]) -> None:
-    """Check that a reply without a finish reason was not cut off within a quotation.
+    """Check that a reply without a finish reason was not cut off inside a quotation.
 
     Raises:
-        ValueError: It may have been.
+        ValueError: The reply may have been cut off inside a quotation.
     """
     explanations = [outputs.get("explanation"), *(entry.explanation for entry in outputs.get("judgments", ()))]
     written = [explanation for explanation in explanations if explanation]
@@ -261,7 +264,7 @@ def _require_own_end(text: str, reply: ReplyObject, outputs: Mapping[str, Any], 
 
 
 def _without_code_block(answer: str) -> str:
-    """Return the content of an answer that is one code block."""
+    """Return the content of the code block if an answer is one code block. Otherwise return the answer unchanged."""
     if answer[:3] != "```":
         return answer
     first, _, rest = answer.partition("\n")
@@ -302,10 +305,10 @@ class _Output(NamedTuple):
     """An output field of a signature.
 
     Attributes:
-        name: Its name.
-        annotation: The type of its value.
-        choices: What it must be one of, as it is and normalized; empty if it is no choice.
-        entry: The type of each entry, where it is a list of answers.
+        name: The name of the field.
+        annotation: The type of the field's value.
+        choices: The allowed values by their original and their normalized spelling. Empty if any value is allowed.
+        entry: The type of each entry if the field is a list of answers. Otherwise None.
     """
 
     name: str
@@ -357,7 +360,7 @@ def _parse_field(reply: Mapping[str, Any], output: _Output) -> Any:
 
 
 def strengths_and_weaknesses(reply: Mapping[str, Any]) -> str:
-    """Return an explanation of the lists `strengths` and `weaknesses` of a reply; empty if it has neither.
+    """Make an explanation from the lists `strengths` and `weaknesses` of a reply. Empty if it has neither.
 
     Example:
         >>> strengths_and_weaknesses({"score": 7, "strengths": ["Is short."], "weaknesses": []})
@@ -375,11 +378,11 @@ def strengths_and_weaknesses(reply: Mapping[str, Any]) -> str:
 def _parse_entries(
     reply: Mapping[str, Any], name: str, annotation: Any, is_strict: Callable[[], bool], expected_ids: frozenset[int]
 ) -> list[Any]:
-    """Parse the entries of a list that have the right type; the criteria of the others stay without an answer.
+    """Parse the entries of a list. Entries of a wrong type are left out, and their criteria get no answer.
 
     Raises:
-        ValueError: There is no list; its numbers are not those of the criteria, so that any entry may be about another
-            criterion; or the parsing is strict and something in the reply may be part of a quotation.
+        ValueError: There is no list, its numbers are not the numbers of the criteria, or the parsing is strict and a
+            part of the reply may be a quotation. With wrong numbers, any entry may be about another criterion.
     """
     if name not in reply:
         raise ValueError(f"the reply has no `{name}`")
@@ -412,10 +415,10 @@ def _parse_entries(
 
 
 def _entry_number(entry: Mapping[str, Any]) -> int | None:
-    """Return the number of an entry; None if it has none that can be read, so that the entry is not valid either.
+    """Return the number of an entry. None if it has no valid number. Such an entry is not valid.
 
     Raises:
-        ValueError: It has two numbers, or true or false as one.
+        ValueError: The entry has two numbers, or true or false as its number.
     """
     values = [value for name, value in entry.items() if _fold_name(name) in _ID_NAMES and value is not None]
     if any(isinstance(value, bool) for value in values) or len({str(value) for value in values}) > 1:
@@ -424,7 +427,7 @@ def _entry_number(entry: Mapping[str, Any]) -> int | None:
 
 
 def parse_entry_number(value: object) -> int | None:
-    """Parse the number of an entry, as models write it; None if it is not a whole number.
+    """Parse the number of an entry, as models write it. None if the value is not an integer.
 
     Example:
         >>> parse_entry_number("2"), parse_entry_number(True), parse_entry_number("1_0")
@@ -435,11 +438,11 @@ def parse_entry_number(value: object) -> int | None:
 
 
 def _require_numbers(ids: Sequence[int], expected: frozenset[int]) -> None:
-    """Check that the numbers of entries leave no doubt which criterion each is about.
+    """Check that the numbers of entries identify the criterion of each entry.
 
     Raises:
-        ValueError: One of them was not requested, as if the judge had counted from 0; or one occurs twice and another
-            is missing, as if the judge had miscounted.
+        ValueError: A number was not requested, for example because the judge counted from 0. Or a number occurs twice
+            and another number is missing, because the judge miscounted.
     """
     if unknown := set(ids) - expected:
         raise ValueError(f"an entry has the number {min(unknown)}, which was not requested")
@@ -453,12 +456,12 @@ def _has_two_answers(entry: Mapping[str, Any]) -> bool:
 
 
 def _other_answer(fields: Mapping[str, Any], own: str, names: tuple[str, ...]) -> str | None:
-    """Describe a further field that gives another answer than the field `own` does; None if there is none.
+    """Describe a further field that contradicts the answer in the field `own`. None if there is no such field.
 
     Args:
         fields: The fields of an object.
         own: The name of the field with the answer.
-        names: How the folded names of fields with the same meaning end.
+        names: The endings of the folded names of fields with the same meaning.
     """
     answer = fields[own]
     for name, value in _further_fields(fields):
@@ -477,8 +480,8 @@ def _other_answer(fields: Mapping[str, Any], own: str, names: tuple[str, ...]) -
 
 
 def _further_fields(fields: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """Return the fields of an object, and those of the objects in it under a path."""
-    # Of most replies, no field is an object.
+    """Return the fields of an object and of the objects inside it. Inner fields have a path as their name."""
+    # In most replies, no field is an object.
     if dict not in map(type, fields.values()):
         return fields.items()
     further: list[tuple[str, Any]] = []
@@ -491,7 +494,7 @@ def _further_fields(fields: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def _canonical(value: object) -> object:
-    """Return what two spellings of one answer have in common."""
+    """Return the canonical form of an answer, which is equal for all its spellings."""
     if isinstance(value, bool):
         return _IS_MET_VERDICTS[value]
     try:
@@ -501,7 +504,7 @@ def _canonical(value: object) -> object:
 
 
 def _verdict_of(folded_name: str, value: object) -> str | None:
-    """Return the verdict that the value of any field is, such as `"not met"`, or false under `is_met`; else None."""
+    """Return the verdict in the value of a field, such as `"not met"`, or false under `is_met`. None without one."""
     if type(value) is bool:
         is_negated = folded_name.endswith(("unmet", "notmet"))
         return _IS_MET_VERDICTS[value != is_negated] if folded_name.endswith("met") else None
@@ -513,7 +516,7 @@ def _verdict_of(folded_name: str, value: object) -> str | None:
 
 @lru_cache(maxsize=256)
 def _names_same_answer(name: str, names: tuple[str, ...]) -> bool:
-    """Whether the name of a field is that of an answer, or a longer one that ends so, such as `final_verdict`."""
+    """Whether a field's name is one of the names of an answer, or ends in one of them, such as `final_verdict`."""
     folded = _fold_name(name)
     is_variant = folded.endswith(names) and not folded.startswith(_LIMIT_NAMES)
     return is_variant and (folded in names or name not in _ANSWER_NAMES)
@@ -530,5 +533,5 @@ def _type(annotation: Any) -> TypeAdapter[Any]:
 
 
 def _differ(fields: Mapping[str, Any], names: Sequence[str]) -> bool:
-    """Whether fields that mean the same have different values."""
+    """Whether fields with the same meaning have different values."""
     return len({str(fields[name]) for name in names if name in fields}) > 1

@@ -1,6 +1,6 @@
 """Renders a question into the inputs of a signature. Every text is sanitized and enclosed in a fence.
 
-Of an attachment, a judge sees a label, and its bytes, its URL or its text.
+A judge sees each attachment as a label, followed by its bytes, its URL or its text.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ FileKind = Literal["image", "audio", "document", "text"]
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _TEXTS = ("application/json", "application/xml", "application/yaml", "application/x-yaml")
 
-# Of a name, a judge sees only such characters: no other could imitate a label, a field header or a token.
+# All other characters of a file name are replaced, because they could imitate a label, a field header or a token.
 _OTHER_CHARS = re.compile(r"[^\w .()+-]")
 _LONGEST_NAME = 100
 
 
 class ShownFile(NamedTuple):
-    """One attachment, as a judge is shown it.
+    """One attachment, in the form that a judge sees.
 
     Attributes:
-        kind: How it is sent: as an image, a recording, a document, or as text.
-        label: The line before it, such as `[attachment 1] image/png, chart.png`.
-        mime_type: Its MIME type.
-        content: Its bytes as base64, its URL, or its sanitized and fenced text.
+        kind: How the file is sent: as an image, a recording, a document, or as text.
+        label: The line before the file, such as `[attachment 1] image/png, chart.png`.
+        mime_type: The MIME type of the file.
+        content: The bytes of the file as base64, its URL, or its sanitized and fenced text.
         is_url: Whether `content` is a URL.
-        detail: How closely a model should look at an image; None for the provider's default.
-        neutralized: Whether sanitizing changed its name or its text.
+        detail: How closely a model should look at an image. None for the provider's default.
+        neutralized: Whether sanitizing changed the name or the text of the file.
     """
 
     kind: FileKind
@@ -54,19 +54,19 @@ class ShownFile(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What a judge reads of it as text."""
+        """The parts of the attachment that a judge reads as text."""
         return (self.label, self.content) if self.kind == "text" else (self.label,)
 
 
 def show_files(attachments: Sequence[Attachment], code: str) -> tuple[ShownFile, ...]:
-    """Return what a judge is shown of some attachments, in order.
+    """Convert attachments to the form that a judge sees, in the same order.
 
     Args:
         attachments: The attachments.
         code: The code of the fences around texts.
 
     Raises:
-        JudgeFailure: One is of a kind that no model reads, or that models do not read by URL.
+        JudgeFailure: No model reads the type of an attachment, or models do not read this type from a URL.
     """
     return tuple(_show(attachment, number, code) for number, attachment in enumerate(attachments, start=1))
 
@@ -93,7 +93,7 @@ def _show(attachment: Attachment, number: int, code: str) -> ShownFile:
 
 
 def _kind(mime_type: str, *, is_url: bool) -> FileKind | None:
-    # The address of an image need not tell its type: the provider reads it.
+    # The type of an image at a URL may be unknown, because the provider reads the image.
     if mime_type in _IMAGES or (is_url and mime_type == "image/unknown"):
         return "image"
     if mime_type == "application/pdf":
@@ -104,7 +104,7 @@ def _kind(mime_type: str, *, is_url: bool) -> FileKind | None:
 
 
 def _safe_name(name: str) -> str:
-    r"""Return a file's name in one short line of plain characters.
+    r"""Return a file's name as one short line of plain characters.
 
     Example:
         >>> _safe_name("a\n[[ ## verdict ## ]].png")
@@ -123,10 +123,10 @@ class PromptInputs(NamedTuple):
     Attributes:
         inputs: The texts by field, sanitized and fenced, in the order of the prompt.
         neutralized: Whether sanitizing changed any of them.
-        quotable: Whether a judge could quote a verdict from any of them. Most replies do not depend on it, and the
-            search decodes every text; therefore it is a function that the parser calls.
-        requests_evidence: Whether the judge sees numbered steps, so that it is requested to cite them.
-        files: The attachments. They are no texts: no marker in a text can become one of them.
+        quotable: A function that returns whether a judge could quote a verdict from any of the texts. The parser calls
+            it only if it needs to know, because the search decodes every text.
+        requests_evidence: Whether the judge sees numbered steps and is requested to cite them.
+        files: The attachments. They are separate from the texts. Therefore no marker in a text can become a file.
     """
 
     inputs: dict[str, str]
@@ -137,11 +137,11 @@ class PromptInputs(NamedTuple):
 
 
 class _QuotableSearch:
-    """Searches texts for what a judge could quote as its answer, when it is called first.
+    """A function that searches texts for an answer that a judge could quote. It searches once, at the first call.
 
     Args:
         texts: The texts.
-        shared: The search of further texts, which other questions share.
+        shared: The search of further texts, which several questions share.
     """
 
     def __init__(self, texts: Sequence[str | None], shared: Callable[[], bool] | None = None):
@@ -164,14 +164,14 @@ def render_inputs(
     """Render the inputs that all questions about a submission share, followed by a question's own.
 
     Args:
-        submission: The submission; texts that it lacks are left out.
+        submission: The submission. Missing texts are left out.
         guidelines: The rubric's instructions for all criteria.
         own: The question's own texts, by field.
-        criteria: The criteria of the request, which may need the trajectory.
-        kind: The kind of the criterion: ours, not the rubric author's, so that it needs no fence.
+        criteria: The criteria of the request. They decide whether the trajectory is shown.
+        kind: The kind of the criterion. It needs no fence, because this library writes it and not the rubric's author.
 
     Raises:
-        JudgeFailure: An attachment is of a type that no judge reads, or the steps of the trajectory are too long.
+        JudgeFailure: No judge reads the type of an attachment, or the steps of the trajectory are too long.
     """
     has_steps = submission.trajectory is not None
     trajectory = shown_trajectory(submission, criteria) if has_steps else None
@@ -199,10 +199,10 @@ def render_inputs(
 
 
 def _check_length(*texts: str) -> None:
-    """Refuse steps that are longer than any other text of a submission may be.
+    """Refuse a response or steps that are longer than the limit for a text of a submission.
 
     Raises:
-        JudgeFailure: Of kind `config`, about this text.
+        JudgeFailure: A text is too long. The failure has the kind `config` and `about_text=True`.
     """
     if (length := max(map(len, texts))) > MAX_CHARS:
         message = (
@@ -230,10 +230,10 @@ def _render_shared(
     trajectory: str | None,
     *context: str,
 ) -> tuple[PromptInputs, str]:
-    """Render the shared inputs, and the code of their fences.
+    """Render the shared inputs, and return them with the code of their fences.
 
-    The code depends on the shared texts alone, so that the prompt is the same up to the question's own part and a
-    provider can cache it.
+    The code depends only on the shared texts. Therefore the prompts of all questions have the same beginning, which a
+    provider can cache.
 
     Raises:
         JudgeFailure: The response or the steps are too long.
@@ -261,7 +261,7 @@ def _join(*parts: FencedText) -> FencedText:
 
 
 def criterion_inputs(question: Question) -> dict[str, str]:
-    """Return the texts of a question on one criterion that it does not share with other questions, by field."""
+    """Return the question's own texts for one criterion, which it does not share with other questions, by field."""
     criterion = question.criterion
     own = {"criterion_context": criterion.context} if criterion.context else {}
     own["criterion"] = describe_criterion(criterion)
@@ -275,7 +275,7 @@ def criterion_inputs(question: Question) -> dict[str, str]:
 
 
 def render_question(question: Question) -> PromptInputs:
-    """Render the inputs of a question on one criterion."""
+    """Render the inputs of a signature for a question on one criterion."""
     own = criterion_inputs(question)
     kind = own.pop("kind", None)
     return render_inputs(question.submission, question.guidelines, own, [question.criterion], kind)
@@ -290,12 +290,12 @@ def describe_criterion(criterion: Criterion) -> str:
 
 
 def polarity(criterion: Criterion) -> str:
-    """Return `requirement` or `penalty`, by which a judge reads a binary criterion."""
+    """Return `requirement` or `penalty`: the kind that a judge sees for a binary criterion."""
     return "penalty" if criterion.is_penalty else "requirement"
 
 
 def describe_numbers(criterion: Criterion, scale: Scale) -> str:
-    """Describe the numbers that answer a criterion: its scale, or how to count occurrences."""
+    """Describe the valid numbers for a criterion: its scale, or how to count occurrences."""
     if criterion.cap is None:
         return describe_scale(scale)
     return (
@@ -305,7 +305,7 @@ def describe_numbers(criterion: Criterion, scale: Scale) -> str:
 
 
 def describe_scale(scale: Scale) -> str:
-    """Describe a scale: its ends and its levels, one a line."""
+    """Describe a scale: its ends, followed by its levels, one per line."""
     numbers = "whole numbers" if scale.integer else "decimals allowed"
     lines = [f"from {scale.min:g} to {scale.max:g}, {numbers}"]
     levels = sorted(scale.levels.items(), key=lambda item: band_of(item[0]))
@@ -313,9 +313,9 @@ def describe_scale(scale: Scale) -> str:
 
 
 def option_codes(options: Sequence[Option]) -> dict[str, Option]:
-    """Give each option a code: a letter, or `#1`, `#2`, ... where a letter could be confused with a label.
+    """Give each option a code: a letter, or `#1`, `#2`, ... if a letter could be confused with a label.
 
-    A label such as `(A)` could, too: models write a code in the same ways.
+    A label such as `(A)` could also be confused with a letter, because models write codes in this form.
     """
     letters = [chr(ord("A") + i) for i in range(len(options))]
     labels = {normalize_word(option.label).upper() for option in options}
@@ -324,7 +324,7 @@ def option_codes(options: Sequence[Option]) -> dict[str, Option]:
 
 
 def describe_options(question: Question) -> str:
-    """Describe the options in the question's order, a line each, and CANNOT_ASSESS if it is allowed."""
+    """Describe the options in the question's order, one per line, followed by CANNOT_ASSESS if it is allowed."""
     lines = [
         f"{code}: {_one_line(describe_option(option))}" for code, option in option_codes(options_of(question)).items()
     ]
@@ -334,35 +334,35 @@ def describe_options(question: Question) -> str:
 
 
 def option_code(question: Question, label: str) -> str:
-    """Return the code of the option with a label; any other text, such as CANNOT_ASSESS, is returned unchanged."""
+    """Return the code of the option with a label. Any other text, such as CANNOT_ASSESS, is returned unchanged."""
     wanted = question.criterion.find_option(label)
     return next((code for code, option in option_codes(options_of(question)).items() if option is wanted), label)
 
 
 def criteria_inputs(criteria: str, criteria_by_label: Iterable[tuple[str, Criterion]]) -> dict[str, str]:
-    """Return the texts of a question on several criteria that it does not share with other questions, by field.
+    """Return the question's own texts for several criteria, which it does not share with other questions, by field.
 
     Args:
         criteria: The description of the criteria.
-        criteria_by_label: The criteria, each with the text that names it in this description.
+        criteria_by_label: The criteria, each with its label in this description.
     """
     contexts = [f"{label}: {_one_line(c.context)}" for label, c in criteria_by_label if c.context]
     return {**({"criterion_context": "\n".join(contexts)} if contexts else {}), "criteria": criteria}
 
 
 def batch_inputs(questions: Mapping[int, Question]) -> dict[str, str]:
-    """Return the texts of a question on several criteria, by field."""
+    """Return the texts for a request about several criteria, by the field of the signature."""
     labelled = ((str(number), question.criterion) for number, question in questions.items())
     return criteria_inputs(describe_batch(questions), labelled)
 
 
 def rubric_inputs(rubric: Rubric) -> dict[str, str]:
-    """Return the texts of a question on a whole rubric, by field."""
+    """Return the texts for a request for an overall score by a rubric, by the field of the signature."""
     return criteria_inputs(describe_rubric(rubric), ((_one_line(c.full_requirement), c) for c in rubric.criteria))
 
 
 def describe_batch(questions: Mapping[int, Question]) -> str:
-    """Describe several criteria, each with its number and the kind of answer that it takes."""
+    """Describe several criteria, each with its number and its kind of answer."""
     blocks: list[str] = []
     for number, question in questions.items():
         criterion = question.criterion
@@ -378,13 +378,13 @@ def describe_batch(questions: Mapping[int, Question]) -> str:
 
 
 def describe_rubric(rubric: Rubric) -> str:
-    """Describe all criteria with their weights, for a score of the whole submission."""
+    """Describe all criteria with their weights, for an overall score."""
     texts = [f"{_one_line(describe_criterion(criterion))}{_only_if(criterion)}" for criterion in rubric.criteria]
     return "\n".join(f"({_describe_weight(c)}) {text}" for c, text in zip(rubric.criteria, texts, strict=True))
 
 
 def _only_if(criterion: Criterion) -> str:
-    """Return what a judge of the whole reads about when a criterion applies."""
+    """Return the text for an overall judge about the condition under which a criterion applies."""
     if criterion.applies_when is None:
         return ""
     return f" [Leave this one out of the score unless this holds: {describe_condition(criterion.applies_when)}]"
@@ -406,5 +406,5 @@ def describe_option(option: Option) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Join a text's lines, so that none of them can pass for a line of ours, such as another criterion's number."""
+    """Join a text's lines, because one of them could imitate a line of the prompt, such as another criterion."""
     return " ".join(text.split())

@@ -1,12 +1,13 @@
 """The DSPy signatures of a judge's questions. Their docstrings and field descriptions are the prompts.
 
-The text that all criteria of one submission share comes first and the criterion last. A provider's prefix cache then
-serves all but the last lines of every request after the first. A change here changes every prompt.
+The text that all criteria of one submission share comes first, and the criterion comes last. A provider's prefix cache
+can then serve all except the last lines of every request after the first. A change in this module changes every prompt.
 
-Attachments are a DSPy type of our own, and never part of a text. `JudgeAdapter` is DSPy's JSON prompt with our parser.
-For Anthropic models, which cache only up to a breakpoint, `CacheControlAdapter` sets one after the shared part. Writing
-their cache costs a quarter more than not caching, and reading it a tenth. Therefore a breakpoint is set only if the
-shared part is long enough to be cached, and other requests that share it follow.
+Attachments are a separate DSPy type, and never a part of a text. `JudgeAdapter` uses DSPy's JSON prompt with the parser
+of this library. Anthropic models cache only up to a breakpoint. For them, `CacheControlAdapter` sets a breakpoint after
+the shared part. A write to their cache costs a quarter more than uncached input, and a read costs a tenth of it.
+Therefore a breakpoint is set only if the shared part is long enough to be cached and other requests with the same
+shared part follow.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from rubric_integrations.rubric.criterion import Kind
 from rubric_integrations.scoring.judgment import Verdict
 from rubric_integrations.scoring.labels import LabelledJudgment
 
-# The names of formats in `input_audio`, where they differ from those of MIME types.
+# The names of formats in `input_audio` that differ from the MIME subtypes.
 _AUDIO_FORMATS = {"mpeg": "mp3", "mp4": "m4a", "x-m4a": "m4a", "x-flac": "flac"}
 
 
@@ -53,7 +54,7 @@ class Attachments(dspy.Type):
     files: tuple[ShownFile, ...]
 
     def format(self) -> list[dict[str, Any]]:
-        """Return the content blocks."""
+        """Return the content blocks for a chat message: for each file, a block with its label and a block with it."""
         return [block for file in self.files for block in ({"type": "text", "text": f"{file.label}\n"}, _block(file))]
 
     def __str__(self) -> str:
@@ -62,12 +63,12 @@ class Attachments(dspy.Type):
 
 
 def with_attachments(texts: Mapping[str, str], files: Sequence[ShownFile]) -> dict[str, Any]:
-    """Return all inputs of a signature: the texts, and the files in a field of their own if there are any."""
+    """Return all inputs of a signature: the texts and, if there are files, the field `attachments`."""
     return {**texts, "attachments": Attachments(files=tuple(files))} if files else dict(texts)
 
 
 def texts_of_inputs(inputs: Mapping[str, Any]) -> list[str]:
-    """Return what a judge reads as text of the inputs of a signature."""
+    """Return the parts of a signature's inputs that a judge reads as text."""
     if "attachments" not in inputs:
         return list(map(str, inputs.values()))
     return [
@@ -90,7 +91,8 @@ def _block(file: ShownFile) -> dict[str, Any]:
         }
     uri = file.content if file.is_url else f"data:{file.mime_type};base64,{file.content}"
     if file.kind == "document":
-        # Without a name, which the line before it has: DSPy refuses one in requests to chat models of LangChain.
+        # Without a file name, because DSPy refuses it in requests to LangChain chat models. The line before the file
+        # contains the name.
         return {"type": "file", "file": {"file_data": uri}}
     return {"type": "image_url", "image_url": {"url": uri, **({"detail": file.detail} if file.detail else {})}}
 
@@ -106,11 +108,12 @@ _VERDICTS = (
 
 
 class VerdictProbabilities(NamedTuple):
-    """What a judge's probabilities say about its verdict.
+    """Figures computed from the probabilities that a judge gives to its possible verdicts.
 
     Attributes:
-        confidence: The confidence that the judge states, in [0, 1]; None where it states none.
-        expected_value: The expected value in [0, 1] of MET and UNMET; None where it gives no probabilities.
+        confidence: The confidence that the judge states, in [0, 1]. None if it states no confidence.
+        expected_value: The expected value in [0, 1] over MET and UNMET. None if both have the probability 0 or no
+            probability.
     """
 
     confidence: float | None = None
@@ -121,14 +124,20 @@ _NO_PROBABILITIES = VerdictProbabilities()
 
 
 def with_probabilities(signature: type[dspy.Signature], wanted: bool) -> type[dspy.Signature]:
-    """Replace a signature's verdict by a distribution over the verdicts, if that is wanted and DSPy can decode one."""
+    """Replace a signature's verdict by a distribution over the verdicts.
+
+    The signature is returned unchanged if `wanted` is false or if the installed DSPy cannot decode a distribution.
+    """
     if not wanted or Choice is None:
         return signature
     return signature.with_updated_fields("verdict", type_=Choice[_VERDICTS])
 
 
 def read_probabilities(answer: Any) -> tuple[Any, VerdictProbabilities]:
-    """Separate a predicted verdict from its probabilities, where it is a decoded distribution."""
+    """Split a decoded distribution into the verdict and the figures of its probabilities.
+
+    Another answer is returned unchanged, with figures that are None.
+    """
     if Choice is None or not isinstance(answer, Choice):
         return answer, _NO_PROBABILITIES
     probabilities = {verdict: float(share) for verdict, share in (answer.probabilities or {}).items()}
@@ -149,17 +158,17 @@ them. Give the explanation first, and let the answer follow from it.
 PART_NOTE = """The submission is part {number} of {count} of a longer text, whose parts are judged one at a time.
 Judge this part alone: MET if this part does what the criterion describes, UNMET if it does not, whatever the other
 parts may do. That a sentence, or what it refers to, lies in another part decides nothing."""
-"""What the guidelines say of a submission that is judged in parts."""
+"""The text in the guidelines about a submission that is judged in parts."""
 
 
 def _with_material(signature: type[dspy.Signature]) -> type[dspy.Signature]:
-    """Add to a signature's instructions what all of them say about the texts."""
+    """Add the common instructions about untrusted texts to a signature's instructions."""
     instructions = cast("str", cast("Any", signature).instructions)
     return signature.with_instructions(f"{instructions}\n{_MATERIAL}".strip())
 
 
 def split_instructions(instructions: str) -> tuple[str, str]:
-    """Split a judge's instructions into its own, and what all prompts say about texts that are only material.
+    """Split a judge's instructions into its own instructions and the common instructions about untrusted texts.
 
     Example:
         >>> own, about_texts = split_instructions("Decide.")
@@ -183,8 +192,8 @@ class _Submission(dspy.Signature):
     submission: str = dspy.InputField(desc="the text to judge")
 
 
-# Few questions have them. A signature gets them only then, so that the prompts of the others, and the files and keys
-# that depend on its fields, stay the same.
+# Few questions have these fields, and a signature gets them only for such questions. Therefore the prompts of other
+# questions stay the same, and so do the files and keys that depend on the fields.
 OPTIONAL_FIELDS: dict[str, tuple[Any, tuple[str, ...], type]] = {
     "context": (
         dspy.InputField(desc="documents that the submission can be compared with; they decide nothing by themselves"),
@@ -213,7 +222,8 @@ OPTIONAL_FIELDS: dict[str, tuple[Any, tuple[str, ...], type]] = {
         str,
     ),
 }
-"""Input fields that only some questions have, each with the fields of which one follows it, and with its type."""
+"""Input fields that only some questions have. Each has the field, the names of fields before which it is inserted, and
+its type."""
 
 _EVIDENCE = "the numbers of the steps that the answer relies on; an empty list if it relies on none"
 
@@ -300,7 +310,7 @@ class CitedJudgment(CriterionJudgment):
 
 
 def with_evidence(signature: Any) -> Any:
-    """Return a signature that also requests the numbers of the steps that each answer relies on, if it has answers."""
+    """Add the numbers of cited steps to the requested fields of a signature. An overall score gets no citations."""
     if "overall_score" in signature.output_fields:
         return signature
     if "judgments" in signature.output_fields:
@@ -359,10 +369,10 @@ def judge_signatures(confidence: bool = False) -> dict[str, type[dspy.Signature]
 
 
 class CopiedPrompts(dspy.Module):
-    """A judge's prompts, which can be copied, optimized as a copy, and sent to another process.
+    """A judge's prompts. They can be copied, optimized as a copy, and pickled for another process.
 
     Attributes:
-        confidence: Whether probabilities are requested, by which the signatures differ.
+        confidence: Whether probabilities of verdicts are requested. The signatures depend on it.
     """
 
     confidence: bool
@@ -373,11 +383,11 @@ class CopiedPrompts(dspy.Module):
         return judge
 
     def state_with_versions(self) -> dict[str, Any]:
-        """Return the state that DSPy would write to a file, with the versions of what it was made with."""
+        """Return the state that DSPy would write to a file, with the versions of its dependencies."""
         return {**self.dump_state(), "metadata": {"dependency_versions": get_dependency_versions()}}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a pickle, which cannot hold the classes of DSPy's signatures."""
+        """Return the state for a pickle. It has the signatures as data, because their classes cannot be pickled."""
         state: dict[str, Any] = super().__getstate__()
         return state | {name: state[name].dump_state(json_mode=False) for name in judge_signatures(self.confidence)}
 
@@ -389,7 +399,7 @@ class CopiedPrompts(dspy.Module):
             setattr(self, name, predictor)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy the prompts, so that they can be optimized; the model, with its connections and locks, is shared."""
+        """Copy the prompts, for an optimization. Both copies share the model with its connections and locks."""
         judge = copy.copy(self)
         judge.history = []
         for name, predictor in self.named_predictors():
@@ -398,14 +408,15 @@ class CopiedPrompts(dspy.Module):
 
 
 ANSWER_FIELDS: dict[Kind, str] = {"binary": "verdict", "ordinal": "choice", "nominal": "choice", "scaled": "score"}
-"""The output field that holds the answer, by the criterion's kind."""
+"""The output field that contains the answer, by the criterion's kind."""
 
 
 def as_example(labelled: LabelledJudgment) -> dspy.Example:
-    """Make a DSPy example of a labelled judgment, for an optimizer of judges or as a few-shot example.
+    """Make a DSPy example from a labelled judgment, for an optimizer of judges or as a few-shot example.
 
-    Its inputs are the fields of the question's signature, as a judge receives them. Its labels are `explanation`, and
-    `verdict`, `choice` (the option's code) or `score`, by the criterion's kind.
+    The inputs of the example are the fields of the question's signature, as a judge receives them. Its labels are
+    `explanation` and one more field, which depends on the criterion's kind: `verdict`, `choice` (the option's code) or
+    `score`.
 
     Example:
         >>> from rubric_integrations import Criterion, Submission
@@ -424,7 +435,7 @@ def as_example(labelled: LabelledJudgment) -> dspy.Example:
 
 
 def is_example(value: object) -> bool:
-    """Whether a value is a DSPy example, which can be changed in place."""
+    """Whether a value is a DSPy example. DSPy examples can be changed in place."""
     return isinstance(value, dspy.Example)
 
 
@@ -433,15 +444,15 @@ _NUMBERED = re.compile(r"^(\d+)\. \((?:requirement|penalty|choice|score)\) ", re
 
 
 def expected_ids(inputs: Mapping[str, Any]) -> frozenset[int]:
-    """Return the numbers of the criteria in a request about several; empty for any other request."""
+    """Return the numbers of the criteria in a request about several criteria. Empty for any other request."""
     return frozenset(map(int, _NUMBERED.findall(str(inputs["criteria"])))) if "criteria" in inputs else frozenset()
 
 
 ReplyFormat = Literal["schema", "json", "text"]
-"""The strictest format in which a reply is requested: a JSON Schema, JSON mode, or none but the prompt's words."""
+"""The strictest format in which a reply is requested: a JSON Schema, JSON mode, or only the words of the prompt."""
 
 
-# Stands for a model whose server takes JSON Schemas, as far as DSPy's adapter asks.
+# Looks to DSPy's adapter like a model whose server accepts JSON Schemas.
 _TAKES_SCHEMAS: Any = SimpleNamespace(supported_params={"response_format"}, supports_response_schema=True)
 
 
@@ -449,19 +460,19 @@ class JudgeAdapter(dspy.JSONAdapter):
     """A DSPy JSON adapter whose parser cannot be misled by a verdict that the judge quotes.
 
     Args:
-        quotable: Whether the graded texts contain something that looks like a verdict, or a function that searches
-            them for it (see `parse_reply`).
-        expected_ids: The numbers of the criteria in a request about several.
-        texts: The texts that the judge was shown.
+        quotable: Whether the graded texts contain text that looks like a verdict, or a function that searches the texts
+            for it (see `parse_reply`).
+        expected_ids: The numbers of the criteria in a request about several criteria.
+        texts: The texts that were shown to the judge.
 
     Attributes:
-        expected_ids: The numbers of the criteria in a request about several.
-        reply_format: The strictest format in which the reply is requested; some servers refuse stricter ones.
-        raw_text: The reply as the model wrote it, where the caller knows it. DSPy parses a reply to a JSON schema and
-            serializes it again, so that a repeated field arrives here once.
-        json_only: Whether the reply must be a JSON object alone: a JSON format was requested, and DSPy knows the model
-            to honour it. A server that refuses the format sends no reply.
-        end_is_known: Whether the caller knows why the reply ended, and that it is whole.
+        expected_ids: The numbers of the criteria in a request about several criteria.
+        reply_format: The strictest format in which the reply is requested. Some servers refuse stricter formats.
+        raw_text: The reply as the model wrote it. None if the caller does not know it. DSPy parses a reply to a JSON
+            Schema and serializes it again. A repeated field then appears only once, and the repetition is hidden.
+        json_only: Whether the reply must be only a JSON object. This is the case if a JSON format was requested and
+            DSPy knows that the model honours it. A server that refuses the format sends no reply.
+        end_is_known: Whether the caller knows why the reply ended, and that the reply is complete.
     """
 
     def __init__(
@@ -477,10 +488,10 @@ class JudgeAdapter(dspy.JSONAdapter):
         self.reply_format: ReplyFormat = "schema"
 
     def _prepare_response_format(self, lm: Any, lm_kwargs: dict[str, Any], signature: Any) -> None:
-        """Choose the format as DSPy does, but none that is stricter than `reply_format`.
+        """Choose the format as DSPy does, but not a stricter format than `reply_format`.
 
-        DSPy requests no format of a model that its list does not have, such as any on a vLLM or Ollama server. Here, a
-        schema is requested of these, too: a server that cannot honour it refuses or ignores it.
+        DSPy requests no format if the model is not on its list, such as a model on a vLLM or Ollama server. Here, a
+        schema is requested from such models too. A server that cannot honour the schema refuses or ignores it.
         """
         super()._prepare_response_format(lm, lm_kwargs, signature)
         is_known = lm_kwargs.get("response_format") is not None
@@ -498,7 +509,8 @@ class JudgeAdapter(dspy.JSONAdapter):
 
         Args:
             inputs: The inputs of the signature.
-            quotable: Whether a judge could quote a verdict from them; by default they are searched if that matters.
+            quotable: Whether a judge could quote a verdict from the inputs. By default, the inputs are searched when
+                the parser needs to know.
         """
         texts = texts_of_inputs(inputs)
         if quotable is None:
@@ -507,19 +519,19 @@ class JudgeAdapter(dspy.JSONAdapter):
 
     @property
     def quotable(self) -> bool:
-        """Whether the graded texts contain something that looks like a verdict."""
+        """Whether the graded texts contain text that looks like a verdict."""
         return self._quotable() if callable(self._quotable) else self._quotable
 
     async def search_long_texts(self) -> None:
-        """Search the texts for verdicts if they are long, before DSPy parses the reply on the event loop.
+        """Search long texts for verdicts in a thread, before DSPy parses the reply on the event loop.
 
-        A search of long texts there would hold up all other requests.
+        On the event loop, the search of a long text would block all other requests.
         """
         if sum(map(len, self._texts)) > LONG_TEXT_CHARS:
             await run_in_thread(lambda: self.quotable)
 
     def isolated_context(self) -> AbstractContextManager[None]:
-        """Make a DSPy context in which the judge leaves no trace, and in which only we count its calls."""
+        """Make a DSPy context in which the judge's calls appear neither in DSPy's trace nor in its usage tracking."""
         return dspy.context(
             adapter=self, trace=None, disable_history=False, track_usage=False, usage_tracker=None, send_stream=None
         )
@@ -544,14 +556,14 @@ class JudgeAdapter(dspy.JSONAdapter):
             raise AdapterParseError("JudgeAdapter", cast("Any", signature), text, str(error)) from error
 
 
-# The least that any Anthropic model caches, at four characters a token.
+# The shortest prompt that any Anthropic model caches, at four characters per token.
 _MIN_CACHED_CHARS = 4 * 1024
 
 _SHARED_FIELDS = ("guidelines", "query", "reference", "context", "submission", "attachments")
 
 
 class CacheControlAdapter(JudgeAdapter):
-    """A judge's adapter that splits the last message where the questions about a submission begin to differ."""
+    """A judge's adapter that sets a cache breakpoint after the part that all questions about a submission share."""
 
     _parts: list[dict[str, Any]] | None = None
 
@@ -563,7 +575,7 @@ class CacheControlAdapter(JudgeAdapter):
         demos: list[dict[str, Any]],
         inputs: dict[str, Any],
     ) -> list[dict[str, Any]]:
-        """Send the request with a breakpoint; without one where the prompt is short or its route takes none."""
+        """Send the request with a cache breakpoint, unless the prompt is too short or the API does not support it."""
         own = next((name for name in signature.input_fields if name not in _SHARED_FIELDS), None)
         messages = super().format(signature, demos, inputs)
         shared, rest = _split(messages[-1]["content"], f"[[ ## {own} ## ]]")
@@ -586,13 +598,13 @@ class CacheControlAdapter(JudgeAdapter):
     def format(
         self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """Render the messages; where there is a breakpoint, the last one in two parts."""
+        """Render the messages. With a breakpoint, the last message is split in two."""
         messages = super().format(signature, demos, inputs)
         return messages if self._parts is None else [*messages[:-1], *self._parts]
 
 
 def _split(content: Any, header: str) -> tuple[Any, str]:
-    """Split a message's text, or the last text of its content blocks, before a header; an empty rest if it has none."""
+    """Split a message before a header. The second part is empty if the message does not contain the header."""
     if isinstance(content, str):
         shared, own, rest = content.partition(header)
         return shared.rstrip(), own + rest
@@ -602,7 +614,7 @@ def _split(content: Any, header: str) -> tuple[Any, str]:
 
 
 def _length(content: Any) -> int:
-    """Return the characters of a message; a file counts as long enough, since an image has thousands of tokens."""
+    """Return the number of characters in a message. A file counts as long enough, because it has many tokens."""
     if isinstance(content, str):
         return len(content)
     blocks = cast("list[dict[str, Any]]", content)
@@ -610,5 +622,5 @@ def _length(content: Any) -> int:
 
 
 def supports_cache_control(lm: dspy.BaseLM) -> bool:
-    """Whether a model caches up to breakpoints, and its user has not set any."""
+    """Whether a model's provider caches up to breakpoints, and the user has not set a breakpoint."""
     return type(lm) is dspy.LM and lm.model.startswith("anthropic/") and lm.kwargs.get("prompt_cache") is None

@@ -1,6 +1,6 @@
-"""The data of the report page: an index of all rows, and their texts in compressed blocks.
+"""The data of the report page: an index of all rows and their texts in compressed blocks.
 
-The index has what the table shows and filters by. The browser unpacks a block when a submission in it is opened.
+The index has the data that the table shows and filters. The browser unpacks a block when a submission in it is opened.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from rubric_integrations.submission.attachments import MAX_BYTES_OF_FILE, Stored
 from rubric_integrations.submission.trajectory import Trajectory
 from rubric_integrations.trust.planning import JudgmentToLabel
 
-# Characters of one text, and of all texts of one trajectory. Each of very many texts has at least its beginning.
+# The most characters of one text, and of all texts of one trajectory. If a trajectory has very many texts, each keeps
+# at least its beginning.
 MAX_TEXT = 10_000
 MAX_TEXTS = 300_000
 _MIN_TEXT = 100
 
-# Bytes of the images of one page: mail programs refuse larger files.
+# The most bytes of all images of one page, because mail programs refuse larger files.
 MAX_IMAGES = 5_000_000
 
-# What a browser draws as pixels, by the first bytes. SVG is not among them, because it is a document with scripts.
+# The types of images that may be shown, with their first bytes. SVG is not included, because it may contain scripts.
 _BEGINNINGS = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),
@@ -42,10 +43,10 @@ _BEGINNINGS = {
 
 
 def shown_steps(trajectory: Trajectory) -> list[list[Any]]:
-    """Return each step as its role, its name, its text and its calls, for the page's script.
+    """Return each step as a list for the page's script: its role, name, text and calls.
 
-    A call is its name, its arguments, its result, and whether it failed; None where the trace does not tell. Long texts
-    are cut, and say how many characters are left out.
+    Each call is a list of its name, arguments, result, and whether it failed. Unknown entries are None. Long texts are
+    shortened and state the number of characters that are left out.
     """
     count = len(trajectory.steps) + 2 * len(trajectory.calls)
     limit = max(_MIN_TEXT, min(MAX_TEXT, MAX_TEXTS // count))
@@ -64,15 +65,15 @@ def shown_steps(trajectory: Trajectory) -> list[list[Any]]:
 
 
 class Thumbnails:
-    """Decides which attachments a page shows as images, up to 5,000,000 bytes in all."""
+    """Chooses the attachments that a page shows as images, up to 5,000,000 bytes in total."""
 
     def __init__(self) -> None:
         self._total = 0
 
     def of(self, attachments: Sequence[StoredAttachment]) -> list[list[Any]]:
-        """Return each attachment as its name, its type, its size, its SHA-256, its address, and its image.
+        """Return each attachment as a list: its name, type, size, SHA-256, URL and image.
 
-        The image is a `data:` URI, and None for other files than small images of pixels.
+        The image is a `data:` URI. It is None for files that are not small bitmap images.
         """
         return [[a.name, a.mime_type, a.size, a.sha256, a.url, self._image(a)] for a in attachments]
 
@@ -105,22 +106,22 @@ def _cut(text: str | None, limit: int) -> str | None:
     return f"{text[:limit]} [{len(text) - limit:,} more characters are in the run file]"
 
 
-# Characters of JSON. A larger block takes longer to open, and compresses no better.
+# The size of a block in characters of JSON. A larger block takes longer to open and does not compress better.
 _BLOCK = 500_000
-# A higher level takes up to three times as long, and saves a few percent.
+# The compression level. A higher level takes up to three times as long and saves a few percent.
 _LEVEL = 5
 _KINDS = ("good", "part", "bad", "abstained", "failed", "open", "inapplicable")
 
 
 class PageData:
-    """Collects the data of a page, row by row; only compressed texts are kept.
+    """Collects the data of a page, row by row. Only compressed texts are kept in memory.
 
     Attributes:
         blocks: The packed blocks so far.
 
     Args:
         names: The names of the runs.
-        is_redacted: Whether the rows are without their texts, which the page then says.
+        is_redacted: Whether the texts of the rows are left out. If so, the page states it.
     """
 
     def __init__(self, names: Sequence[str], *, is_redacted: bool = False):
@@ -130,11 +131,11 @@ class PageData:
         self._shares = WeightShares(names[-1])
         self._thumbnails = Thumbnails()
         self._rows: list[dict[str, Any]] = []
-        # The weight of each criterion that may become a column, None if it varies, and whether it is required.
+        # For each criterion that may become a column: its weight, or None if it varies, and whether it is required.
         self._weights: dict[ColumnKey, tuple[float | None, bool]] = {}
-        # Each distinct answer once: its state, verdict and desirability.
+        # Each distinct answer, with its state, verdict and desirability.
         self._answers: dict[tuple[str, str | None, float | None], int] = {}
-        # The browser stores labels under this key, so that another page does not show them.
+        # The browser stores labels under this key. Therefore, other pages do not show them.
         self._digest = hashlib.sha256()
         self._start_block()
 
@@ -145,11 +146,11 @@ class PageData:
         shared: dict[ColumnKey, None],
         changed: Sequence[CriterionReport] = (),
     ) -> None:
-        """Add one submission with its row in each run; None where a run does not have it.
+        """Add one submission with its row in each run, or None if a run does not have it.
 
         Args:
-            key: The submission's id, and its number among those with an equal id.
-            grades: The rows.
+            key: The id of the submission and its number among the submissions with the same id.
+            grades: The row in each run, or None.
             shared: The criteria that may become columns.
             changed: The criteria whose answer differs between two runs.
         """
@@ -177,11 +178,11 @@ class PageData:
             self._end_block()
 
     def index(self, columns: TableColumns, to_label: Sequence[JudgmentToLabel] = ()) -> str:
-        """End the last block, and return the packed index; `add` cannot be called after it.
+        """End the last block and return the packed index. `add` must not be called afterwards.
 
         Args:
             columns: The columns of the list.
-            to_label: The judgments that the page shows to be labelled, in this order, without the judge's answers.
+            to_label: The judgments that the page shows for labelling, in this order, without the judge's answers.
         """
         if self._block:
             self._end_block()
@@ -208,7 +209,7 @@ class PageData:
         if not to_label:
             index["shares"] = self.shares
         else:
-            # Most judgments share their question, which may have long guidelines and documents.
+            # Most judgments share a question, which may have long guidelines and documents.
             texts = [_json(_question(item)) for item in to_label]
             questions = {text: place for place, text in enumerate(dict.fromkeys(texts))}
             index["questions"] = [json.loads(text) for text in questions]
@@ -217,7 +218,7 @@ class PageData:
 
     @property
     def shares(self) -> dict[str, Any] | None:
-        """The numbers by which the page tries other weights on the last run; None if no row has a grade."""
+        """The numbers that the page needs to try other weights on the last run. None if no row has a grade."""
         return self._shares.data
 
     def _start_block(self) -> None:
@@ -232,7 +233,7 @@ class PageData:
         self._start_block()
 
     def _grade(self, row: GradedRow, shared: dict[ColumnKey, None]) -> dict[str, Any]:
-        """Return what the list shows of a row: its score, the number of answers of each kind, and the columns."""
+        """Return the data of a row for the list: its score, the number of answers of each kind, and its columns."""
         report = row.report
         if report is None:
             return {"error": True}
@@ -259,7 +260,7 @@ class PageData:
         return {name: value for name, value in grade.items() if value is not None}
 
     def _texts(self, row: GradedRow) -> dict[str, Any]:
-        """Return what was graded: the texts, the steps, and the attachments."""
+        """Return the graded submission: its texts, steps and attachments."""
         if row.submission is None:
             return {}
         others = {"logprobs", "trajectory", "show_trajectory", "attachments"}
@@ -271,7 +272,7 @@ class PageData:
         return texts
 
     def _details(self, row: GradedRow, shown: GradedRow, score_sum: ScoreSum | None) -> dict[str, Any]:
-        """Return what the page of a submission shows, beyond what is in the index and in the row that is shown."""
+        """Return the data of a submission's view that are neither in the index nor in the row that is shown."""
         report = row.report
         own = _own_texts(row, shown)
         if report is None or score_sum is None:
@@ -295,9 +296,9 @@ class PageData:
             "low": report.low_coverage or None,
             "partial": report.partial or None,
             "penalty": report.length_penalty or None,
-            # How much of a long trajectory the judge did not see.
+            # The number of characters of a long trajectory that the judge did not see.
             "omitted": report.omitted_characters or None,
-            # The steps of another run are not on the page, so that what it cites cannot be shown.
+            # The steps of another run are not on the page. Therefore, steps that it cites cannot be shown.
             "unlinked": (row is not shown and _steps_of(row) != _steps_of(shown)) or None,
             "metrics": report.metrics or None,
             "tags": row.tags or None,
@@ -308,7 +309,7 @@ class PageData:
         return {name: value for name, value in details.items() if value is not None}
 
 
-# Characters of a text in the table, which shows one line of it.
+# The most characters of a text in the table, which shows one line.
 _MAX_EXCERPT = 160
 
 
@@ -321,14 +322,14 @@ _TEXTS = ("query", "response", "thinking", "reference")
 
 
 def _own_texts(row: GradedRow, shown: GradedRow) -> dict[str, Any]:
-    """Return the texts of a row that differ from those of the row that is shown."""
+    """Return the texts of a row that differ from the texts of the row that is shown."""
     texts, others = ({name: getattr(of.submission, name, None) for name in _TEXTS} for of in (row, shown))
     own = {name: text for name, text in texts.items() if text != others[name]}
     return {"own": own} if own else {}
 
 
 def _possible_answers(row: CriterionReport) -> list[Any]:
-    """Return the options and the ends of the scale of a criterion that has them; nothing for MET and UNMET."""
+    """Return the options and the ends of the scale of a criterion. An empty list for MET and UNMET."""
     if row.options:
         return [[option.label for option in row.options], None]
     scale = counting_scale(row.cap) if row.cap is not None else row.scale
@@ -336,7 +337,7 @@ def _possible_answers(row: CriterionReport) -> list[Any]:
 
 
 def _question(item: JudgmentToLabel) -> dict[str, Any]:
-    """Return what the page shows of a judgment to label, beside the submission: never the judge's answer."""
+    """Return the question of a judgment to label, without the submission and without the judge's answer."""
     question = item.question
     criterion = question.criterion
     scale = criterion.scale if criterion else None
@@ -372,7 +373,7 @@ def _kind(state: str, _verdict: str | None, desirable: float | None) -> str:
 
 
 def _more(row: CriterionReport) -> dict[str, Any]:
-    """Return what few answers have: votes, sanitized text, confidence, an escalation, and the steps that it cites."""
+    """Return the optional data of an answer: votes, sanitized text, confidence, escalation and cited steps."""
     more: dict[str, Any] = {}
     if row.votes:
         more["votes"] = [[vote.judge, vote.verdict, vote.reason or vote.error] for vote in row.votes]

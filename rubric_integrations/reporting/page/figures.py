@@ -1,6 +1,6 @@
 """Computes the figures of the report page: the summary, the cost of each criterion, and a comparison.
 
-All figures are computed in one pass over the rows, and no row is kept: each class has a method `add` for one row.
+All figures are computed in one pass over the rows, without keeping rows. Each class has a method `add` for one row.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from rubric_integrations.trust.comparison import (
 )
 from rubric_integrations.trust.means import estimate_scores
 
-# More columns than this do not fit in a window.
+# More columns do not fit into a window.
 _MOST_TAGS = 30
-# An underscore follows where a criterion has such a name of its own.
+# An underscore follows if another criterion already has this name.
 _POSITION = re.compile(r"c\d+_*")
 
 ColumnKey = tuple[str, str]
 
 
 class TableColumns(NamedTuple):
-    """What the columns are.
+    """The columns of the table.
 
     Attributes:
-        kind: What a column shows: the answer to one criterion, or the score of one tag.
-        keys: The keys of the criteria (see `column_key`), or the tags with an empty requirement.
+        kind: The content of a column: the answer to one criterion (`criteria`), or the score of one tag (`tags`).
+        keys: The keys of the criteria (see `column_key`), or pairs of a tag and an empty text.
     """
 
     kind: Literal["criteria", "tags"]
@@ -48,9 +48,9 @@ class TableColumns(NamedTuple):
 
 
 def column_key(criterion: CriterionReport) -> ColumnKey:
-    """Return the name of a criterion, with its requirement if the name is only a position, such as `c1`.
+    """Return the key of a criterion: its name, and its requirement if the name is only a position, such as `c1`.
 
-    Criteria with a name that the author chose measure the same thing in each row, though the words may differ.
+    Criteria with a name that the author chose measure the same thing in each row, even if their requirements differ.
 
     Example:
         >>> column_key(CriterionReport(name="c1", requirement="Says 42", weight=1, verdict=None, value=None))
@@ -62,11 +62,11 @@ def column_key(criterion: CriterionReport) -> ColumnKey:
 
 
 class SharedColumns:
-    """Finds what the rows share while they are read.
+    """Finds the criteria and tags that rows have in common, while the rows are read.
 
     Attributes:
-        shared: The keys of the criteria that all rows so far have; empty before the first row with criteria.
-        has_criteria: Whether a row has criteria; a holistic judge's have none.
+        shared: The keys of the criteria that all rows so far have. Empty before the first row with criteria.
+        has_criteria: Whether any row has criteria. Rows of a holistic judge have none.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class SharedColumns:
         self._tags = Counter[str]()
 
     def add(self, grades: Sequence[GradedRow | None]) -> None:
-        """Add one row with its grade in each run. Rows without criteria share nothing, and are not considered."""
+        """Add one row with its grade in each run. Rows without criteria are ignored."""
         keys = dict.fromkeys(
             column_key(criterion) for row in grades if row and row.report for criterion in row.report.criteria
         )
@@ -91,7 +91,7 @@ class SharedColumns:
 
     @property
     def columns(self) -> TableColumns:
-        """The criteria that all rows share; if there are none, the tags that most rows share."""
+        """The criteria that all rows share. If there are none, the most frequent tags."""
         if self.shared:
             return TableColumns("criteria", tuple(self.shared))
         shared = [tag for tag, count in self._tags.most_common(_MOST_TAGS) if count >= min(2, self._rows)]
@@ -99,7 +99,7 @@ class SharedColumns:
 
 
 def tags_of(row: GradedRow) -> set[str]:
-    """Return the tags of a row's criteria, and those with a score."""
+    """Return the tags of a row's criteria and the tags that have a score."""
     return {tag for tags in row.criterion_tags for tag in tags} | row.tags.keys()
 
 
@@ -111,13 +111,13 @@ _COMPARABLE = Comparability()
 
 
 class ChangedCriterion(NamedTuple):
-    """One criterion in two runs.
+    """One criterion, compared in two runs.
 
     Attributes:
-        name: Its name; its words if several criteria have one name.
-        key: Its name and its requirement in the second run.
-        change: The change of its value.
-        before, after: Its mean value in each run, over the submissions with a value in both.
+        name: The name of the criterion, or its requirement if several criteria have the same name.
+        key: The name and the requirement of the criterion in the second run.
+        change: The change of the criterion's value.
+        before, after: The mean value in each run, over the submissions that have a value in both runs.
         gained, lost: The number of submissions with a better and with a worse answer in the second run.
     """
 
@@ -131,18 +131,18 @@ class ChangedCriterion(NamedTuple):
 
     @property
     def column(self) -> ColumnKey:
-        """The key of its column (see `column_key`)."""
+        """The key of the criterion's column (see `column_key`)."""
         return self.key[0], self.key[1] if _POSITION.fullmatch(self.key[0]) else ""
 
 
 class Comparison(NamedTuple):
-    """Two runs compared on the submissions that both have scored and at which no judge failed.
+    """A comparison of two runs, on the submissions that both runs have scored without a failure of a judge.
 
     Attributes:
         figures: The figures of `compare_runs`.
         better, worse, same: The number of scores that rose, fell and stayed the same.
-        flips: The number of criteria whose answer changed, among those with an answer in both runs.
-        criteria: The criteria, those that changed most surely first.
+        flips: The number of answers that changed, among criteria with an answer in both runs.
+        criteria: The criteria, ordered by the p-value of their change, the smallest first.
     """
 
     figures: RunComparison
@@ -157,7 +157,7 @@ class ComparisonFigures:
     """Computes the `Comparison` of two runs.
 
     Args:
-        comparable: How the runs differ in more than their answers.
+        comparable: The result of `comparability`: whether the rubrics, inputs or judges of the runs differ.
     """
 
     def __init__(self, comparable: Comparability = _COMPARABLE) -> None:
@@ -165,7 +165,7 @@ class ComparisonFigures:
         self._better = self._worse = self._same = self._flips = 0
 
     def add(self, key: RowKey, first: GradedRow | None, second: GradedRow | None) -> Sequence[CriterionReport]:
-        """Add one submission with its row in each run; None where a run does not have it.
+        """Add one submission with its row in each run, or None if a run does not have it.
 
         Returns:
             The criteria of the second row whose answer changed.
@@ -180,7 +180,7 @@ class ComparisonFigures:
 
     @property
     def comparison(self) -> Comparison | None:
-        """The figures of the rows so far; None if no submission is scored in both runs."""
+        """The figures of the rows so far. None if no submission is scored in both runs."""
         if not self._changes.score.differences:
             return None
         figures = compare_changes(self._changes, comparable=self._comparable)
@@ -219,23 +219,26 @@ class Summary(NamedTuple):
 
     Attributes:
         submissions: The number of submissions.
-        score: The mean score of the complete grades, with its 95 % interval; None if there is none.
-        histogram: The number of scores in each of `BINS` equal parts of [0, 1]; others count in the first or the last.
+        score: The mean score of the complete grades, with its 95 % interval. None if there are no scores.
+        histogram: The number of scores in each of `BINS` equal parts of [0, 1]. Scores outside count in the first or
+            the last part.
         passed: The number of submissions that passed.
         graded: The number of complete grades.
-        coverage: The mean coverage, in [0, 1]; None without a report.
-        abstained: The number of criteria that a judge could not assess.
+        coverage: The mean coverage in [0, 1]. None if there are no reports.
+        abstained: The number of abstentions.
         failed: The number of submissions without a valid grade.
         calls: The number of calls to models.
-        tokens: Tokens sent and received; None where a call did not report them.
-        cost: US dollars; None where the price of a call is unknown.
-        escalations: How many answers the expensive judge of a cascade gave.
-        pass_mark: The score that a submission needs to pass; None if it is unknown, or the scores are not normalized.
-        reached: The number of scores that reach the pass mark, also of submissions that miss a required criterion.
+        tokens: The number of tokens sent and received. None if a call did not report them.
+        cost: The cost in US dollars. None if the price of a call is unknown.
+        escalations: The counts of the answers that the expensive judge of a cascade gave.
+        pass_mark: The score that a submission needs to pass. None if it is unknown, or if the scores are not
+            normalized.
+        reached: The number of scores that reach the pass mark, including submissions that miss a required criterion.
         outside: The number of scores outside [0, 1].
-        failed_answers: The number of answers at which a judge failed.
-        judged: The number of answers that judges gave, also earlier: a run does not record which came from a ledger.
-        computed: The number of answers that checks gave.
+        failed_answers: The number of failures of judges on single criteria.
+        judged: The number of answers of judges, including answers from a ledger, because a run file does not
+            distinguish them.
+        computed: The number of answers of checks.
     """
 
     submissions: int
@@ -263,17 +266,19 @@ class CriterionFigures(NamedTuple):
 
     Attributes:
         name: The criterion's name, or the tag.
-        requirement: The criterion's text; empty if it differs between rows.
-        weight: The weight, negative for a penalty; None if it differs between criteria.
-        required: Whether a submission must fulfil it to pass.
-        lost: Points lost per submission, on average over the submissions with an answer.
-        worst: The most points that can be lost: the sum of the absolute weights, on average over those submissions.
-        met, partly, unmet: The number of answers that are fully, partly and not at all as the author wants.
-        abstained, failed, open: The number of missing answers: the judge could not tell, failed, or got no request.
+        requirement: The criterion's requirement. Empty if it differs between rows.
+        weight: The weight, negative for a penalty. None if it differs between criteria.
+        required: Whether a submission must meet the criterion to pass.
+        lost: The mean number of points lost per submission, over the submissions with an answer.
+        worst: The mean of the most points that can be lost (the sum of the absolute weights), over the same
+            submissions.
+        met, partly, unmet: The number of answers that are fully, partly and not at all as the rubric's author wants.
+        abstained, failed, open: The number of missing answers: the judge abstained, the judge failed, or the judge was
+            not asked.
         inapplicable: The number of submissions to which the criterion does not apply.
-        cost: How much higher the mean score would be if every submission did as the author wants; None if the scores
-            are not the sums of the answers, as with groups, metrics, a length penalty or a holistic judge.
-        place: The place of the column among those of the table, from 0.
+        cost: The increase of the mean score if every submission met the criterion fully. None if the scores are not
+            weighted sums of the answers, as with groups, metrics, a length penalty or a holistic judge.
+        place: The index of the column in the table, from 0.
     """
 
     name: str
@@ -299,14 +304,14 @@ class CriterionFigures(NamedTuple):
 
     @property
     def loss(self) -> float:
-        """The cost, or the points that are lost if the cost is not known."""
+        """The `cost`, or the lost points if the cost is unknown."""
         return self.lost if self.cost is None else self.cost
 
     @property
     def answers(self) -> list[tuple[str, str]]:
-        """The answers in words, each with the filter of the table that shows their rows."""
+        """The counts of answers in words, each with the filter that shows these rows in the table."""
         words = "as wanted" if self.weight is None else "met" if self.weight > 0 else "deducted"
-        # What a penalty deducts is what its author does not want.
+        # An answer that is not as the author wants is a deduction by a penalty.
         refusal = "" if words == "deducted" else "not "
         answered = f"{self.unmet:,} of {self.answered:,} {refusal}{words}" if self.answered else ""
         parts = [
@@ -324,7 +329,7 @@ class SummaryFigures:
     """Computes the `Summary` of one run.
 
     Args:
-        pass_mark: The score that a submission needs to pass; None if it is unknown.
+        pass_mark: The score that a submission needs to pass. None if it is unknown.
     """
 
     def __init__(self, pass_mark: float | None = None) -> None:
@@ -353,7 +358,7 @@ class SummaryFigures:
             self._failed_answers += criterion.error is not None
             self._computed += criterion.computed
             self._judged += criterion.was_judged and not criterion.computed
-        # The pass mark is one of normalized scores.
+        # The pass mark applies to normalized scores only.
         if recorded_part(row, "grader").get("normalize") is False:
             self._pass_mark = None
         if report.score is not None:
@@ -392,14 +397,14 @@ class SummaryFigures:
 
 
 def desirability(row: CriterionReport) -> float | None:
-    """Rate an answer from 0 to 1, where 1 is what the rubric's author wants, also for a penalty; None without one."""
+    """Return an answer's value from 0 to 1, where 1 is best also for a penalty. None if there is no answer."""
     if row.value is None or row.error:
         return None
     return 1.0 - row.value if row.weight < 0 else row.value
 
 
 class _Group:
-    """The criteria of one column: sums over the rows."""
+    """The sums over the rows for the criteria of one column."""
 
     def __init__(self) -> None:
         self.requirements = set[str]()
@@ -414,7 +419,7 @@ class _Group:
         has_answer = False
         for criterion, cost in answers:
             self.cost += cost
-            # Two are enough to know that they differ.
+            # Two distinct values are enough to know that they differ.
             if len(self.requirements) < 2:
                 self.requirements.add(criterion.requirement)
             if len(self.weights) < 2:
@@ -435,7 +440,7 @@ class _Group:
         self.rows += has_answer
 
     def figures(self, name: str, place: int, scores: int) -> CriterionFigures:
-        """Return the figures; the cost is the mean over `scores` rows, and unknown if there are 0."""
+        """Return the figures. The cost is the mean over `scores` rows. It is unknown if there are 0 rows."""
         return CriterionFigures(
             name=name,
             requirement=next(iter(self.requirements)) if len(self.requirements) == 1 else "",
@@ -464,7 +469,7 @@ class ColumnFigures:
         self._scores, self._forgiven, self._adds_up = 0, 0.0, True
 
     def add(self, row: GradedRow) -> None:
-        """Add one row. A criterion that it does not have is given up, so that memory holds only shared ones."""
+        """Add one row. Criteria that the row does not have are dropped, because only shared criteria become columns."""
         criteria = row.report.criteria if row.report else ()
         if not criteria:
             self._adds_up = self._adds_up and not row.report
@@ -484,7 +489,7 @@ class ColumnFigures:
             self._tags.setdefault(tag, _Group()).add(tagged)
 
     def _costs(self, row: GradedRow) -> list[float]:
-        """Return the cost of each criterion in the score of a row; 0 if the row has no score."""
+        """Return the cost of each criterion in the score of a row. 0 if the row has no score."""
         report = row.report
         if report is None or report.score is None or not row.is_graded or not self._adds_up:
             return [0.0] * len(report.criteria if report else ())
@@ -498,7 +503,7 @@ class ColumnFigures:
 
     @property
     def forgiven(self) -> float:
-        """How much more the criteria cost than the mean score is below 1, because no score is below 0."""
+        """The part of the criteria's total cost that does not lower the mean score, because no score is below 0."""
         return self._forgiven / self._scores if self._scores and self._adds_up else 0.0
 
     @property
@@ -507,7 +512,7 @@ class ColumnFigures:
         return list(self._criteria or {})
 
     def of(self, columns: TableColumns) -> list[CriterionFigures]:
-        """Return the figures of each column that has some, those that lost most points first."""
+        """Return the figures of each column that has figures, ordered by lost points, the most first."""
         groups = (
             (self._criteria or {}) if columns.kind == "criteria" else {(tag, ""): self._tags[tag] for tag in self._tags}
         )

@@ -99,9 +99,9 @@ const MARKS = 12;
 const MORE = Math.max(0, data.columns.length - MARKS);
 const missedOf = (row) => data.columns.flatMap((column, place) => {
   const answer = valueAt(row, last, place);
-  return answer && ["bad", "part", "failed"].includes(kindOf(answer)) ? [{ place, name: column[0], weight: column[2], required: column[3], kind: kindOf(answer) }] : [];
+  return answer && ["bad", "part", "failed"].includes(kindOf(answer)) ? [{ place, name: column[0], weight: column[2], required: column[3], kind: kindOf(answer), sign: glyph(answer) }] : [];
 });
-const chipOf = ({ place, name, weight, required, kind }) => make("span", { class: "missed " + kind, "data-place": place }, (kind === "failed" ? "! " : "\u2715 ") + name + (weight === null || weight === undefined ? "" : " " + signed(weight)) + (required ? " \u25cf" : ""));
+const chipOf = ({ place, name, weight, required, kind, sign }) => make("span", { class: "missed " + kind, "data-place": place }, sign + " " + name + (weight === null || weight === undefined ? "" : " " + signed(weight)) + (required ? " \u25cf" : ""));
 const bar = (grade) => {
   const box = make("span", { class: "scorebar", "aria-hidden": "true" }, make("span", {}));
   const score = grade?.score ?? grade?.range?.[0];

@@ -1,6 +1,6 @@
-"""Computes the scores by metadata and by tag, and how a run was graded, for the overview of the report page.
+"""Computes the overview of the report page: scores by metadata and by tag, and the settings of the grader.
 
-As in `figures.py`, all figures are computed in one pass over the rows: each class has a method `add` for one row.
+As in `figures.py`, all figures are computed in one pass over the rows. Each class has a method `add` for one row.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust.comparable_runs import FINGERPRINT_PARTS, fingerprints, recorded_part
 from rubric_integrations.trust.means import FEW_GROUPS, estimate_scores
 
-# Of the metadata of a row: more or longer values are no filter.
+# The most keys of a row's metadata that become filters, and the most characters of a value.
 _MAX_KEYS, _MAX_VALUE = 12, 60
-# More values, such as an id for each row, are no groups.
+# The most groups. With more values, such as an id for each row, grouping is not useful.
 MOST_GROUPS = 20
 
 
 def short_values(metadata: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the metadata that rows can be filtered and grouped by, as texts."""
+    """Return the metadata by which rows can be filtered and grouped, as texts."""
     values = [(str(name), value) for name, value in (metadata or {}).items() if isinstance(value, str | int | float)]
     return {name: str(value) for name, value in values[:_MAX_KEYS] if len(str(value)) <= _MAX_VALUE}
 
@@ -35,10 +35,11 @@ class ScoreGroup(NamedTuple):
 
     Attributes:
         value: The value, or the tag.
-        score: The mean of their scores, or of their scores on the tag; its value is None if they have none.
-        submissions: Their number.
-        passed: How many of them passed; None for a tag.
-        address: The part of the page's address that shows them in the table; empty for a tag.
+        score: The mean of the submissions' scores, or of their scores of the tag. Its value is None if there are no
+            scores.
+        submissions: The number of submissions.
+        passed: The number of submissions that passed. None for a tag.
+        address: The part of the page's URL that shows these submissions in the table. Empty for a tag.
     """
 
     value: str
@@ -49,7 +50,7 @@ class ScoreGroup(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What limits the figure, in a few words; empty if nothing does."""
+        """A short text that states why the figure is limited. Empty if it is not."""
         if self.score.n == 0:
             return "no score"
         if self.score.low is None:
@@ -58,12 +59,12 @@ class ScoreGroup(NamedTuple):
 
 
 class GroupTable(NamedTuple):
-    """The groups by one name of the metadata, or by tag.
+    """The groups by one key of the metadata, or by tag.
 
     Attributes:
-        name: The name.
-        groups: The groups: numbers in their order, and texts in that of the alphabet.
-        by_tag: Whether these are tags, of which a submission may have several.
+        name: The key of the metadata, or `tag`.
+        groups: The groups, in numeric or alphabetical order of their values.
+        by_tag: Whether the groups are tags. A submission may have several tags.
     """
 
     name: str
@@ -91,7 +92,7 @@ class _Scores:
 
 
 class GroupFigures:
-    """Computes the scores by each name of the metadata that has 2 to 20 values, and by tag."""
+    """Computes the scores by each key of the metadata that has 2 to 20 values, and by tag."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, dict[str, _Scores]] = {}
@@ -101,7 +102,7 @@ class GroupFigures:
         """Add one row."""
         for name, value in short_values(row.metadata).items():
             groups = self._by_name.setdefault(name, {})
-            # One more than fits shows that the values are no groups.
+            # One value more than the limit shows that the values are not useful as groups.
             if value in groups or len(groups) <= MOST_GROUPS:
                 groups.setdefault(value, _Scores()).add(row, row.report.score if row.report else None)
         for tag, score in row.tags.items():
@@ -110,7 +111,7 @@ class GroupFigures:
 
     @property
     def tables(self) -> list[GroupTable]:
-        """The tables of the names with 2 to 20 values, and of the tags, if there are at most 20."""
+        """The tables of the metadata keys with 2 to 20 values, and of the tags if there are at most 20."""
         tables = [
             GroupTable(name, [_group(name, value, groups[value]) for value in sorted(groups, key=_order)])
             for name, groups in self._by_name.items()
@@ -123,7 +124,7 @@ class GroupFigures:
 
 
 def _group(name: str, value: str, of: _Scores) -> ScoreGroup:
-    # As the script writes the filter of the table.
+    # The same form in which the script writes the filter of the table.
     pair = json.dumps([name, value], ensure_ascii=False, separators=(",", ":"))
     address = urlencode({"meta": pair, "sort": "low"}, errors="replace")
     return ScoreGroup(value, of.estimate, of.submissions, of.passed, address)
@@ -137,14 +138,14 @@ def _order(value: str) -> tuple[float, str]:
 
 
 class RunFacts(NamedTuple):
-    """How a run was graded, as far as its rows record it.
+    """The rubric and the settings with which a run was graded, as far as its rows record them.
 
     Attributes:
-        written: When the file was last written, in UTC; empty if the run is not in a file.
-        rubric_hash: The first 12 digits of the SHA-256 of all in the rubric that scores depend on; empty if the rows
-            have several rubrics, or do not record theirs.
+        written: The time in UTC at which the file was last written. Empty if the run is not in a file.
+        rubric_hash: The first 12 digits of the SHA-256 of the parts of the rubric that scores depend on. Empty if the
+            rows have several rubrics, or do not record them.
         rubrics: The number of rubrics, up to 1,000.
-        settings: Each set of settings in words, with the number of its rows, the most frequent first.
+        settings: Each set of settings in words with its number of rows, the most frequent first.
     """
 
     written: str
@@ -153,10 +154,10 @@ class RunFacts(NamedTuple):
     settings: list[tuple[int, list[tuple[str, str]]]]
 
 
-# Rows may bring rubrics of their own without end.
+# Each row may have its own rubric.
 _MOST_RUBRICS = 1_000
 _MOST_SETTINGS = 3
-# What the answer to a criterion, and its value, depend on.
+# The fields that affect the answer to a criterion, or its value.
 _OF_CRITERION = {"name", "requirement", "weight", "required", "options", "scale_type", "scale", "cap"}
 
 
@@ -164,7 +165,7 @@ class FactFigures:
     """Collects the `RunFacts` of one run.
 
     Args:
-        run: The run, of which the rows are added one by one.
+        run: The run whose rows are added one by one.
     """
 
     def __init__(self, run: RunFile) -> None:
@@ -212,7 +213,7 @@ _ABSTENTIONS = {
 
 
 def _in_words(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings of a grader and of a rubric, each with its name."""
+    """Yield the name and the value of each setting of a grader and a rubric."""
     if not text:
         yield "settings", "not recorded: a run of an earlier version, or one of another program"
         return

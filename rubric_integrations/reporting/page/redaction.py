@@ -1,8 +1,9 @@
-"""Leaves texts out of a report page that goes to people who may not read them.
+"""Removes texts from a report page whose readers must not see them.
 
-A row without texts replaces each row before anything of it is put on the page, so that no part of the page can have
-one. Left out are the submission (query, response, reference, documents, steps, thinking), attachments, metadata, the
-words of judges (reasons, quotations, errors), and people's notes. Ids, the rubric, answers, scores and spend stay.
+Each row is replaced by a row without texts before its data reach the page. Therefore, no part of the page can contain a
+text. Removed are the submission (query, response, reference, documents, steps, thinking), attachments, metadata, the
+texts of judges (reasons, quotations, errors) and the notes of raters. Ids, the rubric, answers, scores and spend are
+kept.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.trust.comparable_runs import Comparability
 
 LEFT_OUT = "the reason is left out"
-"""Replaces an error."""
+"""The text that replaces an error message."""
 
 
 def redact_row(row: GradedRow) -> GradedRow:
@@ -54,7 +55,7 @@ def _redact_error(error: str | None) -> str | None:
 
 
 def redact_comparability(comparable: Comparability) -> Comparability:
-    """Return the result without its sentences, which quote inputs that differ."""
+    """Return the result without its sentences, because they quote inputs that differ."""
     return comparable._replace(
         refused=redact_sentences(comparable.refused, "compare"),
         warnings=redact_sentences(comparable.warnings, "compare"),
@@ -62,7 +63,7 @@ def redact_comparability(comparable: Comparability) -> Comparability:
 
 
 def redact_sentences(sentences: Sequence[str], command: str) -> tuple[str, ...]:
-    """Return one sentence that says how many are left out, because they may quote texts, and which command has them.
+    """Return one sentence with the number of sentences that are left out, and the command that prints them.
 
     Example:
         >>> redact_sentences(["2 rows have the query 'Hello Ann'"], "agree")

@@ -1,7 +1,7 @@
 """Renders the report page: a template, a style sheet and a script, with the data of the runs packed into the file.
 
 Text from models and users reaches the page only as text: the template escapes it, or the script sets it as
-`textContent`. As a second defence, a content security policy allows no other script.
+`textContent`. As a second defence, the content security policy allows no other script.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.trust.comparable_runs import Comparability, comparability
 from rubric_integrations.trust.planning import JudgmentToLabel
 
-# One function, whose hash the content security policy names. `start.js` runs what the others define.
+# The files of one script, whose hash is in the content security policy. `start.js` calls the functions of the others.
 _SCRIPTS = (
     "data.js", "sums.js", "labels.js", "labelling.js", "words.js", "list.js", "markdown.js", "compare.js",
     "submission.js", "overrule.js", "whatif.js", "many.js", "overview.js", "print.js", "keys.js", "start.js",
@@ -39,7 +39,7 @@ _STYLES = (
     "base.css", "overview.css", "list.css", "submission.css", "labels.css", "compare.css", "whatif.css", "small.css",
     "print.css",
 )  # fmt: skip
-# More criteria of a comparison would make a table that nobody reads; those that changed most surely come first.
+# The most criteria of a comparison, because nobody reads a longer table. The smallest p-values come first.
 MOST_CRITERIA, MOST_CRITERIA_OF_MANY = 100, 20
 
 
@@ -51,21 +51,22 @@ def report_page(
     labels: Sequence[LabelledJudgment] | None = None,
     redact: bool = False,
 ) -> str:
-    """Render one run, two to compare, or many to follow as an HTML page.
+    """Render one run, a comparison of two runs, or many runs over time as an HTML page.
 
     Args:
-        runs: One run, two, or more in the order of time. More runs, or rows, than 12 and 3,000 in all are shown by
-            their figures, with the rows of the last two.
-        title: The page's heading; by default the rubric's name.
-        to_label: Judgments of the run that people shall label, as `choose_for_labels` draws them. The page then opens
-            as a tool that shows one after another, without what the judge answered.
-        labels: People's labels of the last run: the page gets a section that says how far the judge can be trusted.
+        runs: One run, two runs, or more in chronological order. If there are more than two runs, and more than 12 runs
+            or 3,000 rows in total, the page has the figures of all runs, but only the rows of the last run and the
+            previous one.
+        title: The heading of the page. Default: the name of the rubric.
+        to_label: Judgments of the run for human labelling, as drawn by `choose_for_labels`. The page then becomes a
+            labelling tool, which shows one judgment after another without the judge's answer.
+        labels: Human labels of the last run. With labels, the page has a section about the judge's agreement with them.
             None leaves it out.
         redact: Whether to leave out all texts of submissions, judges and raters, attachments and metadata, for readers
-            who may not see them. Ids, the rubric, answers, scores and spend stay.
+            who must not see them. Ids, the rubric, answers, scores and spend are kept.
 
     Raises:
-        ValueError: There is no run; or there are several with `to_label`, or `redact` with it.
+        ValueError: `runs` is empty, or `to_label` is combined with several runs or with `redact`.
         ImportError: The extra `report` is not installed.
 
     Example:
@@ -86,11 +87,12 @@ def page_parts(
     order: str = "",
     redact: bool = False,
 ) -> Iterator[str]:
-    """Render a page as parts to write one after the other, so that memory never holds the whole page.
+    """Render a page as parts to write one after another. The complete page is never in memory.
 
-    All rows are read before this returns. Arguments and exceptions are those of `report_page`. `comparable` is the
-    `comparability` of two runs, and `over_time` are the figures of more (see `follow_runs`); they are computed if they
-    are None. `order` says how the order of the runs was found.
+    All rows are read before this function returns. Arguments and exceptions are the same as for `report_page`. In
+    addition, `comparable` is the `comparability` of two runs, and `over_time` has the figures of more runs (see
+    `follow_runs`). Both are computed if they are None. `order` is a text that states how the order of the runs was
+    determined.
     """
     if not runs:
         raise ValueError("`runs` must be one run at least, got none")
@@ -132,7 +134,7 @@ def page_parts(
     script = _script(labels=bool(to_label))
     return template.generate(
         title=title or runs[-1].rubric or "Rubric report",
-        # Of many runs, the overview shows the last one.
+        # With many runs, the overview shows the last one.
         runs=shown[-1:] if over_time else shown,
         names=[run.name for run in runs],
         with_rows=list(with_rows),
@@ -164,10 +166,11 @@ def page_parts(
 
 
 def _script(*, labels: bool) -> str:
-    """Return the whole script: text from models and users is put into the document with `textContent` only.
+    """Return the complete script. It puts text from models and users into the document only with `textContent`.
 
     Args:
-        labels: Whether the page is a tool to label judgments. The script of that view is long, and left out otherwise.
+        labels: Whether the page is a tool to label judgments. The script of this view is long and is left out
+            otherwise.
     """
     names = [name for name in _SCRIPTS if labels or name != "labelling.js"]
     return '(async () => {\n"use strict";\n' + "".join(map(_asset, names)) + "})();\n"

@@ -1,10 +1,10 @@
-"""Follows many runs: the mean and each criterion of every run, and the differences between runs that can be compared.
+"""Follows many runs: the mean score and each criterion of every run, and the differences between comparable runs.
 
-Runs that cannot be compared with the runs before them start a series: another rubric, other inputs or another judge
-would look like a change of the program. Nothing is compared across series.
+A run that cannot be compared with the runs before it starts a new series, because a change of the rubric, the inputs or
+the judge would look like a change of the program. Runs of different series are not compared.
 
-The marks of a page are tests of many hypotheses. Holm's correction is made for all of them: of equal runs, at most 5 %
-of pages have a mark.
+The marks of a page are tests of many hypotheses. Holm's correction is applied to all of them. If the runs do not really
+differ, at most 5 % of pages have a mark.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from rubric_integrations.trust.comparison import holm
 from rubric_integrations.trust.means import estimate_scores
 
 MOST_RUNS, MOST_ROWS = 12, 3_000
-"""A page of more runs, or of more rows in all, has the rows of the last run and of the previous one of its series. It
-compares each run with the first one and with the previous one."""
+"""The largest numbers of runs, and of rows in total, for which the page has all rows. A page with more has the rows of
+the last run and of the previous run of its series, and compares each run only with the first and the previous run.
+"""
 
 _MOST_CRITERIA = 60
 _SIGNIFICANT = 0.05
@@ -39,11 +40,11 @@ Baseline = Literal["first", "previous"]
 
 
 class Mark(NamedTuple):
-    """How a figure differs from that of a baseline.
+    """A significant difference of a figure from the same figure in a baseline run.
 
     Attributes:
-        decision: Whether that is better or worse in the sense of the rubric.
-        rose: Whether the figure is higher. For a penalty, higher is worse.
+        decision: Whether the difference is better or worse in the sense of the rubric.
+        rose: Whether the figure is higher than in the baseline. For a penalty, higher is worse.
     """
 
     decision: Literal["better", "worse"]
@@ -51,15 +52,15 @@ class Mark(NamedTuple):
 
 
 class RunFigures(NamedTuple):
-    """One run.
+    """One run of the page.
 
     Attributes:
-        name: The run's name.
-        judge: The judge's name; None if it is unknown.
+        name: The name of the run.
+        judge: The name of the judge. None if it is unknown.
         summary: The figures of its rows.
-        series: The number of its series, from 0.
-        reason: Why it starts a series; empty for the first run, and for a run that continues one.
-        baselines: The first and the previous run of its series, by their place among the runs; empty for the first.
+        series: The number of the run's series, from 0.
+        reason: Why the run starts a new series. Empty for the first run and for a run that continues a series.
+        baselines: The indices of the first and the previous run of its series. Empty for the first run of a series.
     """
 
     name: str
@@ -71,11 +72,11 @@ class RunFigures(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One figure of one run.
+    """One figure of one run of the page.
 
     Attributes:
         figure: The mean, with its 95 % interval.
-        marks: How it differs from each baseline from which it surely differs after Holm's correction.
+        marks: The significant differences from the baselines after Holm's correction.
     """
 
     figure: Estimate
@@ -86,10 +87,10 @@ class Line(NamedTuple):
     """One figure of all runs: the score, or the value of a criterion.
 
     Attributes:
-        name: The criterion's name; empty for the score.
-        requirement: The criterion's requirement; empty for the score.
-        weight: The criterion's weight; 0 for the score.
-        cells: The figure in each run; None if a run does not have it.
+        name: The name of the criterion. Empty for the score.
+        requirement: The requirement of the criterion. Empty for the score.
+        weight: The weight of the criterion. 0 for the score.
+        cells: The figure in each run, or None if a run does not have it.
     """
 
     name: str
@@ -99,11 +100,11 @@ class Line(NamedTuple):
 
 
 class ComparedPair(NamedTuple):
-    """Two runs compared.
+    """The comparison of two runs.
 
     Attributes:
-        before, after: The runs, by their place.
-        comparison: The figures; None if no submission is scored in both.
+        before, after: The indices of the two runs.
+        comparison: The figures. None if no submission is scored in both runs.
     """
 
     before: int
@@ -115,14 +116,15 @@ class RunsOverTime(NamedTuple):
     """The figures of many runs.
 
     Attributes:
-        runs: The runs, in their order.
+        runs: The runs, in chronological order.
         score: The mean score of each run.
-        criteria: The criteria that several rows of a run have.
-        more: How many more criteria there are than are shown.
+        criteria: The criteria that at least two rows of a run have.
+        more: The number of further criteria that are not shown.
         pairs: The comparisons of runs of one series.
-        tests: The number of tests for which Holm's correction is made.
-        has_all: Whether the page has the rows of all runs, and compares each run with every other one of its series.
-        with_rows: The runs whose rows are on the page, by their place: all, or the last run and the one before it.
+        tests: The number of tests in Holm's correction.
+        has_all: Whether the page has the rows of all runs, and compares each run with every other run of its series.
+        with_rows: The indices of the runs whose rows are on the page: all runs, or the last run and the previous run of
+            its series.
     """
 
     runs: Sequence[RunFigures]
@@ -136,13 +138,17 @@ class RunsOverTime(NamedTuple):
 
     @property
     def shown_pair(self) -> tuple[int, int]:
-        """The runs that are compared first: the last run that has a previous one in its series, and that one."""
+        """The indices of the two runs that the page compares first.
+
+        These are the last run that has a predecessor in its series, and this predecessor. Without such a run, they are
+        the last two runs.
+        """
         pairs = [(run.baselines["previous"], place) for place, run in enumerate(self.runs) if run.baselines]
         return pairs[-1] if pairs else (len(self.runs) - 2, len(self.runs) - 1)
 
     @property
     def series(self) -> list[list[int]]:
-        """The runs of each series, by their place."""
+        """The indices of the runs of each series."""
         count = 1 + max(run.series for run in self.runs)
         return [[place for place, run in enumerate(self.runs) if run.series == number] for number in range(count)]
 
@@ -152,21 +158,21 @@ class RunsOverTime(NamedTuple):
         return [(name, cell.marks["previous"]) for name, cell in cells if cell and "previous" in cell.marks]
 
     def comparison(self, before: int, after: int) -> Comparison | None:
-        """Return the comparison of two runs; None if there is none."""
+        """Return the comparison of two runs, or None if there is none."""
         return next((pair.comparison for pair in self.pairs if pair[:2] == (before, after)), None)
 
 
 def follow_runs(runs: Sequence[RunFile]) -> RunsOverTime:
-    """Compute the figures of many runs, of which few are in memory at a time.
+    """Compute the figures of many runs. Only few runs are in memory at a time.
 
     Args:
-        runs: The runs, in their order.
+        runs: The runs, in chronological order.
     """
     has_all = len(runs) <= MOST_RUNS and sum(len(run.rows) for run in runs) <= MOST_ROWS
     figures: list[RunFigures] = []
     values: list[dict[QuestionKey, _Values]] = []
     pairs: list[ComparedPair] = []
-    # The runs of each series to compare the next ones with, by their place.
+    # The earlier runs of each series that later runs are compared with, by index.
     held: list[dict[int, RunFile]] = []
     for place, lazy in enumerate(runs):
         run = as_run(lazy, lazy.name, in_memory=True)
@@ -175,7 +181,7 @@ def follow_runs(runs: Sequence[RunFile]) -> RunsOverTime:
             held.append({})
         earlier = held[series]
         for number, other in earlier.items():
-            # The series was found by a comparison with its first run.
+            # The comparison with the first run was made to find the series.
             comparable = compared if number == next(iter(earlier)) else comparability(other, run)
             pairs.append(ComparedPair(number, place, compare_pair(other, run, comparable)))
         baselines: dict[Baseline, int] = {}
@@ -193,7 +199,7 @@ def follow_runs(runs: Sequence[RunFile]) -> RunsOverTime:
 
 
 def compare_pair(before: RunFile, after: RunFile, comparable: Comparability) -> Comparison | None:
-    """Compare two runs; None if no submission is scored in both."""
+    """Compare two runs. Return None if no submission is scored in both."""
     figures = ComparisonFigures(comparable)
     for key, (one, other) in matched_rows((before, after)):
         figures.add(key, one, other)
@@ -201,7 +207,7 @@ def compare_pair(before: RunFile, after: RunFile, comparable: Comparability) -> 
 
 
 def _series_of(run: RunFile, held: Sequence[Mapping[int, RunFile]]) -> tuple[int, str, Comparability]:
-    """Return the number of the series that a run continues, or of a new one with the reason."""
+    """Return the number of the series that a run continues, or the number of a new series with the reason."""
     reason = ""
     keys = set(run.row_keys())
     for number, earlier in enumerate(held):
@@ -226,7 +232,7 @@ class _Values(NamedTuple):
 
 
 def _criterion_values(rows: Iterable[GradedRow]) -> dict[QuestionKey, _Values]:
-    """Return the values of each criterion that several rows have."""
+    """Return the values of each criterion that at least two rows have."""
     criteria: dict[QuestionKey, _Values] = {}
     for row in rows:
         entries = row.report.criteria if row.report else ()
@@ -238,7 +244,7 @@ def _criterion_values(rows: Iterable[GradedRow]) -> dict[QuestionKey, _Values]:
     return {key: values for key, values in criteria.items() if len(values.values) > 1}
 
 
-# The runs, by their place, and the criterion's name and requirement in the later run, which are empty for the score.
+# The indices of the two runs, and the name and requirement of the criterion in the later run (empty for the score).
 _Test = tuple[int, int, str, str]
 
 
@@ -288,7 +294,7 @@ class _Tests:
         self._marks: dict[_Test, Mark] = {}
 
     def add(self, pair: ComparedPair, shown: Set[tuple[str, str]]) -> None:
-        """Add the tests of two runs: of the score, and of the criteria that are shown."""
+        """Add the tests of two runs: for the score and for each criterion that is shown."""
         if pair.comparison is None or pair.comparison.figures.not_comparable:
             return
         figures = pair.comparison.figures
@@ -301,7 +307,7 @@ class _Tests:
                 of_both.append((*criterion.key, change.weight, change.difference.value, change.p_value))
         for name, requirement, weight, difference, p_value in of_both:
             test, rose = (pair.before, pair.after, name, requirement), bool(difference and difference > 0)
-            # Where nothing changed, there is no p-value. It is a test nevertheless.
+            # If nothing changed, there is no p-value, but it still counts as a test.
             self._p_values[test] = 1.0 if p_value is None else p_value
             self._marks[test] = Mark("better" if rose == (weight >= 0) else "worse", rose)
 
@@ -311,19 +317,21 @@ class _Tests:
         return len(self._p_values)
 
     def significant(self) -> dict[_Test, Mark]:
-        """Return the marks of the tests whose p-value is below 0.05 after Holm's correction for all of them."""
+        """Return the marks of the tests whose p-value is below 0.05 after Holm's correction."""
         return {test: self._marks[test] for test, p_value in holm(self._p_values).items() if p_value < _SIGNIFICANT}
 
 
 class Chart(NamedTuple):
-    """The mean scores as a drawing, in pixels.
+    """The coordinates of a chart of means, in pixels.
 
     Attributes:
-        width, height: The size.
-        ticks: The height of each line of the grid, with its value.
-        points: The place of each run with its mean and the ends of its interval; None for a run without a mean.
-        lines: The number of a series, the points of two of its runs, and whether other runs are between these.
-        step: The distance of two runs.
+        width, height: The size of the chart.
+        ticks: The y coordinate of each line of the grid, with its value.
+        points: The x coordinate of each run, and the y coordinates of its mean and the ends of its interval. None for a
+            run without a mean.
+        lines: The lines between runs: the number of the series, the two points, and whether other runs are between
+            them.
+        step: The distance between two runs.
     """
 
     width: float
@@ -340,14 +348,14 @@ _SMALL_WIDTH, _SMALL_HEIGHT = 90.0, 18.0
 
 
 def draw(over_time: RunsOverTime, line: Line) -> Chart:
-    """Draw the means of a line with their intervals. Only runs of one series are joined."""
+    """Compute the chart of a figure over all runs, with its intervals. Only runs of one series are joined."""
     step = _STEP if len(line.cells) <= MOST_RUNS else _SMALL_STEP
     chart = _draw(over_time, line, (_LEFT, _TOP), _HEIGHT, step)
     return chart._replace(width=chart.width + 10, height=chart.height + 20)
 
 
 def draw_small(over_time: RunsOverTime, line: Line) -> Chart:
-    """Draw a line beside the name of its criterion, on a scale of its own."""
+    """Compute a small chart of a criterion, which has its own scale, for the table of criteria."""
     return _draw(over_time, line, (0, 2), _SMALL_HEIGHT, _SMALL_WIDTH / len(line.cells), has_limits=False)
 
 

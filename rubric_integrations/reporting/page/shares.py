@@ -1,9 +1,9 @@
-"""The numbers that the page adds up when a reader overrules an answer, or tries other weights and another pass mark.
+"""The numbers with which the page's script recomputes scores, for overruled answers, other weights or pass marks.
 
-The formula stays in Python. What each answer counts, and whether an answer counts at all, comes from
-`reporting/score_sum.py` and `scoring/formula.py`. The page multiplies these values by weights, adds them up, divides
-the sum by the weights that count, and compares the quotient with the pass mark. Where this is not the whole formula,
-the page gets the reason.
+The formula stays in Python: `reporting/score_sum.py` and `scoring/formula.py` decide whether an answer counts, and with
+which value. The page only multiplies these values by weights, adds them up, divides the sum by the sum of the weights
+that count, and compares the quotient with the pass mark. If this is not the complete formula, the page gets the reason
+instead.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from rubric_integrations.scoring.report import CriterionReport
 
 
 def answer_values(criterion: CriterionReport, settings: ScoreSettings) -> list[Any]:
-    """Return what the answers to a criterion count, for the page's script.
+    """Return the values of the possible answers to a criterion, for the page's script.
 
     Returns:
-        The value of each answer: of the options, in their order, or of MET and UNMET; None for an option that is an
-        abstention. Then the value that an abstention counts: None if it is left out, and an empty text if the run file
-        does not have the abstention policy. Then the value with the lowest score, which a failed judgment counts for
-        `passed`. Last the smallest value of a required criterion, or None.
+        A list of four entries. First, the value of each answer: of the options in their order (None for an option that
+        is an abstention), or of MET and UNMET. Second, the value of an abstention: None if it is left out, and an empty
+        text if the run file does not record the abstention policy. Third, the value that gives the lowest score, which
+        a failed judgment has for `passed`. Fourth, the smallest value of a required criterion at which it passes, or
+        None.
     """
     values = [None if option.na else option.value for option in criterion.options] or [1.0, 0.0]
     worst = worst_value(criterion)
@@ -35,24 +36,25 @@ def answer_values(criterion: CriterionReport, settings: ScoreSettings) -> list[A
 
 
 def overruling(row: GradedRow, score_sum: ScoreSum) -> list[Any]:
-    """Return what the page needs to decide about a row with other answers, beside the values of its answers.
+    """Return the further data that the page needs to decide about a row with other answers.
 
     Returns:
-        The pass mark and the smallest coverage, both None if the run file does not have them. Then why the page cannot
-        compute the score with other answers, or None. An answer that is missing is not a reason, because the reader
-        may give it. Last whether the row cannot pass, because the rubric leaves out a part of its file.
+        A list of four entries. First, the pass mark, and second, the smallest coverage, both None if the run file does
+        not record them. Third, the reason why the page cannot compute the score with other answers, or None. A missing
+        answer is not a reason, because the reader may give it. Fourth, whether the row cannot pass because the rubric
+        leaves out a part of its file.
     """
     settings = score_settings(row)
     problem = score_sum.fixed
     if problem is None and row.report is not None and row.report.score is not None:
         problem = score_sum.problem
-    # The report of a failed grade does not say that it is partial.
+    # The report of a failed grade does not record that the rubric is partial.
     is_partial = settings.is_partial or (row.report is not None and row.report.partial)
     return [settings.pass_mark, settings.min_coverage, problem, is_partial]
 
 
 class WeightShares:
-    """Collects the numbers of all rows of one run, by which the page computes their scores with other weights.
+    """Collects the numbers of all rows of a run that the page needs to compute scores with other weights.
 
     Args:
         name: The name of the run.
@@ -63,7 +65,7 @@ class WeightShares:
         self._reasons = Counter[str]()
         self._criteria: list[list[Any]] | None = None
         self._marks: list[Any] = []
-        # Each distinct value with its meaning once, and each distinct row of them.
+        # Each distinct value with its meaning, and each distinct row of such values.
         self._values: dict[tuple[float | None, float | None, bool | None], int] = {}
         self._patterns: dict[tuple[bool, tuple[int, ...]], int] = {}
         self._rows: list[int | None] = []
@@ -90,7 +92,7 @@ class WeightShares:
 
     @property
     def data(self) -> dict[str, Any] | None:
-        """The numbers as JSON; None if no row has criteria, so that there is nothing to try."""
+        """The numbers as JSON. None if no row has criteria."""
         if self._criteria is None:
             return None
         data: dict[str, Any] = {"run": self._name, "criteria": self._criteria, "marks": self._marks}
@@ -109,7 +111,7 @@ _DIFFERENT = "the rows have different rubrics"
 
 
 def _reason(row: GradedRow, score_sum: ScoreSum) -> str | None:
-    """Say why the page cannot add up a row with other weights, or None if it can."""
+    """Return why the page cannot compute a row's score with other weights, or None if it can."""
     problem = score_sum.fixed or (score_sum.problem if row.report and row.report.score is not None else None)
     if problem is not None:
         return problem
@@ -121,12 +123,12 @@ def _reason(row: GradedRow, score_sum: ScoreSum) -> str | None:
 def _value(term: ScoreTerm, settings: ScoreSettings) -> tuple[float | None, float | None, bool | None]:
     """Return the value that counts in the score, the value that counts for `passed`, and the part in the coverage.
 
-    The part is True for an answer, False for one that is missing, and None if the criterion does not apply.
+    The part is True for an answer, False for a missing answer, and None if the criterion does not apply.
     """
     criterion, value, worst = term.criterion, term.value, worst_value(term.criterion)
     if criterion.not_applicable:
         return value, value, None
     if criterion.weight == 0 and criterion.value is None:
-        # With the weight 0 it does not matter what an abstention counts. With another one, it does.
+        # With the weight 0, the value of an abstention does not matter. With another weight, it does.
         value = scored_value(WeightedValue(1.0, None, worst), settings.cannot_assess)
     return value, worst if criterion.error else value, criterion.value is not None and not criterion.error

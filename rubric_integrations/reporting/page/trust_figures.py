@@ -1,4 +1,4 @@
-"""Computes how far the judge can be trusted, for the report page: its agreement with people, and corrected scores."""
+"""Computes the report page's section on trust in the judge: agreement with human labels and corrected scores."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from rubric_integrations.trust.calibration import CriterionCalibration, calibrat
 from rubric_integrations.trust.matching import Match, match_labels
 from rubric_integrations.trust.measure import Agreement, CriterionAgreement, agreement
 
-# More would make a list that nobody reads; the labels themselves have all.
+# The most entries of the list, because nobody reads a longer one. The labels themselves are complete.
 _MOST_DISAGREEMENTS = 200
 _MOST_CHARACTERS = 300
-# A scale with more numbers has no list of them: its bias says more.
+# The most numbers of a scale that are listed. For a larger scale, the bias is more informative.
 _MOST_NUMBERS = 7
 
 
 class CorrectedRate(NamedTuple):
-    """How often a criterion has one answer.
+    """The rate of one answer to a criterion: of the judge and corrected by human labels.
 
     Attributes:
         answer: The answer: MET, an option, or a number.
-        judged: The judge's own share of it, from 0 to 1.
-        corrected: The share that people would give.
+        judged: The share of the judge's answers that are this answer, from 0 to 1.
+        corrected: The estimated share of this answer if humans had judged all rows.
     """
 
     answer: str
@@ -34,11 +34,11 @@ class CorrectedRate(NamedTuple):
 
 
 class CriterionTrust(NamedTuple):
-    """How far the judge can be trusted on one criterion.
+    """The judge's agreement with human labels on one criterion, and the corrected rates of its answers.
 
     Attributes:
-        measured: Its agreement with people.
-        rates: How often each answer occurs; only MET for a binary criterion, and none for a scale with many numbers.
+        measured: The judge's agreement with human labels.
+        rates: The rate of each answer. Only of MET for a binary criterion. Empty for a scale with many numbers.
     """
 
     measured: CriterionAgreement
@@ -46,15 +46,15 @@ class CriterionTrust(NamedTuple):
 
 
 class ShownDisagreement(NamedTuple):
-    """One judgment on which people and the judge differ.
+    """One judgment on which the judge differs from the human labels.
 
     Attributes:
-        place: The place of its row on the page, from 0.
+        place: The index of its row on the page, from 0.
         id: The row's id.
         criterion: The criterion's name.
-        people: The answer of most people.
+        people: The answer of the majority of the human labels.
         judged: The judge's answer.
-        reason: What a rater noted about it, or the beginning of it; may be empty.
+        reason: A rater's note about the judgment, possibly shortened. Empty if there is none.
     """
 
     place: int
@@ -66,19 +66,19 @@ class ShownDisagreement(NamedTuple):
 
 
 class Trust(NamedTuple):
-    """What the section shows.
+    """The content of the section on trust in the judge.
 
     Attributes:
-        problem: Why there are no figures; None if there are.
-        agreement: The agreement with people; None without figures.
+        problem: Why there are no figures. None if there are figures.
+        agreement: The agreement with human labels. None if there are no figures.
         criteria: The figures of each criterion.
         labelled: The number of labelled judgments.
-        decided: How many of them people and the judge both decided.
-        score: The mean score that people's answers would give; None without figures.
-        judge_score: The judge's mean score; None without a score.
-        warnings: What limits the figures.
-        disagreements: Where people and the judge differ, in the order of the run.
-        more: How many more of these there are than are shown.
+        decided: The number of labelled judgments on which both the human labels and the judge have an answer.
+        score: The estimated mean score if humans had judged all rows. None if there are no figures.
+        judge_score: The mean score from the judge. None if there is no score.
+        warnings: Sentences that state the limits of the figures.
+        disagreements: The judgments on which the judge differs from the human labels, in the order of the run.
+        more: The number of further disagreements that are not shown.
     """
 
     problem: str | None = None
@@ -94,14 +94,14 @@ class Trust(NamedTuple):
 
     @property
     def has_alpha(self) -> bool:
-        """Whether several people labelled the same judgments, so that there is their agreement with each other."""
+        """Whether several raters labelled the same judgments. If so, their agreement with each other is shown."""
         return any(criterion.measured.people_alpha is not None for criterion in self.criteria)
 
 
 def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment], *, redact: bool = False) -> Trust:
-    """Compute the figures of the last run from people's labels. Labels that people chose to make are left out.
+    """Compute the figures of the last run from human labels. Labels of deliberately chosen judgments are left out.
 
-    With `redact`, what people wrote and what may quote them or the submissions is left out, too.
+    With `redact`, notes of raters, and texts that may quote raters or submissions, are left out, too.
     """
     run = runs[-1]
     if not labels:
@@ -109,7 +109,8 @@ def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment], *
     if all(label.sampled == "chosen" for label in labels):
         return Trust(
             f"All {len(labels):,} labels are of judgments that people chose, such as those that they overruled: they "
-            "say nothing about how often the judge is right. Draw what to read: rubric-integrations label RUN."
+            "say nothing about how often the judge is right. Draw judgments: rubric-integrations label RUN. If yours "
+            "were drawn at random, write random in a column named sampled."
         )
     rows = list(run.rows)
     try:
@@ -156,7 +157,7 @@ def _rates(measured: CriterionAgreement, calibration: CriterionCalibration | Non
 def _disagreements(
     runs: Sequence[RunFile], rows: Sequence[GradedRow], matches: Sequence[Match]
 ) -> Iterator[ShownDisagreement]:
-    # The page has the rows of the first run, and then those that only the second one has.
+    # The page has the rows of the first run, followed by the rows that only the second run has.
     places = {key: place for place, key in enumerate(dict.fromkeys(key for run in runs for key in run.row_keys()))}
     keys = runs[-1].row_keys()
     for match in matches:

@@ -1,7 +1,7 @@
 """The records of a batch in the ledger, and the protocol of a provider's batch API.
 
-A ledger first stores the intent to submit a batch, then its ticket, and finally that it was collected. A crash between
-two of these steps loses no batch.
+A ledger first stores the intent to submit a batch, then its ticket (the provider's id), and finally that the batch was
+collected. A crash between two of these steps loses no batch.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from rubric_integrations.submission.submission import Submission
 
 
 class BatchError(ValueError):
-    """A batch cannot be submitted or collected; what the ledger has about it stays there."""
+    """Raised if a batch cannot be submitted or collected. The records of batches in the ledger are kept."""
 
 
 class Batch(Record):
     """A batch of requests to one model.
 
     Attributes:
-        id: A unique name, which the provider gets too, if its batches have names.
-        protocol: The protocol of its requests.
+        id: A unique name. The provider stores it too, if its batches have names.
+        protocol: The protocol of the requests.
         base_url: The base URL of the provider's API.
-        grader: What its keys depend on: the judges, and the settings of the grader that change questions, as JSON.
-        judge: The position of its judge on the panel.
-        rubric: The rubric that all rows share, as JSON; None if each row brings its own.
-        settings: What the caller wants to know again when the batch is collected, without secrets.
-        keys: The keys of the judgments; empty once it is collected.
-        created_at: When the intent was stored, in Unix seconds.
-        form: The form of the requests; once it is collected, that of the next ones.
-        ticket: The provider's id of the batch; None before it is submitted.
-        collected: Whether its replies are stored, or it was never submitted.
+        grader: The judges, and the settings of the grader that change questions, as JSON. The keys depend on them.
+        judge: The position of the batch's judge on the panel.
+        rubric: The rubric of all rows, as JSON. None if each row has its own.
+        settings: The caller's settings, to be read when the batch is collected. They contain no secrets.
+        keys: The keys of the judgments. Empty after the batch was collected.
+        created_at: The time when the intent was stored, in Unix seconds.
+        form: The form of the requests. After the batch was collected, the form of the next requests.
+        ticket: The provider's id of the batch. None before the batch is submitted.
+        collected: Whether the replies are stored, or the batch was never submitted.
     """
 
     id: str
@@ -56,10 +56,10 @@ class Batch(Record):
     collected: bool = False
 
     def closed(self, form: RequestForm | None = None) -> Batch:
-        """Return the record of this batch once nothing more is expected of it.
+        """Return the record of this batch after it was collected, or after it is known that it was not submitted.
 
         Args:
-            form: The form of the next requests; by default that of these.
+            form: The form of the next requests. By default, the form of this batch.
         """
         emptied = {"keys": (), "collected": True, "rubric": None, "settings": {}}
         return self.model_copy(update={**emptied, "form": form or self.form})
@@ -70,7 +70,7 @@ class BatchLedger(JudgmentStore, Protocol):
     """A ledger that also stores batches, such as `Ledger`."""
 
     def save_batch(self, batch_id: str, record: str) -> None:
-        """Store the record of a batch, in place of an earlier one; it is safe when this returns."""
+        """Store the record of a batch and replace an earlier one. When this returns, the record is stored safely."""
         ...
 
     def batches(self) -> dict[str, str]:
@@ -78,20 +78,20 @@ class BatchLedger(JudgmentStore, Protocol):
         ...
 
     def lookup(self, keys: Sequence[str]) -> Mapping[str, Judgment]:
-        """Return the judgments under some keys, without leasing the others."""
+        """Return the stored judgments of some keys, by key. Keys without a judgment are left out and are not leased."""
         ...
 
     def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
-        """Record a submission, once, and the rubric that its row brought."""
+        """Record a submission once, with the row's own rubric."""
         ...
 
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
-        """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
+        """Yield each recorded row (its `rubric` is the row's own rubric as JSON) and its submission, in order."""
         ...
 
 
 LOCK = "batches"
-"""The key whose lease a process holds while it submits or collects: no two do so at once."""
+"""The key that a process leases while it submits or collects. Therefore only one process does so at a time."""
 
 
 def save(ledger: BatchLedger, batch: Batch) -> None:
@@ -100,10 +100,10 @@ def save(ledger: BatchLedger, batch: Batch) -> None:
 
 
 def load(ledger: BatchLedger) -> list[Batch]:
-    """Return all batches, collected ones included.
+    """Return all batches, including collected ones.
 
     Raises:
-        BatchError: One was written by another version of this library.
+        BatchError: This version of the library cannot read the record of a batch.
     """
     batches: list[Batch] = []
     for batch_id, text in ledger.batches().items():
@@ -118,7 +118,7 @@ def load(ledger: BatchLedger) -> list[Batch]:
 
 
 def open_settings(ledger: BatchLedger) -> list[dict[str, Any]]:
-    """Return the distinct settings with which batches were submitted that are not collected."""
+    """Return the distinct `settings` of the batches that are not collected yet."""
     distinct: list[dict[str, Any]] = []
     for batch in load(ledger):
         if not batch.collected and batch.settings not in distinct:
@@ -127,18 +127,18 @@ def open_settings(ledger: BatchLedger) -> list[dict[str, Any]]:
 
 
 class Unclear(Exception):  # noqa: N818 -- no error: the answer comes later
-    """Whether a batch was submitted can be seen only when the provider has processed its batches."""
+    """Raised if it is unknown whether a batch was submitted, until the provider has processed its batches."""
 
 
 class Framing(NamedTuple):
-    """How the lines of a batch become a file.
+    """The format of the file of a batch: the bytes around its lines and its limits.
 
     Attributes:
         before: The bytes before the first line.
-        between: Those between two lines.
-        after: Those after the last line.
-        max_lines: The most lines of a batch.
-        max_bytes: The most bytes of a file.
+        between: The bytes between two lines.
+        after: The bytes after the last line.
+        max_lines: The largest number of lines of a batch.
+        max_bytes: The largest number of bytes of a file.
     """
 
     before: bytes
@@ -149,14 +149,14 @@ class Framing(NamedTuple):
 
 
 class BatchStatus(NamedTuple):
-    """How far a batch is.
+    """The progress of a batch at the provider.
 
     Attributes:
-        word: The provider's word for it.
-        is_over: Whether the provider has ended it, so that no more replies come.
-        files: The paths of its results, below the base URL.
-        problem: Why requests have no reply, if the batch did not end as it should; otherwise empty.
-        done: The number of requests that are processed.
+        word: The provider's name of the status.
+        is_over: Whether the provider has ended the batch, and no more replies come.
+        files: The paths of the results, below the base URL.
+        problem: The reason why requests have no reply. Empty if the batch ended normally.
+        done: The number of processed requests.
     """
 
     word: str
@@ -167,7 +167,7 @@ class BatchStatus(NamedTuple):
 
 
 class LineReply(NamedTuple):
-    """A response in a batch: its status and body, or why there is none."""
+    """The response to a request of a batch: its HTTP status and body, or the reason why there is none."""
 
     status: int
     body: bytes
@@ -175,37 +175,37 @@ class LineReply(NamedTuple):
 
 
 class Provider(Protocol):
-    """A batch API."""
+    """The protocol of a provider's batch API."""
 
     framing: Framing
 
     def line(self, key: str, body: bytes) -> bytes:
-        """Return the line of a request; the body is in it unchanged."""
+        """Return the line of a request. It contains the body unchanged."""
         ...
 
     async def create(self, batch: Batch, file: Path) -> str:
-        """Submit a file of lines, and return the ticket.
+        """Submit a file of lines and return the ticket.
 
         Raises:
-            BatchError: The provider refuses it.
-            Uncertain: Nobody knows whether it arrived: look with `find`.
+            BatchError: The provider refuses the batch.
+            Uncertain: It is unknown whether the batch was submitted. Use `find` to look for it.
         """
         ...
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
-        """Return the ticket of a batch that may have been submitted; None if it was not.
+        """Return the ticket of a batch that may have been submitted, or None if it was not.
 
         Args:
             batch: The batch.
             others: The tickets of other batches.
 
         Raises:
-            Unclear: It cannot be known yet.
+            Unclear: It is not known yet whether the batch was submitted.
         """
         ...
 
     async def status(self, ticket: str) -> BatchStatus:
-        """Return how far a batch is."""
+        """Return the progress of a batch."""
         ...
 
     async def download(self, path: str, file: Path, max_bytes: int) -> None:
@@ -216,6 +216,6 @@ class Provider(Protocol):
         """Return the response in a line of the results.
 
         Raises:
-            LookupError, TypeError, ValueError, AttributeError: It is no such line.
+            LookupError, TypeError, ValueError, AttributeError: The line is not a result.
         """
         ...

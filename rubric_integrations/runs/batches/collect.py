@@ -1,4 +1,4 @@
-"""`collect_batches`: reads the replies of finished batches, and stores the judgments in their ledger."""
+"""`collect_batches`: reads the replies of finished batches and stores the judgments in their ledger."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from rubric_integrations.runs.batches.submit import resolve
 from rubric_integrations.runs.ledger import LedgerLike
 from rubric_integrations.scoring.judgment import Spend, SpendTotal
 
-# Seconds between two looks at batches that are not over: the first, and the longest.
+# The first and the longest pause, in seconds, between two checks of batches that are not over.
 FIRST_LOOK, LONGEST_LOOK = 5.0, 300.0
-# The most bytes of results for each request, beside those of one very long reply.
+# The largest number of bytes of results for each request, in addition to one very long reply.
 _BYTES_PER_REQUEST = 100_000
 
 
@@ -37,15 +37,15 @@ class CollectedBatches(Record):
     """The result of `collect_batches`.
 
     Attributes:
-        batches: The batches whose replies were stored.
-        waiting: The batches that are not over.
-        done: The requests of these that are processed.
-        requests: All requests of these.
-        judgments: The judgments that were stored.
-        failed: The requests without a judgment; `submit_batches` requests them again.
-        problems: Why, with the number of requests, the most frequent first.
-        unknown: The lines of the results that are no reply to a request of the batch, or cannot be read.
-        spend: What the judgments cost, at half price.
+        batches: The number of batches whose replies were stored.
+        waiting: The number of batches that are not over.
+        done: The number of processed requests in the waiting batches.
+        requests: The number of all requests in the waiting batches.
+        judgments: The number of judgments that were stored.
+        failed: The number of requests without a judgment. `submit_batches` requests them again.
+        problems: The reasons of these failures, each with its number of requests, the most frequent first.
+        unknown: The number of lines of the results that cannot be read or do not belong to a request of the batch.
+        spend: The spend of the judgments, at half price.
     """
 
     batches: int = 0
@@ -60,22 +60,22 @@ class CollectedBatches(Record):
 
 
 def collect_batches(ledger: LedgerLike, grader: Grader, *, wait: bool = False) -> CollectedBatches:
-    """Store the replies to the batches of a grader that are over; `grade_many` then finds the judgments in the ledger.
+    """Store the replies of finished batches in their ledger, where `grade_many` finds the judgments.
 
-    A request without a valid reply stays unanswered: its failure is recorded in the ledger, and the next
-    `submit_batches` or `grade_many` requests it again.
+    A request without a valid reply has no judgment. Its failure is recorded in the ledger. The next `submit_batches` or
+    `grade_many` requests it again.
 
     Args:
-        ledger: The ledger with which the batches were submitted, or its path.
-        grader: The same grader.
+        ledger: The ledger with which the batches were submitted, or its address.
+        grader: The grader with which the batches were submitted. Batches of other graders are ignored.
         wait: Whether to wait until all batches are over, which may take a day.
 
     Returns:
         The counts.
 
     Raises:
-        TypeError, ValueError: The grader has no requests that a batch could hold, or the ledger stores no batches.
-        BatchError: The provider cannot be reached, or does not know a batch; call it again.
+        TypeError, ValueError: The requests of the grader cannot be sent in a batch, or the ledger stores no batches.
+        BatchError: The provider cannot be reached, or does not have a batch. You can call this again.
         LedgerError: The ledger cannot be used.
     """
     with use_batch_ledger(ledger) as opened:
@@ -86,7 +86,7 @@ async def _collect(ledger: BatchLedger, grader: Grader, wait: bool) -> Collected
     collector = _Collector(ledger, grader)
     pause = FIRST_LOOK
     while True:
-        # The lock is free during the wait, so that others can submit.
+        # The lock is free during the wait. Other processes can then submit.
         async with open_session(grader, ledger) as (accesses, _):
             await collector.collect(accesses)
         if not wait or not collector.waiting["batches"]:
@@ -138,7 +138,8 @@ class _Collector:
             access.judge.use_request_form(batch.form)
             with read_results(file) as results:
                 replay = await self._store_results(access.provider, batch, status, results)
-        # Of one request, a refusal may be for another reason, and quote it. One of all requests is about their form.
+        # If all requests were refused, the reason is their form. The refusal of a single request may have another
+        # reason, which it may quote.
         refused = replay.failures if not replay.spend else []
         simpler = next(filter(None, map(access.judge.simpler_form, refused)), None)
         save(self._ledger, batch.closed(simpler))
@@ -163,7 +164,7 @@ class _Collector:
             try:
                 rubric = rubrics.of(row, row.rubric)
             except ValueError:
-                continue  # a row of another run, to which this rubric does not belong
+                continue  # a row of another run, which has another rubric
             await replay.open_questions(rubric, submission)
         for spend in replay.spend:
             self._spend.add(spend)

@@ -1,7 +1,7 @@
-"""The batch APIs of OpenAI and Anthropic: their HTTP requests, and their files of lines and results.
+"""The batch APIs of OpenAI and Anthropic: their HTTP requests and their files of lines and results.
 
-A request is repeated after rate limits and outages only if it changes nothing at the provider. Files are written up to
-the provider's limits, and results are read one by one.
+A request is repeated after an outage only if a second arrival does no harm. Files are written up to the provider's
+limits. Results are read one by one.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from rubric_integrations.judges.models.errors import MAX_REPLY_BYTES, server_mes
 from rubric_integrations.runs.batches.base import Batch, BatchError, BatchStatus, Framing, LineReply, Unclear
 
 MAX_ATTEMPTS = 6
-# Seconds: the wait after the first refused or lost request, which doubles, and the longest that a server can request.
+# Seconds to wait after the first refused or lost request (the wait doubles each time), and the longest wait.
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
-# Seconds to wait for a connection, and for more of a response.
+# The timeouts for a connection and for the next part of a response, in seconds.
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=300)
 _LOST = (aiohttp.ClientError, OSError, TimeoutError)
 
 
 class Uncertain(Exception):  # noqa: N818 -- it may have succeeded
-    """A request was lost, or its server failed: nobody knows whether it was executed."""
+    """Raised if a request was lost or its server failed: it is unknown whether the request was executed."""
 
 
 class BatchServer:
-    """A provider's API, below a base URL. Redirects are not followed, so that no other server gets the key.
+    """A provider's API, below a base URL. Redirects are not followed, because another server would get the API key.
 
     Args:
         base_url: The base URL.
-        headers: The headers of each request, with the key.
+        headers: The headers of each request, with the API key.
         redact: Removes secrets from a message of the server.
     """
 
@@ -64,20 +64,24 @@ class BatchServer:
         """Return the JSON object at a path.
 
         Raises:
-            BatchError: There is none, or the server does not reply.
+            BatchError: There is no such object, or the server does not reply.
         """
         return await self._repeat("GET", path, lambda: None)
 
     async def upload(self, path: str, make_body: Callable[[], Any]) -> dict[str, Any]:
-        """Send a body whose arrival costs nothing, so that it may arrive twice; raises as `get` does."""
+        """Send a body that may arrive twice, because its arrival costs nothing.
+
+        Raises:
+            BatchError: The server refuses the body, or does not reply.
+        """
         return await self._repeat("POST", path, make_body)
 
     async def create(self, path: str, make_body: Callable[[], Any]) -> dict[str, Any]:
-        """Send a body that must not arrive twice: again only after a rate limit, which refuses it.
+        """Send a body that must not arrive twice. It is sent again only after a rate limit, which refuses the request.
 
         Raises:
-            BatchError: The server refuses it.
-            Uncertain: Nobody knows whether it arrived.
+            BatchError: The server refuses the body.
+            Uncertain: It is unknown whether the body arrived.
         """
         for attempt in range(MAX_ATTEMPTS):
             try:
@@ -92,7 +96,11 @@ class BatchServer:
         raise AssertionError  # the last attempt has returned or raised
 
     async def download(self, path: str, file: Path, max_bytes: int) -> None:
-        """Append what is at a path to a file; raises as `get` does, and if it is larger."""
+        """Append the content at a path to a file.
+
+        Raises:
+            BatchError: There is no such content, it is larger than `max_bytes`, or the server does not reply.
+        """
         start = await asyncio.to_thread(_size, file)
         for attempt in range(MAX_ATTEMPTS):
             status, body, wait = 0, b"", None
@@ -182,10 +190,10 @@ _ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
 def checked_id(value: object) -> str:
-    """Return an id of the provider, which becomes a part of URLs.
+    """Return an id of the provider if it can be part of a URL.
 
     Raises:
-        BatchError: It is no id.
+        BatchError: It is not a valid id.
     """
     if not isinstance(value, str) or not _ID.fullmatch(value) or set(value) == {"."}:
         raise BatchError(f"the provider's reply has no valid id: {str(value)[:80]!r}")
@@ -193,11 +201,11 @@ def checked_id(value: object) -> str:
 
 
 class LineFile:
-    """A file of lines, which is a batch once it is finished.
+    """A file of lines, to be submitted as a batch. It is complete after `finish`.
 
     Args:
         path: The file.
-        framing: How the lines become a file, and the limits.
+        framing: The format of the file and its limits.
 
     Attributes:
         keys: The key of each line.
@@ -209,7 +217,10 @@ class LineFile:
         self._file.write(framing.before)
 
     def has_room_for(self, line: bytes) -> bool:
-        """Whether a line still fits; the first one always does, and the provider says whether it is too long."""
+        """Whether another line fits into the file.
+
+        The first line always fits. The provider refuses it if it is too long.
+        """
         if not self.keys:
             return True
         size = self._file.tell() + len(self._framing.between) + len(line) + len(self._framing.after)
@@ -221,17 +232,17 @@ class LineFile:
         self.keys.append(key)
 
     def finish(self) -> None:
-        """Write what follows the last line, and close the file."""
+        """Write the bytes after the last line and close the file."""
         self._file.write(self._framing.after)
         self._file.close()
 
 
 class Results(Mapping[str, Mapping[str, Any]]):
-    """The lines of results by key, in a file: only their places are in memory.
+    """The lines of a file of results, by key. Memory contains only the positions of the lines.
 
     Attributes:
-        unreadable: The number of lines that are no results.
-        ambiguous: The keys that have several lines, which differ.
+        unreadable: The number of lines that are not results.
+        ambiguous: The keys that have several different lines.
     """
 
     def __init__(self, file: BinaryIO):
@@ -274,7 +285,7 @@ class Results(Mapping[str, Mapping[str, Any]]):
 
 @contextmanager
 def read_results(path: Path) -> Generator[Results]:
-    """Read a file of results, which may be cut off; one that is absent has none."""
+    """Read a file of results, which may be incomplete. A missing file counts as empty."""
     path.touch()
     with path.open("rb") as file:
         yield Results(file)
@@ -295,7 +306,7 @@ _PATH = "/messages/batches"
 # Seconds by which the provider's clock may differ from ours, and the most pages of its list.
 _SKEW, _MAX_PAGES = 86_400, 200
 _MAX_RESULTS = 2_000_000_000
-# The status of an error, which the results do not have. Whatever is not here may succeed when it is sent again.
+# The status of an error, which the results do not have. A request with any other error may succeed if it is sent again.
 _STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -310,8 +321,8 @@ _STATUS = {
 class AnthropicBatches:
     """The batch API of Anthropic.
 
-    Its batches have no names: one of ours is recognized by the number of its requests and by the keys of its results,
-    which are there when it has ended.
+    Its batches have no names. A batch is recognized by the number of its requests and by the keys of its results, which
+    exist when the batch has ended.
 
     Args:
         server: The server.
@@ -335,7 +346,7 @@ class AnthropicBatches:
         return checked_id((await self._server.create(_PATH, body)).get("id"))
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
-        """Look for the batch among those of the provider, by its size and its results."""
+        """Look for the batch in the provider's list, by its size and the keys of its results."""
         after, is_unclear = "", False
         for _ in range(_MAX_PAGES):
             page = await self._server.get(f"{_PATH}?limit=100{after}")
@@ -366,13 +377,13 @@ class AnthropicBatches:
                 return not results.keys().isdisjoint(batch.keys)
 
     async def status(self, ticket: str) -> BatchStatus:
-        """Return how far a batch is."""
+        """Return the progress of a batch."""
         state = await self._server.get(f"{_PATH}/{ticket}")
         word, counts = str(state.get("processing_status")), _counts(state)
         done = sum(counts.values()) - counts.get("processing", 0)
         if word != "ended":
             return BatchStatus(word, is_over=False, done=done)
-        # Not `results_url`, which could name another server, and that would get the key.
+        # Not `results_url`: it could name another server, which would get the API key.
         return BatchStatus(word, True, (f"{_PATH}/{ticket}/results",), done=done)
 
     async def download(self, path: str, file: Path, max_bytes: int) -> None:
@@ -406,14 +417,13 @@ def _created_at(entry: Mapping[str, Any]) -> float:
 
 
 _ENDPOINT = "/v1/chat/completions"
-# The name under which the provider stores our id of a batch.
+# The name of the metadata field in which the provider stores the id of the `Batch`.
 _METADATA = "rubric_integrations"
 _OVER = ("completed", "failed", "expired", "cancelled")
-# Seconds by which the provider's clock may differ from ours, and the most pages of its list.
 
 
 class OpenAIBatches:
-    """The batch API of OpenAI, and of servers that have the same.
+    """The batch API of OpenAI, and of servers with the same API.
 
     Args:
         server: The server.
@@ -430,7 +440,7 @@ class OpenAIBatches:
         return head[:-1].encode() + b', "body": ' + body + b"}"
 
     async def create(self, batch: Batch, file: Path) -> str:
-        """Upload the lines, and make a batch of them."""
+        """Upload the lines and create a batch from them."""
 
         def form() -> aiohttp.FormData:
             form = aiohttp.FormData({"purpose": "batch"})
@@ -447,7 +457,7 @@ class OpenAIBatches:
         return checked_id((await self._server.create("/batches", lambda: request)).get("id"))
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
-        """Look for the id of the batch among those of the provider."""
+        """Look for the id of the batch in the metadata of the batches in the provider's list."""
         after = ""
         for _ in range(_MAX_PAGES):
             page = await self._server.get(f"/batches?limit=100{after}")
@@ -463,7 +473,7 @@ class OpenAIBatches:
         raise BatchError("the provider lists too many batches to find one of ours: try again later")
 
     async def status(self, ticket: str) -> BatchStatus:
-        """Return how far a batch is."""
+        """Return the progress of a batch."""
         state = await self._server.get(f"/batches/{ticket}")
         word = str(state.get("status"))
         counts = state.get("request_counts")

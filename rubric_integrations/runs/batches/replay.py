@@ -1,7 +1,7 @@
-"""Walks a row with the user's grader and without calls, to find questions without an answer, or to match replies.
+"""Runs the user's grader without calls, to find questions without an answer or to match replies to questions.
 
-Questions, keys, checks and conditions therefore equal those of an ordinary run. Also opens the providers of a grader's
-judges.
+Therefore questions, keys, checks and conditions are the same as in an ordinary run. The module also opens the batch
+APIs of a grader's judges.
 """
 
 from __future__ import annotations
@@ -39,14 +39,20 @@ from rubric_integrations.scoring.judgment import JudgeFailure, Judgment, Spend
 from rubric_integrations.submission.submission import Submission
 
 PRICE = 0.5
-"""What a call costs in a batch, by the prices of OpenAI and of Anthropic: this share of its price otherwise."""
+"""The price of a call in a batch as a share of the normal price, at OpenAI and at Anthropic."""
 
 _PROBE = Question(Submission(response="-"), Criterion(requirement="-"))
 _key: ContextVar[str] = ContextVar("_key")
 
 
 class OpenQuestion(NamedTuple):
-    """A question without an answer: the position of its judge on the panel, its key, and the question."""
+    """A question without an answer.
+
+    Attributes:
+        judge: The position of its judge on the panel.
+        key: The key of its judgment.
+        question: The question.
+    """
 
     judge: int
     key: str
@@ -54,11 +60,12 @@ class OpenQuestion(NamedTuple):
 
 
 def judges_of(grader: Grader) -> list[LMJudge]:
-    """Return the judges whose requests become lines.
+    """Return the judges of a grader, if batches can contain their requests.
 
     Raises:
-        TypeError: The grader does not send one request for each criterion, or a judge is no model.
-        ValueError: Which questions are asked depends on the answers to others.
+        TypeError: The grader does not send one request for each criterion, or a judge is not a model.
+        ValueError: The grader chooses questions by the answers to earlier ones, or a judge has `service_tier` or
+            `headers`.
     """
     if not isinstance(grader, PerCriterionGrader):
         raise TypeError(
@@ -84,16 +91,16 @@ def judges_of(grader: Grader) -> list[LMJudge]:
 
 
 async def endpoint_of(judge: LMJudge) -> JudgeRequest:
-    """Return a request of a judge, for the server and the key in it.
+    """Return a request of a judge, which contains the address of its server and the credential.
 
     Raises:
-        JudgeFailure: It has none that somebody else could send.
+        JudgeFailure: The judge cannot prepare requests that another program could send.
     """
     return await judge.prepare_request(_PROBE)
 
 
 def identity_of(grader: Grader) -> str:
-    """Describe what the keys of a grader's questions depend on, as JSON without secrets."""
+    """Return the judges and settings that the keys of a grader's questions depend on, as JSON without secrets."""
     settings = grader.settings()
     names = [member.name for member in grader.panel]
     return json.dumps(
@@ -107,8 +114,8 @@ class Replay:
     Args:
         grader: The user's grader.
         store: The ledger of the judgments.
-        replies: The responses by key, or why there is none; an empty mapping to look for open questions.
-        read: Reads the line of a response.
+        replies: The keys of the batch, to match their replies. None or an empty mapping to look for open questions.
+        read: Returns the reply to a key.
     """
 
     def __init__(
@@ -122,7 +129,7 @@ class Replay:
         self.spend: list[Spend] = []
         self.failures: list[JudgeFailure] = []
         replay: Grader = copy.copy(grader)
-        # A question without an answer must not cancel the others.
+        # A question without an answer must not cancel the other questions.
         replay.policies = grader.policies._replace(on_failure="abstain")
         stored = grader.with_store(_KeyedStore(store, replies)).panel
         replay.panel = tuple(
@@ -132,9 +139,9 @@ class Replay:
         self._grader = replay
 
     async def open_questions(self, rubric: Rubric, submission: Submission) -> list[OpenQuestion]:
-        """Return the questions about a submission that have no answer, and store what the replies answer.
+        """Return the questions about a submission that have no answer, and store the judgments in the replies.
 
-        A criterion with a condition is among them only once its condition is answered by all judges.
+        A criterion with a condition in words is included only after all judges have answered its condition.
         """
         self._open = []
         await self._grader.judge(rubric, submission)
@@ -144,12 +151,12 @@ class Replay:
         return self._open
 
     def note(self, judge: int, question: Question) -> None:
-        """Note a question that has no answer."""
+        """Record a question that has no answer."""
         self._open.append(OpenQuestion(judge, _key.get(), question))
 
 
 class _ReplayJudge(RequestWrapper):
-    """A judge whose answers are in the replies of a batch, at the price of a batch."""
+    """A judge that reads its answers from the replies of a batch, at the price of a batch."""
 
     def __init__(
         self,
@@ -167,8 +174,8 @@ class _ReplayJudge(RequestWrapper):
         """Return the judgment in the reply to a question.
 
         Raises:
-            JudgeFailure: There is none; it is never retried, since the reply would be the same. Or the request is not
-                about one criterion: the judge inside would call its model.
+            JudgeFailure: There is no judgment in a reply. It is never retried, because the reply would be the same. Or
+                the request is not about one criterion, for which the wrapped judge would call its model.
         """
         question = request.question
         if question is None:
@@ -198,7 +205,7 @@ class _ReplayJudge(RequestWrapper):
 
 
 class _KeyedStore:
-    """The judgments of a ledger: those to which there is a reply are leased and stored, the others only looked up."""
+    """The judgments of a ledger. Keys with a reply are leased and stored. All other keys are only looked up."""
 
     def __init__(self, store: BatchLedger, replies: Mapping[str, object] | None):
         self._store, self._replies = store, replies or {}
@@ -221,30 +228,30 @@ class _NoLease(NamedTuple):
     stored: Mapping[str, Judgment]
 
     async def store(self, judgments: Mapping[str, Judgment]) -> Mapping[str, Judgment]:
-        """Store nothing: nothing is requested."""
+        """Store nothing, because nothing is requested."""
         return judgments
 
     def is_held(self) -> bool:
-        """Return True: nothing is requested."""
+        """Return True, because nothing is requested."""
         return True
 
     def record_failure(self, key: str, failure: JudgeFailure) -> None:
-        """Do nothing: an open question is no failure."""
+        """Do nothing, because an open question is not a failure."""
 
 
 def _around(stored: Judge, judge: Judge) -> Judge:
-    """Return the wrapper that `Grader.with_store` has made, around another judge."""
+    """Return the wrapper that `Grader.with_store` made, around another judge."""
     return stored.wrapping(judge) if isinstance(stored, JudgeWrapper) else judge
 
 
-# Seconds after which a provider surely lists a batch that was submitted.
+# Seconds after which a provider is expected to list a batch that was submitted.
 SETTLE_SECONDS = 10.0
 
 PROVIDERS: dict[RequestProtocol, tuple[str, Callable[[BatchServer], Provider]]] = {
     "openai": ("/chat/completions", OpenAIBatches),
     "anthropic": ("/messages", AnthropicBatches),
 }
-"""For each protocol, what the base URL of its API lacks, and its batch API."""
+"""For each protocol, the suffix that requests add to the base URL of the API, and the class of its batch API."""
 
 
 class Access(NamedTuple):
@@ -258,11 +265,11 @@ class Access(NamedTuple):
 
 @asynccontextmanager
 async def open_session(grader: Grader, ledger: BatchLedger) -> AsyncGenerator[tuple[list[Access], Callable[[], None]]]:
-    """Open the batch API of each judge; no other process submits or collects meanwhile.
+    """Open the batch API of each judge. During the block, no other process submits or collects.
 
     Yields:
-        The batch APIs, in the order of the panel; and a function that raises a `BatchError` if this process was
-        suspended so long that another one may have begun.
+        The batch APIs in the order of the panel, and a function that raises a `BatchError` if this process was
+        suspended so long that another process may have begun to submit or collect.
     """
     async with AsyncExitStack() as stack:
         accesses = [await _open(stack, judge) for judge in judges_of(grader)]
@@ -305,7 +312,7 @@ def access_to(accesses: Sequence[Access], batch: Batch) -> Access:
     """Return the batch API to which a batch was submitted.
 
     Raises:
-        BatchError: Its judge now has another server, which does not know the batch.
+        BatchError: The judge now has another server, which does not have the batch.
     """
     access = accesses[batch.judge]
     if access.base_url != batch.base_url:
@@ -318,11 +325,11 @@ def access_to(accesses: Sequence[Access], batch: Batch) -> Access:
 
 @contextmanager
 def use_batch_ledger(ledger: LedgerLike) -> Generator[BatchLedger]:
-    """Return a ledger as it is; open the ledger of a path or a URL, and close it at the end.
+    """Return a ledger as it is, or open the ledger at an address and close it at the end of the block.
 
     Raises:
-        TypeError: It stores no batches.
-        LedgerError: It cannot be used.
+        TypeError: The ledger stores no batches.
+        LedgerError: The ledger cannot be used.
     """
     with use_ledger(ledger) as store:
         if not isinstance(store, BatchLedger):
@@ -334,11 +341,11 @@ def use_batch_ledger(ledger: LedgerLike) -> Generator[BatchLedger]:
 
 
 async def find_ticket(provider: Provider, batch: Batch, others: Collection[str]) -> str | None:
-    """Return the ticket of a batch of which only the intent is known; None if it was never submitted.
+    """Return the ticket of a batch that is known only by its intent, or None if the batch was never submitted.
 
     Raises:
-        Unclear: It cannot be known yet.
-        BatchError: The provider does not list its batches.
+        Unclear: It is not known yet whether the batch was submitted.
+        BatchError: The provider cannot list its batches.
     """
     ticket = await provider.find(batch, others)
     if ticket is None:

@@ -1,4 +1,4 @@
-"""`submit_batches`: sends a line for each question that has neither an answer nor a line in an earlier batch."""
+"""`submit_batches`: submits each question that has no answer and that is not part of an earlier batch."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from rubric_integrations.scoring.judgment import JudgeFailure
 
 
 class SubmittedBatches(Record):
-    """What `submit_batches` has done.
+    """The result of `submit_batches`.
 
     Attributes:
-        rows: The rows that were read.
-        errors: Why some of them cannot be graded.
-        batches: The batches that were submitted now.
-        requests: Their requests.
-        waiting: The questions that are in batches which were submitted earlier and are not collected.
-        failed: The questions about which no request can be made, such as one about a text that is too long.
+        rows: The number of rows that were read.
+        errors: For each row that cannot be graded, the reason.
+        batches: The number of batches that this call submitted.
+        requests: The number of requests in these batches.
+        waiting: The number of questions that are in batches of earlier calls and are not collected yet.
+        failed: For each question without a possible request, the reason, such as a text that is too long.
     """
 
     rows: int = 0
@@ -61,27 +61,27 @@ def submit_batches(
     library: Mapping[str, RubricLike] | str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> SubmittedBatches:
-    """Submit every question that the ledger has no answer to, at half price, to be answered within a day.
+    """Submit each question that has no answer in the ledger to a batch API, at half the price and within a day.
 
-    Call `collect_batches` later, and then `grade_many` with the same ledger, which finds the answers there. If this is
-    interrupted at any point, call it again: no question is requested twice. A criterion with a condition in words
-    (`applies_when`) is submitted by a second call, after its condition was collected.
+    Call `collect_batches` later, and then `grade_many` with the same ledger, which contains the answers. If this call
+    is interrupted, repeat it: no question is requested twice. A criterion with a condition in words (`applies_when`)
+    needs a second call, after its condition was collected.
 
     Args:
         submissions: As for `grade_many`.
         rubric: As for `grade_many`.
-        grader: A `PerCriterionGrader` with one model or several, of OpenAI or Anthropic or of servers with the same
-            batch API; without `stop_when_decided` and without a sequential panel.
-        ledger: The path of a ledger, such as `"run.sqlite"`, or an open `Ledger`.
+        grader: A `PerCriterionGrader` with one or more models of OpenAI, of Anthropic, or of servers with the same
+            batch API. It must not have `stop_when_decided` or a sequential panel.
+        ledger: The path of a ledger, such as `"run.sqlite"`, the URL of a database, or an open ledger.
         library: As for `grade_many`.
-        settings: Whatever is to be stored with each batch, as JSON and without secrets.
+        settings: Data to be stored with each batch, such as the options of your program, as JSON and without secrets.
 
     Returns:
         The counts.
 
     Raises:
-        TypeError, ValueError: The grader has no requests that a batch could hold, or the ledger stores no batches.
-        BatchError: The provider refuses a batch, or cannot be reached; call it again.
+        TypeError, ValueError: The requests of the grader cannot be sent in a batch, or the ledger stores no batches.
+        BatchError: The provider refuses a batch, or cannot be reached. You can call this again.
         LedgerError: The ledger cannot be used.
     """
     with use_batch_ledger(ledger) as opened:
@@ -123,7 +123,7 @@ async def _submit(
 
 
 class _Submitter:
-    """Writes lines, and submits a file of them when it is full."""
+    """Writes the lines of questions and submits a file of lines when it is full."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class _Submitter:
         self.counts, self.failed = Counter[str](), list[str]()
 
     async def resolve_intents(self) -> None:
-        """Find out which batches were submitted by a process that ended before it stored their tickets."""
+        """Find the batches that a process submitted before it ended, without storing their tickets."""
         batches = load(self._ledger)
         for batch in batches:
             if batch.collected:
@@ -152,7 +152,7 @@ class _Submitter:
             self._waiting.update(batch.keys)
 
     async def add(self, line: OpenQuestion) -> None:
-        """Write the line of a question, unless it is in a batch already."""
+        """Write the line of a question, unless a batch already contains it."""
         if line.key in self._waiting or line.key in self._added:
             self.counts["waiting"] += line.key in self._waiting
             return
@@ -175,7 +175,7 @@ class _Submitter:
         self._added.add(line.key)
 
     async def finish(self) -> None:
-        """Submit what is not submitted yet."""
+        """Submit the remaining files."""
         for judge in list(self._files):
             await self._submit(judge)
 
@@ -195,13 +195,16 @@ class _Submitter:
         self.counts.update(batches=1, requests=len(batch.keys))
 
     async def _create(self, access: Access, batch: Batch, path: Path) -> str:
-        """Submit a file; where nobody knows whether it arrived, look for the batch before it is submitted again."""
+        """Submit a file and return the ticket.
+
+        If it is unknown whether the file arrived, look for the batch before the next attempt.
+        """
         problem = ""
         for _ in range(MAX_ATTEMPTS):
             try:
                 return await access.provider.create(batch, path)
             except BatchError:
-                # The provider has refused it, so that nothing is requested.
+                # The provider has refused the batch. Therefore nothing is requested.
                 save(self._ledger, batch.closed())
                 raise
             except Uncertain as error:
@@ -219,10 +222,11 @@ class _Submitter:
 
 
 async def resolve(ledger: BatchLedger, access: Access, batch: Batch) -> Batch:
-    """Find out whether a batch was submitted of which only the intent is stored, and store that.
+    """Find out whether a batch that is known only by its intent was submitted, and store the result.
 
     Returns:
-        The batch with its ticket; closed, if it was not submitted; unchanged while that cannot be known.
+        The batch with its ticket, the closed batch if it was not submitted, or the unchanged batch if this is unknown
+        yet.
     """
     others = {other.ticket for other in load(ledger) if other.ticket}
     try:

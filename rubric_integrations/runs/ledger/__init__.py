@@ -1,7 +1,8 @@
 """Stores of judgments, which request each judgment once for any number of tasks, threads and processes.
 
-There are two kinds: `Ledger` is an SQLite file, for the processes of one machine. `PostgresLedger` is a database, for
-any number of machines. `open_ledger` opens either by its address. `runs/ledger/base.py` has what both share.
+There are two kinds: `Ledger` is an SQLite file for the processes of one machine. `PostgresLedger` is a PostgreSQL
+database for any number of machines. `open_ledger` opens either of them by its address. `runs/ledger/base.py` has their
+common code.
 """
 
 from rubric_integrations.runs.ledger.addresses import open_ledger, use_ledger

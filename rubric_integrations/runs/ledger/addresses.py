@@ -16,7 +16,7 @@ from rubric_integrations.judges.store import JudgmentStore
 from rubric_integrations.runs.ledger.base import LedgerError, LedgerLike, RunLedger
 from rubric_integrations.runs.ledger.store import Ledger
 
-# A letter and a colon are the drive of a Windows path.
+# A scheme has at least two letters, because one letter and a colon are the drive of a Windows path.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
@@ -34,19 +34,19 @@ LEDGERS: dict[str, Callable[[str], RunLedger]] = {
     "postgresql": _open_postgres,
     "postgres": _open_postgres,
 }
-"""How to open a ledger, by the scheme of its URL; whatever has none is a file."""
+"""Functions that open a ledger, by the scheme of its URL. An address without such a scheme is a file."""
 
 
 def open_ledger(address: str | PathLike[str]) -> RunLedger:
-    """Open a ledger, or make it.
+    """Open a ledger and create it if it does not exist.
 
     Args:
-        address: The path of a file, such as `"run.sqlite"`, for all processes of one machine; or the URL of a
+        address: The path of a file, such as `"run.sqlite"`, for all processes of one machine, or the URL of a
             PostgreSQL database, such as `"postgresql://user@host/database"`, for any number of machines. A file can
-            also be written as a URL: `"sqlite:///run.sqlite"`, and with an absolute path `"sqlite:////data/run.sqlite"`.
+            also be written as a URL: `"sqlite:///run.sqlite"`, or `"sqlite:////data/run.sqlite"` for an absolute path.
 
     Raises:
-        LedgerError: The address is none of these, or the ledger cannot be used.
+        LedgerError: The address is neither the path of a file nor the URL of a ledger, or the ledger cannot be used.
 
     Example:
         >>> import tempfile
@@ -62,7 +62,7 @@ def open_ledger(address: str | PathLike[str]) -> RunLedger:
 
 
 def as_store(ledger: LedgerLike) -> JudgmentStore:
-    """Return a ledger or another store as it is; open the ledger of an address, which stays open.
+    """Return a ledger or another store as it is, or open the ledger at an address. The opened ledger stays open.
 
     Raises:
         LedgerError: The ledger cannot be used.
@@ -71,10 +71,10 @@ def as_store(ledger: LedgerLike) -> JudgmentStore:
 
 
 def path_of(address: str | PathLike[str]) -> Path | None:
-    """Return the path of a ledger's file; None for the URL of a database.
+    """Return the path of a ledger's file, or None for the URL of a database.
 
     Raises:
-        LedgerError: The address looks like a URL, and is not the URL of a ledger.
+        LedgerError: The address looks like a URL but is not the URL of a ledger.
 
     Example:
         >>> path_of("postgresql://host/database"), str(path_of("run.sqlite")), str(path_of("sqlite:///run.sqlite"))
@@ -91,7 +91,7 @@ def path_of(address: str | PathLike[str]) -> Path | None:
         return Path(text)
     elif text.startswith(tuple(f"{known}://" for known in LEDGERS)):
         return None
-    # Without the rest, which may hold a password.
+    # The message leaves out the rest of the address, which may contain a password.
     raise LedgerError(
         f"`ledger` begins with {scheme + ':'!r} and is not the URL of a ledger: write it as a text such as "
         "'postgresql://user@host/database' or 'sqlite:///run.sqlite', or the path of a file, such as 'run.sqlite'; "
@@ -101,7 +101,7 @@ def path_of(address: str | PathLike[str]) -> Path | None:
 
 @contextmanager
 def use_ledger(ledger: LedgerLike) -> Generator[JudgmentStore]:
-    """Return a ledger or another store as it is; open the ledger of an address, and close it at the end.
+    """Return a ledger or another store as it is, or open the ledger at an address and close it at the end of the block.
 
     Raises:
         LedgerError: The ledger cannot be used.
@@ -114,7 +114,7 @@ def use_ledger(ledger: LedgerLike) -> Generator[JudgmentStore]:
 
 
 def address_text(address: str | PathLike[str]) -> str:
-    """Return an address for a message: a path, or a URL without user, password and options."""
+    """Return an address for messages: the path, or the URL without user, password and options."""
     text = fspath(address)
     if path_of(address) is not None:
         return text

@@ -4,7 +4,7 @@ A kind of ledger (`Ledger` in a file, `PostgresLedger` in a database) implements
 reading and writing judgments, submissions, files, graders, failures, batches and claims on limits. The base has
 everything else: keys and leases of several keys, counts, the state of each process, and the JSON of submissions.
 
-The bytes of attachments are stored once, in a table of their own: many rows may have the same image.
+The bytes of attachments are stored once, in a separate table, because many rows may have the same image.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from rubric_integrations.submission.submission import Submission
 
 
 class LedgerError(StoreError, ValueError):
-    """A file or a database is not a ledger, or can no longer be used as one; the judgments stored in it stay there."""
+    """Raised if a file or a database is not a ledger, or can no longer be used. Stored judgments are kept."""
 
 
 class Owner(NamedTuple):
-    """A holder of leases: one `KeyLeases` object in one process.
+    """An owner of leases: one `KeyLeases` object in one process.
 
     Attributes:
         name: A unique name.
-        host: The machine and the process namespace; None if the owner is no longer registered.
-        pid: The process; None if the owner is no longer registered.
-        heartbeat: A counter that the owner raises while it is alive and holds leases; 0 where a database has its time.
+        host: The machine and the process namespace. None if the owner is no longer registered.
+        pid: The process id. None if the owner is no longer registered.
+        heartbeat: A counter that the owner increases while it is alive and has leases. Always 0 in a database, which
+            stores the time of the heartbeat instead.
     """
 
     name: str
@@ -59,7 +60,11 @@ class Owner(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """Whether its process has certainly ended. If the system reused the process id, only the heartbeat tells."""
+        """Whether the process of the owner has certainly ended.
+
+        False if the process may be alive: it is on another machine, or its process id exists. The id may belong to
+        another process. In these cases only missing heartbeats show the end of the owner.
+        """
         if self.host is None or self.pid is None:
             return True
         # On Windows, `os.kill(pid, 0)` would end the process instead of looking for it.
@@ -76,7 +81,7 @@ class Owner(NamedTuple):
 @cache
 def _host() -> str:
     try:
-        # A container may share the name of its host, but not its process ids; and two machines may have one name.
+        # A container may share the name of its host, but not its process ids. Two machines may have the same name.
         namespace = str(Path("/proc/self/ns/pid").readlink())
         machine = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -87,12 +92,12 @@ def _host() -> str:
 class Acquired(NamedTuple):
     """The acquisition of a key by one caller.
 
-    A process that has lost its leases continues as another owner. Therefore an acquisition of the earlier owner is not
-    confused with a later one, by another task of the same process.
+    A process that has lost its leases continues as a new owner. Therefore an acquisition by the earlier owner is not
+    mistaken for a later acquisition by another task of the same process.
 
     Attributes:
-        owner: The owner that this process was at that time.
-        is_contested: Whether an earlier owner has lost the lease on the key, and may still store its judgment: for
+        owner: The owner of this process at that time.
+        is_contested: Whether an earlier owner has lost the lease on the key and may still store its judgment. For
             example, its process was suspended while it waited for the reply.
     """
 
@@ -104,30 +109,34 @@ Holder = TypeVar("Holder")
 
 
 class KeyLeases(ABC, Generic[Holder]):
-    """The leases of one process on single keys. `Holder` describes another owner of a key."""
+    """The leases of one process on single keys. `Holder` is the type that describes another owner of a key."""
 
     def __init__(self) -> None:
         self._owner = Owner.in_this_process()
-        # The keys that the present owner holds.
+        # The keys that the current owner has leased.
         self._held: set[str] = set()
 
     @abstractmethod
     async def obtain(self, keys: Sequence[str]) -> list[str | Acquired]:
-        """Wait until nobody else holds a lease on the first of some keys, and lease it unless its judgment is stored.
+        """Wait until no other caller has a lease on the first key, and lease this key unless its judgment is stored.
+
+        Args:
+            keys: The keys that the caller needs.
 
         Returns:
-            For the first key, and for those after it up to one that somebody else holds: the stored judgment as JSON,
-            or its acquisition if the caller now holds the lease.
+            A list with one entry for the first key and for each key after it, up to the first key that another caller
+            has leased. An entry is the stored judgment as JSON, or the acquisition if the caller now has the lease.
 
         Raises:
             LedgerError: The ledger can no longer be used.
         """
 
     def are_held(self, acquired: Mapping[str, Acquired]) -> bool:
-        """Whether the leases on some keys last; those of a process that was suspended may have expired.
+        """Whether the caller still has the leases on some keys. The leases of a suspended process may have expired.
 
-        Nobody ends a lease as long as its owner sends heartbeats, and nobody but its owner stores the judgment. But of
-        a contested key, an earlier owner may store the judgment at any time. Therefore the ledger is read for those.
+        While an owner sends heartbeats, no other process ends its leases, and only the owner stores the judgment. The
+        judgment of a contested key is an exception: an earlier owner may store it at any time. Therefore the ledger is
+        read for contested keys.
 
         Raises:
             LedgerError: The ledger can no longer be used.
@@ -144,54 +153,54 @@ class KeyLeases(ABC, Generic[Holder]):
 
     @abstractmethod
     def _is_alive(self) -> bool:
-        """Whether the last heartbeat is so recent that nobody may have ended the leases of the present owner."""
+        """Whether the current owner's last heartbeat is so recent that no other process may have ended its leases."""
 
     @abstractmethod
     def _count_leased(self, keys: list[str]) -> int:
-        """Count the keys on which the present owner has a lease in the ledger."""
+        """Count the keys on which the current owner has a lease in the ledger."""
 
     def mark_stored(self, keys: Iterable[str]) -> None:
-        """Note that the judgments of some keys are stored, which ends their leases."""
+        """Record that the judgments of some keys are stored, which ends the leases on these keys."""
         self._held.difference_update(keys)
 
     def release(self, acquired: Mapping[str, Acquired]) -> None:
-        """End the leases of keys that have no judgment, so that others can lease them."""
+        """End the leases on keys that have no judgment. Other callers can then lease them."""
         owner = self._owner
-        # What an earlier owner has acquired is lost: another task of this process may hold those keys now.
+        # The acquisitions of an earlier owner are lost: another task of this process may have leased those keys since.
         keys = [key for key, acquisition in acquired.items() if acquisition.owner is owner]
-        # After a fork, the child destroys copies of its parent's tasks; this must not end the parent's leases.
+        # After a fork, the child destroys copies of its parent's tasks. This must not end the parent's leases.
         if owner.pid == os.getpid() and keys:
             self._end(keys, owner)
 
     @abstractmethod
     def _end(self, keys: list[str], owner: Owner) -> None:
-        """End the leases of an owner in this process on some keys; contested keys stay contested."""
+        """End the leases of an owner in this process on some keys. Contested keys stay contested."""
 
     def _release_acquired(self, keys: Sequence[str], states: Sequence[str | Holder | Acquired]) -> None:
-        """Release the keys that were acquired for a caller that is gone."""
+        """Release the keys that were acquired for a caller that was cancelled."""
         self.release(acquired_keys(keys, states))
 
     def _abandon(self) -> None:
-        """Begin again as another owner: others have ended the leases of this one, or will."""
+        """Continue as a new owner, because other processes have ended the leases of this owner, or will end them."""
         self._owner = Owner.in_this_process()
         self._held.clear()
 
 
 def acquired_keys(keys: Sequence[str], states: Sequence[object]) -> dict[str, Acquired]:
-    """Return the acquisitions of the keys that the caller now holds; beyond the last state, none was acquired."""
+    """Return the acquisitions of the keys that the caller has leased. Keys without a state were not acquired."""
     return {key: state for key, state in zip(keys, states, strict=False) if isinstance(state, Acquired)}
 
 
 def read_judgment(name: str, key: str, text: str) -> Judgment:
-    """Return the judgment that a ledger has under a key.
+    """Parse the judgment that a ledger has stored under a key.
 
     Args:
-        name: The ledger, for the message.
+        name: The name of the ledger, for the message.
         key: The key.
         text: The judgment as JSON.
 
     Raises:
-        LedgerError: It is not a judgment of this version.
+        LedgerError: The text is not a judgment of this version.
     """
     try:
         return Judgment.model_validate(json.loads(text))
@@ -202,7 +211,7 @@ def read_judgment(name: str, key: str, text: str) -> Judgment:
         ) from None
 
 
-# Characters of a failure's message that are stored: a provider may send a whole page.
+# The largest number of characters of a failure's message that is stored. A provider may send a complete web page.
 MAX_MESSAGE = 1_000
 
 
@@ -226,29 +235,30 @@ class FailureRecord(NamedTuple):
 
 @runtime_checkable
 class RunLedger(JudgmentStore, Protocol):
-    """A store of judgments that also records what `rescore` and limits over several machines need.
+    """A store of judgments that also records the data for `rescore` and for limits shared by several machines.
 
-    `Ledger`, a file, is one, and `open_ledger` returns one for the URL of a database.
+    `Ledger`, which is a file, implements this protocol. For the URL of a database, `open_ledger` returns another
+    implementation.
     """
 
     @property
     def address(self) -> str:
-        """The path or the URL, for messages: without user, password and options."""
+        """The path, or the URL without user, password and options, for messages."""
         ...
 
     @property
     def stored(self) -> int:
-        """The number of judgments that this object has stored, in this process."""
+        """The number of judgments that this object stored in this process."""
         ...
 
     @property
     def reused(self) -> int:
-        """The number of judgments that this object has read, in this process."""
+        """The number of judgments that this object read in this process."""
         ...
 
     @property
     def spend(self) -> Spend:
-        """What the judgments cost that this object has stored, in this process; failures are not included."""
+        """The spend of the judgments that this object stored in this process. Failures are not included."""
         ...
 
     def __len__(self) -> int:
@@ -260,31 +270,31 @@ class RunLedger(JudgmentStore, Protocol):
     def __exit__(self, *_exc: object) -> None: ...
 
     def close(self) -> None:
-        """End the leases that are still held, and close the ledger."""
+        """End the remaining leases and close the ledger."""
         ...
 
     def failures(self, limit: int = 20) -> list[FailureRecord]:
-        """List the most recent failures, latest first, one entry per key."""
+        """List the most recent failures, latest first, with one entry per key."""
         ...
 
     def lookup(self, keys: Sequence[str]) -> dict[str, Judgment]:
-        """Return the judgments under some keys, without leasing the others."""
+        """Return the stored judgments of some keys, by key. Keys without a judgment are left out and are not leased."""
         ...
 
     def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
-        """Record a submission of a run, once, and the rubric that its row brought, in place of an earlier one."""
+        """Record a submission of a run once. The row's own rubric replaces the rubric of an earlier run."""
         ...
 
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
-        """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
+        """Yield each recorded row (its `rubric` is the row's own rubric as JSON) and its submission, in order."""
         ...
 
     def failed_rows(self) -> Set[str]:
-        """Return the `row_key` of each row whose last grade has failed."""
+        """Return the `row_key` of each row whose last grade failed."""
         ...
 
     def record_row(self, row_id: str, error: str | None) -> None:
-        """Record why the grade of a row has failed; None if it has not, and did the last time."""
+        """Record why the grade of a row failed. With None, remove the record of an earlier failure."""
         ...
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:
@@ -296,15 +306,15 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run, and return what is granted.
+        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
 
         Args:
-            run: The name of the run, the same for all processes and machines that share its limits.
+            run: The name of the run. It is the same for all processes and machines that share its limits.
             part: A unique name of the part, such as one process.
-            claim: What the part has spent, and what it wants to spend.
+            claim: The amounts that the part has spent and that it wants to spend.
 
         Returns:
-            What the part may spend in all, and what the other parts have claimed.
+            The amount that the part may spend in total, and the amount that the other parts have claimed.
         """
         ...
 
@@ -313,7 +323,7 @@ _ROW = "row "
 
 
 def row_key(row_id: str) -> str:
-    """Return the key under which a ledger records that the grade of a row has failed."""
+    """Return the key under which a ledger records that the grade of a row failed."""
     return f"{_ROW}{_digest(encodable(row_id))}"
 
 
@@ -322,7 +332,7 @@ LedgerLike = JudgmentStore | str | PathLike[str]
 
 
 def dump_submission(submission: Submission) -> str:
-    """Return the JSON of a submission, with the SHA-256 of each file in place of its bytes."""
+    """Return the JSON of a submission, with the SHA-256 of each file instead of its bytes."""
     fields = submission.model_dump(mode="json", exclude_none=True, exclude={"attachments"})
     if submission.attachments:
         fields["attachments"] = [file.identity() for file in submission.attachments]
@@ -330,12 +340,12 @@ def dump_submission(submission: Submission) -> str:
 
 
 def stored_files(submission: Submission) -> dict[str, bytes]:
-    """Return the bytes of those files of a submission that have any, by their SHA-256."""
+    """Return the bytes of each file of a submission by their SHA-256. Files without bytes are left out."""
     return {str(file.sha256): file.content for file in submission.attachments if file.content is not None}
 
 
 def load_submission(text: str, read_file: Callable[[str], bytes]) -> Submission:
-    """Return the submission of a row, with the bytes of its files.
+    """Restore the submission of a row, with the bytes of its files.
 
     Args:
         text: The JSON that `dump_submission` returned.
@@ -349,14 +359,14 @@ def load_submission(text: str, read_file: Callable[[str], bytes]) -> Submission:
 
 
 class SubmissionRecord(NamedTuple):
-    """A row of a run, as ledgers record it.
+    """A row of a run, as ledgers store it.
 
     Attributes:
         hash: The digest of the id and the submission.
         id: The id of the row.
         submission: The submission, as JSON.
-        rubric_hash: The digest of the rubric that the row brought; None if it brought none.
-        rubric: That rubric, as JSON.
+        rubric_hash: The digest of the row's own rubric. None if it has none.
+        rubric: The row's own rubric, as JSON.
         files: The bytes of its attachments, by their SHA-256.
     """
 
@@ -371,7 +381,7 @@ class SubmissionRecord(NamedTuple):
     def of(cls, row_id: str, submission: Submission, rubric: Rubric | None) -> SubmissionRecord:
         """Make the record of a submission."""
         text = dump_submission(submission)
-        # In JSON, the escape of half an emoji is that character again.
+        # `encodable` replaces half an emoji by its escape. In JSON, the escape is the same character.
         rubric_text = None if rubric is None else encodable(rubric.to_json())
         rubric_hash = None if rubric_text is None else _digest(rubric_text)
         digest = _digest(f"{encodable(row_id)}\n{text}")
@@ -386,10 +396,10 @@ class SubmissionRow(NamedTuple):
     """A recorded row, as a ledger reads it.
 
     Attributes:
-        number: Its number in the ledger, which grows.
+        number: The row's number in the ledger, which increases with each new row.
         id: The id of the row.
         submission: The submission, as JSON.
-        rubric: The rubric that the row brought, as JSON; None if it brought none.
+        rubric: The row's own rubric, as JSON. None if it has none.
     """
 
     number: int
@@ -399,11 +409,11 @@ class SubmissionRow(NamedTuple):
 
 
 StoreJudgments = Callable[[Mapping[str, Judgment]], Awaitable[Mapping[str, Judgment]]]
-"""Stores judgments by key, and returns those that the ledger keeps."""
+"""The type of a function that stores judgments by key, and returns the judgments that the ledger keeps."""
 
 
 class ProcessState:
-    """The state of a ledger in one process: a forked child has leases of its own, and its counts begin at zero.
+    """The state of a ledger in one process. A forked child has its own leases, and begins to count at zero.
 
     Args:
         leases: The leases of this process.
@@ -421,14 +431,15 @@ State = TypeVar("State", bound=ProcessState)
 class LedgerBase(ABC, Generic[State]):
     """The part of a `RunLedger` that does not depend on where the judgments are stored.
 
-    A kind of ledger has the abstract methods, opens what it needs in `__init__`, and then sets `_process_state`.
+    A subclass implements the abstract methods. Its `__init__` opens the file or the connection, and then sets
+    `_process_state`.
     """
 
     _process_state: State
 
     @abstractmethod
     def close(self) -> None:
-        """End the leases that are still held, and close the ledger."""
+        """End the remaining leases and close the ledger."""
 
     @property
     @abstractmethod
@@ -441,24 +452,24 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run, and return what is granted.
+        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
 
         Args:
-            run: The name of the run, the same for all processes and machines that share its limits.
+            run: The name of the run. It is the same for all processes and machines that share its limits.
             part: A unique name of the part, such as one process.
-            claim: What the part has spent, and what it wants to spend.
+            claim: The amounts that the part has spent and that it wants to spend.
 
         Returns:
-            What the part may spend in all, and what the other parts have claimed.
+            The amount that the part may spend in total, and the amount that the other parts have claimed.
         """
 
     @abstractmethod
     def save_batch(self, batch_id: str, record: str) -> None:
-        """Store the record of a batch, in place of an earlier one; not even a power failure loses it.
+        """Store the record of a batch and replace an earlier one. The stored record survives a power failure.
 
         Args:
-            batch_id: Its id.
-            record: Its record, as JSON.
+            batch_id: The id of the batch.
+            record: The record of the batch, as JSON.
         """
 
     @abstractmethod
@@ -468,27 +479,27 @@ class LedgerBase(ABC, Generic[State]):
     @property
     @abstractmethod
     def _name(self) -> str:
-        """The ledger, for messages."""
+        """The name of the ledger in messages."""
 
     @abstractmethod
     def _new_process_state(self) -> State:
-        """Make the state of a process that has just been forked."""
+        """Make the state of a process that was just forked."""
 
     @abstractmethod
     def _store_function(self, state: State) -> StoreJudgments:
-        """Return the function that stores judgments by key, and returns those that the ledger keeps."""
+        """Return the function that stores judgments by key, and returns the judgments that the ledger keeps."""
 
     @abstractmethod
     def _find_judgments(self, keys: Sequence[str]) -> Iterable[tuple[str, str]]:
-        """Return the keys that have a judgment, each with its judgment as JSON."""
+        """Return the keys that have a judgment, each with the judgment as JSON."""
 
     @abstractmethod
     def _write_submission(self, record: SubmissionRecord) -> None:
-        """Record a submission once, and its rubric in place of an earlier one."""
+        """Record a submission once and replace the rubric of an earlier record."""
 
     @abstractmethod
     def _read_submissions(self, after: int) -> Sequence[SubmissionRow]:
-        """Return the next submissions after a number, in their order; none after the last."""
+        """Return the next submissions after a number, in order. Empty after the last submission."""
 
     @abstractmethod
     def _read_file(self, digest: str) -> bytes:
@@ -504,7 +515,7 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     def _write_failure(self, key: str, failure: JudgeFailure) -> None:
-        """Record why there is no judgment for a key, or no grade of a row."""
+        """Record why a key has no judgment, or why a row has no grade."""
 
     @abstractmethod
     def _forget_failure(self, key: str) -> None:
@@ -512,7 +523,7 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     def _read_failures(self, of_rows: bool, limit: int | None) -> Sequence[FailureRecord]:
-        """Return the failures of judgments or of rows, latest first; with a limit of None, all of them."""
+        """Return the failures of judgments or of rows, latest first. With a limit of None, return all of them."""
 
     def __enter__(self) -> Self:
         return self
@@ -527,44 +538,44 @@ class LedgerBase(ABC, Generic[State]):
         return self
 
     def __bool__(self) -> bool:
-        """Return True: without this, an empty ledger would be false, because it has a length."""
+        """Return True. Without this method, an empty ledger would be false, because it has a length."""
         return True
 
     @property
     def stored(self) -> int:
-        """The number of judgments that this object has stored, in this process."""
+        """The number of judgments that this object stored in this process."""
         return self._state.stored
 
     @property
     def reused(self) -> int:
-        """The number of judgments that this object has read from the ledger, in this process."""
+        """The number of judgments that this object read from the ledger in this process."""
         return self._state.reused
 
     @property
     def spend(self) -> Spend:
-        """What the judgments cost that this object has stored, in this process; failures are not included."""
+        """The spend of the judgments that this object stored in this process. Failures are not included."""
         state = self._state
         with state.lock:
             return state.spend_total.spend
 
     def lookup(self, keys: Sequence[str]) -> dict[str, Judgment]:
-        """Return the judgments that the ledger has under some keys, without leasing the others."""
+        """Return the stored judgments of some keys, by key. Keys without a judgment are left out and are not leased."""
         return {key: self._read(key, text) for key, text in self._find_judgments(keys)}
 
     def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
-        """Record a submission of a run, once, so that `rescore` can score it again.
+        """Record a submission of a run once. `rescore` can then score it again.
 
-        It is written before the leases that are requested later.
+        The record is written before the leases that are requested later.
 
         Args:
-            row_id: The id of its row.
+            row_id: The id of the row.
             submission: The submission.
-            rubric: The rubric that the row brought, in place of that of an earlier run; None if it brought none.
+            rubric: The row's own rubric, which replaces the rubric of an earlier run. None if it has none.
         """
         self._write_submission(SubmissionRecord.of(row_id, submission, rubric))
 
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
-        """Yield each recorded row, with the rubric that it brought as JSON, and its submission, in their order."""
+        """Yield each recorded row (its `rubric` is the row's own rubric as JSON) and its submission, in order."""
         last = 0
         while rows := self._read_submissions(last):
             for last, row_id, text, rubric in rows:  # noqa: B007 -- the next page begins after `last`
@@ -572,7 +583,7 @@ class LedgerBase(ABC, Generic[State]):
                 yield Row(row_id, submission, rubric=rubric), submission
 
     def failures(self, limit: int = 20) -> list[FailureRecord]:
-        """List the most recent failures, latest first, one entry per key.
+        """List the most recent failures, latest first, with one entry per key.
 
         Args:
             limit: The largest number of entries.
@@ -580,15 +591,15 @@ class LedgerBase(ABC, Generic[State]):
         return list(self._read_failures(False, limit))
 
     def failed_rows(self) -> Set[str]:
-        """Return the `row_key` of each row whose last grade has failed."""
+        """Return the `row_key` of each row whose last grade failed."""
         return {failure.key for failure in self._read_failures(True, None)}
 
     def record_row(self, row_id: str, error: str | None) -> None:
-        """Record why the grade of a row has failed; the next run grades it after the others.
+        """Record why the grade of a row failed. The next run grades this row after all others.
 
         Args:
             row_id: The id of the row.
-            error: Why; None if it has not failed, and did the last time.
+            error: The reason of the failure. With None, the record of an earlier failure is removed.
         """
         if error is None:
             self._forget_failure(row_key(row_id))
@@ -596,7 +607,7 @@ class LedgerBase(ABC, Generic[State]):
             self._write_failure(row_key(row_id), JudgeFailure("parse", error))
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:
-        """Record this run's grader configuration, so that `rescore` can rebuild the grader."""
+        """Record this run's grader configuration, from which `rescore` rebuilds the grader."""
         text = json.dumps(configuration, sort_keys=True)
         self._write_grader(_digest(text), text)
 
@@ -606,7 +617,12 @@ class LedgerBase(ABC, Generic[State]):
         return json.loads(text) if text else None
 
     def lease(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Lease]:
-        """Wait until nobody else holds a lease on any of some keys, and lease those that have no judgment.
+        """Return a context that leases the keys without a judgment.
+
+        At its start, it waits until no other caller has a lease on any of the keys.
+
+        Args:
+            keys: The keys of the judgments.
 
         Raises:
             LedgerError: The ledger can no longer be used.
@@ -636,12 +652,12 @@ class LedgerBase(ABC, Generic[State]):
         judgments: Mapping[str, Judgment],
         earlier: Mapping[str, str],
     ) -> list[Mapping[str, Judgment]]:
-        """Count judgments that were stored, end their leases, and return for each caller those that are kept.
+        """Count the stored judgments, end their leases, and return for each caller the judgments that the ledger keeps.
 
         Args:
-            state: The state in which they were stored.
+            state: The state of the process that stored them.
             batch: The judgments of each caller.
-            judgments: All of them.
+            judgments: The judgments of all callers.
             earlier: The judgments, as JSON by key, that were stored before these and differ from them.
         """
         state.leases.mark_stored(judgments)
@@ -656,17 +672,17 @@ class LedgerBase(ABC, Generic[State]):
 
 
 def join_batch(batch: Sequence[Mapping[str, Judgment]]) -> dict[str, Judgment]:
-    """Return the judgments of several callers; of two with the same key, the first is kept."""
+    """Return the judgments of several callers. If two have the same key, the first is kept."""
     return {key: judgment for mine in reversed(batch) for key, judgment in mine.items()}
 
 
-# States of the parent in a forked child: if the garbage collector ended one there, it would disturb the parent.
+# The parent's states in a forked child. They are kept, because their destruction in the child would disturb the parent.
 _inherited: list[ProcessState] = []
 _fork_lock = threading.Lock()
 
 
 def _reset_after_fork() -> None:
-    # Another thread of the parent may have held it.
+    # Another thread of the parent may have locked it.
     global _fork_lock  # noqa: PLW0603
     _fork_lock = threading.Lock()
 
@@ -692,12 +708,12 @@ class _Lease:
         self._held: dict[str, Acquired] = {}
 
     async def __aenter__(self) -> Lease:
-        # All callers use the same order: otherwise two could wait for each other.
+        # All callers lease keys in the same order. Otherwise two callers could wait for each other.
         remaining = sorted(set(self._keys))
         try:
             while remaining:
                 texts = await self._leases.obtain(remaining)
-                # Noted before any judgment is read: if one cannot be read, these leases have to be released.
+                # Recorded before any judgment is read: if one cannot be read, these leases have to be released.
                 self._held.update(acquired_keys(remaining, texts))
                 for key, text in zip(remaining, texts, strict=False):
                     if isinstance(text, str):

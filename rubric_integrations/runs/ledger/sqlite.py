@@ -1,9 +1,9 @@
 """The SQLite file of a ledger: its schema, one connection for all threads, and rows of judgments and batches.
 
-Reads and writes of one event-loop tick form one transaction, because a transaction for many rows costs little more than
-one for a single row. The first judgment of a key is kept.
+Reads and writes of one event-loop tick form one transaction, because a transaction with many rows takes little more
+time than a transaction with one row. The first judgment of a key is kept.
 
-It is separate from the ledger that uses it, `runs/ledger/store.py`: both together have more than a thousand lines.
+It is separate from the ledger that uses it, `runs/ledger/store.py`, because the two modules together would be too long.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rubric_integrations._util.text import one_line
 from rubric_integrations.runs.ledger.base import LedgerError
 from rubric_integrations.scoring.judgment import Judgment
 
-# "rubr" in the header of the file tells a ledger from the database of another program.
+# "rubr" in the header of the file distinguishes a ledger from the database of another program.
 APPLICATION_ID = 0x72756272
 # Raise it with every change of the schema: a ledger of another version is refused.
 SCHEMA_VERSION = 2
@@ -46,15 +46,15 @@ SCHEMA = (
 )
 # Tables that were added later, to ledgers of the same version too: earlier releases have no use for them.
 ADDED = (
-    # The rubrics that rows have brought, once each, and which row has brought which.
+    # The own rubrics of rows, each stored once, and the rubric of each row.
     "CREATE TABLE IF NOT EXISTS rubrics (hash TEXT PRIMARY KEY, rubric TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS row_rubrics (submission TEXT PRIMARY KEY, rubric TEXT NOT NULL)",
-    # The bytes of attachments, once each, by their SHA-256; a submission has the SHA-256 in their place.
+    # The bytes of attachments by their SHA-256, each stored once. A submission contains the SHA-256 instead.
     "CREATE TABLE IF NOT EXISTS files (sha256 TEXT PRIMARY KEY, content BLOB NOT NULL)",
-    # What the parts of a named run have spent, in all processes.
+    # The spend of each part of a named run, in all processes.
     "CREATE TABLE IF NOT EXISTS spending (run TEXT, part TEXT, calls INTEGER NOT NULL, cost REAL NOT NULL,"
     " PRIMARY KEY (run, part))",
-    # What was submitted to the batch APIs of providers, and not collected yet.
+    # The batches that were submitted to the batch APIs of providers.
     "CREATE TABLE IF NOT EXISTS batches (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, record TEXT NOT NULL)",
 )
 
@@ -62,7 +62,7 @@ ADDED = (
 BUSY_SECONDS = 30.0
 
 
-# Characters of an error of SQLite, which may quote a stored judgment.
+# The largest number of characters of an SQLite error in a message. The error may quote a stored judgment.
 _MAX_REASON = 100
 # Messages of an `OperationalError` about a damaged file: a text is not UTF-8 any more, or the schema lacks a name.
 _DAMAGE = ("Could not decode", "no such table", "no such column")
@@ -72,10 +72,10 @@ class LedgerFile:
     """A ledger's file, with one connection that the threads of a process use in turn.
 
     Args:
-        path: The file; it is created if it does not exist.
+        path: The file. It is created if it does not exist.
 
     Attributes:
-        lock: Held by the thread that uses the connection.
+        lock: The lock of the connection. The thread that uses the connection acquires it.
         is_closed: Whether `close` was called.
 
     Raises:
@@ -88,8 +88,8 @@ class LedgerFile:
         # Reentrant: while this thread holds it, the garbage collector may run here and release an abandoned lease.
         self.lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
-        # The device and the number of the file, and of the files that SQLite keeps next to it, by their paths: under a
-        # name, there may be another file later.
+        # The device and inode numbers of the file and, by path, of the files that SQLite keeps next to it. They show
+        # whether a file was replaced by another one of the same name.
         self._identity: tuple[int, int] | None = None
         self._beside: dict[str, tuple[int, int] | None] = {}
         self.is_closed = False
@@ -99,7 +99,7 @@ class LedgerFile:
 
     @contextmanager
     def working(self) -> Generator[sqlite3.Connection]:
-        """Lend the connection to this thread; each statement is a transaction of its own.
+        """Give the connection to this thread for the block. Each statement is a separate transaction.
 
         Raises:
             LedgerError: The file can no longer be used, or is closed.
@@ -129,7 +129,7 @@ class LedgerFile:
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection]:
-        """Lend the connection to this thread in one transaction, which is rolled back if the block raises.
+        """Give the connection to this thread for the block, in one transaction. It is rolled back if the block raises.
 
         Raises:
             LedgerError: The file can no longer be used, or is closed.
@@ -138,18 +138,18 @@ class LedgerFile:
             yield db
 
     def close(self) -> None:
-        """Close the file for good."""
+        """Close the file permanently."""
         with self.lock:
             self.is_closed = True
             self._disconnect()
 
     def before_fork(self) -> None:
-        """Close the connection, and hold the lock until the fork is done, so that no thread opens it again."""
+        """Close the connection, and keep the lock until the fork is done: no thread can open the connection then."""
         self.lock.acquire()
         self._disconnect()
 
     def after_fork(self, in_child: bool) -> None:
-        """Release the lock; the connection is opened again when it is next used."""
+        """Release the lock. The connection is opened again at its next use."""
         if in_child:
             self.lock = threading.RLock()
         else:
@@ -187,7 +187,8 @@ class LedgerFile:
                 mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                 break
             except sqlite3.OperationalError as error:
-                # If several processes create the file at once, SQLite does not wait its timeout to change the mode.
+                # If several processes create the file concurrently, SQLite fails without waiting when it changes the
+                # mode.
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
@@ -196,15 +197,14 @@ class LedgerFile:
                 f"`path` {self._name!r} is on a disk where processes cannot share it: name a file on a local disk"
             )
         db.execute("PRAGMA synchronous = NORMAL")
-        # The first read makes the files beside a new database.
+        # The first read creates the two files next to a new database.
         db.execute("SELECT count(*) FROM owners").fetchone()
 
     def _refuse_other_file(self) -> None:
-        """Raise if the file that was opened is no longer there: SQLite would write to it as long as it is open.
+        """Raise if the opened file is no longer at its path. SQLite would continue to write to the deleted file.
 
         Raises:
-            LedgerError: It, or a file that SQLite keeps beside it, was deleted or renamed, or there is another one in
-                its place.
+            LedgerError: The file, or a file that SQLite keeps next to it, was deleted, renamed or replaced.
         """
         if self._identity is not None and _find_identity(self._path) != self._identity:
             raise LedgerError(
@@ -220,10 +220,10 @@ class LedgerFile:
                 )
 
     def _refuse_foreign_file(self) -> None:
-        """Raise if the file exists and is not a ledger of this version, without writing to it.
+        """Raise if the file exists and is not a ledger of this version. The file is not written.
 
         Raises:
-            LedgerError: It is something else.
+            LedgerError: The path is not a regular file, or the file is not a ledger of this version.
         """
         name = self._name
         try:
@@ -237,7 +237,8 @@ class LedgerFile:
             raise LedgerError(f"`path` {name!r} is not a file: name one, such as 'run.sqlite'")
         if not state.st_size:
             return
-        # The first read takes no lock, so it may see a file that another process is creating; the second waits for it.
+        # The first read takes no lock. Therefore it may see a file that another process is still creating. The second
+        # read waits for that process.
         header = self._header(locked=False) or self._header(locked=True)
         if header is None:
             raise LedgerError(
@@ -258,7 +259,7 @@ class LedgerFile:
             )
 
     def _header(self, locked: bool) -> tuple[int, int] | None:
-        """Return the application id and the schema version of the file; None if it is not an SQLite file."""
+        """Return the application id and the schema version of the file, or None if it is not an SQLite file."""
         # Not read with `open`: closing a file drops all locks on it that this process has through other connections.
         uri = f"{self._path.as_uri()}?mode=ro&immutable={int(not locked)}"
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as db:
@@ -273,7 +274,7 @@ class LedgerFile:
 
 @contextmanager
 def in_transaction(db: sqlite3.Connection) -> Generator[None]:
-    """Run the block in one transaction, which is rolled back if the block raises."""
+    """Run the block in one transaction. It is rolled back if the block raises."""
     with db:
         # IMMEDIATE, because a transaction that begins with a read fails without waiting if another process writes
         # before its first write.
@@ -290,7 +291,8 @@ def _find_identity(path: Path | str) -> tuple[int, int] | None:
 
 
 # SQLite's locks belong to a process: with a connection that it inherited by a fork, the child would rely on locks that
-# only its parent has, and lose its writes when the parent closes the file. So every connection is closed before a fork.
+# only its parent has, and lose its writes when the parent closes the file. Therefore every connection is closed before
+# a fork.
 _files: WeakSet[LedgerFile] = WeakSet()
 _suspended: list[LedgerFile] = []
 _fork_lock = threading.RLock()
@@ -306,7 +308,7 @@ def _before_fork() -> None:
 def _after_fork(in_child: bool) -> None:
     while _suspended:
         _suspended.pop().after_fork(in_child)
-    # Only the thread that forked exists in the child, so this thread holds the lock there, too.
+    # Only the thread that forked exists in the child. Therefore this thread has the lock there, too.
     _fork_lock.release()
 
 
@@ -327,12 +329,13 @@ def _ignore(_item: object, _result: object) -> None:
 
 
 class Batcher(Generic[Item, Result]):
-    """An async function of one item, made from a function of many; each event loop has batches of its own.
+    """An async function of one item, made from a function of many items. Each event loop has separate batches.
 
     Args:
-        run: Returns the results for some items, in their order. If it raises, every caller of the batch gets the error.
-        discard: Receives the item and the result of a caller that was cancelled. An item whose call has begun is always
-            part of a batch, also if its caller is cancelled before the batch runs.
+        run: Returns the results for some items, in the order of the items. If it raises, every caller of the batch gets
+            the error.
+        discard: Receives the item and the result of a caller that was cancelled. The item of a call that has begun is
+            always part of a batch, even if its caller is cancelled before the batch runs.
 
     Example:
         >>> async def double_two() -> list[int]:
@@ -399,8 +402,8 @@ class _Call(Generic[Item, Result]):
         return self.future.done() and not self.future.cancelled() and not self.future.exception()
 
 
-# A judgment that is already stored is not replaced: if its owner's lease expired, another caller has requested the
-# judgment meanwhile, and others may have read that one.
+# A judgment that is already stored is not replaced: if an owner's lease expired, another caller has requested the
+# judgment since, and other callers may have read it.
 _STORE = (
     "INSERT INTO judgments VALUES (?, 'stored', ?, ?, NULL) ON CONFLICT (key) DO UPDATE"
     " SET status = 'stored', judgment = excluded.judgment, at = excluded.at, owner = NULL"
@@ -409,10 +412,10 @@ _STORE = (
 
 
 def store_rows(db: sqlite3.Connection, judgments: Mapping[str, Judgment]) -> dict[str, str]:
-    """Store judgments in a transaction of the caller.
+    """Store judgments in the caller's transaction.
 
     Returns:
-        The judgments, as JSON by key, that were stored before these and differ from them: those are kept.
+        The judgments that were stored before these and differ from them, as JSON by key. The earlier ones are kept.
     """
     now, texts = time.time(), {key: judgment.model_dump_json() for key, judgment in judgments.items()}
     if db.executemany(_STORE, [(key, text, now) for key, text in texts.items()]).rowcount == len(texts):

@@ -1,7 +1,7 @@
 """`Ledger`: a store of judgments in one SQLite file, with leases on keys.
 
-A lease lets one caller request a key at a time, over all tasks, threads and processes. However many pickles name a
-ledger, a process opens it once.
+A lease allows one caller at a time to request a key, over all tasks, threads and processes. A process opens a ledger
+once for all its pickles.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ from rubric_integrations.scoring.judgment import JudgeFailure, Judgment
 
 # Seconds without a heartbeat after which the leases of an owner expire.
 LEASE_SECONDS = 5.0
-# Seconds between two attempts to obtain a key that somebody else holds; the pause grows from the first to the second.
+# Seconds between two attempts to lease a key that another caller has leased. The pause grows from the first value to
+# the second.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
 
 _INSERT_LEASE = "INSERT OR IGNORE INTO judgments VALUES (?, 'leased', NULL, ?, ?)"
-# A contested key (`Acquired.is_contested`) is a lease from the time 0, and without an owner while nobody leases it.
+# A contested key (`Acquired.is_contested`) is stored as a lease from the time 0. Its owner is NULL while no caller has
+# leased it.
 _LEASE_CONTESTED = "UPDATE judgments SET owner = ? WHERE key = ? AND status = 'leased' AND owner IS NULL"
 _RELEASE = (
     "DELETE FROM judgments WHERE status = 'leased' AND key = ? AND owner = ? AND at > 0",
@@ -67,13 +69,13 @@ _SELECT_LEASED = (
 )
 
 _KeyState = str | Owner | Acquired
-"""A key as one caller sees it: its stored judgment as JSON, its other owner, or the caller's acquisition of it."""
+"""The state of a key for one caller: the stored judgment as JSON, the other owner, or the caller's acquisition."""
 
 
 class FileLeases(KeyLeases[Owner]):
-    """The leases of one process: rows of the ledger's file that nobody else removes while their owner is alive.
+    """The leases of one process: rows of the ledger's file that other processes do not remove while the owner is alive.
 
-    While it holds any lease, a thread sends heartbeats.
+    While the process has a lease, a thread sends heartbeats.
 
     Args:
         file: The ledger's file.
@@ -82,18 +84,21 @@ class FileLeases(KeyLeases[Owner]):
     def __init__(self, file: LedgerFile):
         super().__init__()
         self._file = file
-        # Not later than the last change of the heartbeat in the file; None before the owner is registered there.
+        # A time not later than the last heartbeat in the file. None before the owner is registered there.
         self._renewed_at: float | None = None
         self._acquire = Batcher(self._acquire_batch, self._release_acquired)
         self._stop = threading.Event()
         self._heartbeat_thread: threading.Thread | None = None
 
     async def obtain(self, keys: Sequence[str]) -> list[str | Acquired]:
-        """Wait until nobody else holds a lease on the first of some keys, and lease it unless its judgment is stored.
+        """Wait until no other caller has a lease on the first key, and lease this key unless its judgment is stored.
+
+        Args:
+            keys: The keys that the caller needs.
 
         Returns:
-            For the first key, and for those after it up to one that somebody else holds: the stored judgment as JSON,
-            or its acquisition if the caller now holds the lease.
+            A list with one entry for the first key and for each key after it, up to the first key that another caller
+            has leased. An entry is the stored judgment as JSON, or the acquisition if the caller now has the lease.
 
         Raises:
             LedgerError: The file can no longer be used.
@@ -113,7 +118,7 @@ class FileLeases(KeyLeases[Owner]):
     def _is_alive(self) -> bool:
         if self._is_fresh:
             return True
-        # Somebody may be about to end the leases; whoever sees a new heartbeat does not.
+        # Another process may be about to end the leases. It does not if it sees a new heartbeat.
         self.renew()
         return self._is_fresh
 
@@ -134,11 +139,11 @@ class FileLeases(KeyLeases[Owner]):
                 for statement in _RELEASE:
                     db.executemany(statement, [(key, owner.name) for key in keys])
         except LedgerError:
-            # For example, the disk is full. The old owner gets no more heartbeats, so its leases expire.
+            # For example, the disk is full. The old owner sends no more heartbeats. Therefore its leases expire.
             self._abandon()
 
     def close(self) -> None:
-        """End all leases and the heartbeats."""
+        """End all leases and stop the heartbeats."""
         self._stop.set()
         if self._heartbeat_thread is None:
             return
@@ -147,7 +152,7 @@ class FileLeases(KeyLeases[Owner]):
             db.execute(_REMOVE_LEASES, (self._owner.name,))
 
     def renew(self) -> None:
-        """Renew all leases, by one heartbeat."""
+        """Renew all leases with one heartbeat."""
         if self._held:
             with suppress(LedgerError), self._file.working() as db:
                 # Read before the heartbeat: the process may be suspended after it.
@@ -161,8 +166,8 @@ class FileLeases(KeyLeases[Owner]):
         """Lease the keys of several callers that are neither stored nor leased.
 
         Returns:
-            The states of each caller's keys, up to the first key that has another owner. The caller waits for that one,
-            and must not hold later keys meanwhile: two callers could wait for each other.
+            For each caller, the states of its keys up to the first key that has another owner. The caller waits for
+            that key. It must not lease later keys in the meantime, because two callers could wait for each other.
         """
         with self._file.working() as db:
             rows = _read_rows(db, {key for keys in requests for key in keys})
@@ -172,7 +177,8 @@ class FileLeases(KeyLeases[Owner]):
             with in_transaction(db):
                 self._register(db)
                 results = [self._acquire_keys(db, keys, rows) for keys in requests]
-            # Still under the lock: a heartbeat that finds the leases ended must find them here, too.
+            # Still under the lock: if the next heartbeat finds that the leases were ended, these leases must be
+            # recorded by then.
             self._renewed_at = now
             for keys, states in zip(requests, results, strict=True):
                 self._held.update(acquired_keys(keys, states))
@@ -180,7 +186,10 @@ class FileLeases(KeyLeases[Owner]):
         return results
 
     def _register(self, db: sqlite3.Connection) -> None:
-        """Send a heartbeat in a transaction of the caller, as a new owner if others have ended its leases."""
+        """Send a heartbeat in the caller's transaction.
+
+        If other processes have ended the leases, register a new owner first.
+        """
         if not db.execute(_BEAT, (self._owner.name,)).rowcount:
             if self._renewed_at is not None:
                 self._abandon()
@@ -191,7 +200,13 @@ class FileLeases(KeyLeases[Owner]):
         self._renewed_at = None
 
     def _acquire_keys(self, db: sqlite3.Connection, keys: Sequence[str], rows: dict[str, Any]) -> list[_KeyState]:
-        """Lease the keys of one caller; `rows` has the rows of the file by key, and is updated."""
+        """Lease the keys of one caller.
+
+        Args:
+            db: The connection.
+            keys: The keys.
+            rows: The rows of the file by key, which are updated.
+        """
         states: list[_KeyState] = []
         for key in keys:
             row = rows[key]
@@ -220,18 +235,18 @@ class FileLeases(KeyLeases[Owner]):
         with self._file.writing() as db:
             db.execute("DELETE FROM owners WHERE owner = ? AND heartbeat = ?", (owner.name, owner.heartbeat))
             db.execute(_REMOVE_LEASES, (owner.name,))
-            # An owner whose process ended while it held no lease would leave its row behind for good.
+            # Without this, the row of an owner whose process ended without a lease would stay forever.
             db.execute(_REMOVE_IDLE)
 
 
 def _read_rows(db: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Any]:
-    """Return each key's judgment and the fields of its owner, by key; None for a key that nobody has leased."""
+    """Return for each key its judgment and the fields of its owner, or None if no process has leased it."""
     keys = list(keys)
     return dict.fromkeys(keys) | {key: row for key, *row in db.execute(_SELECT_KEYS, (json.dumps(keys),))}
 
 
 def _send_heartbeats(leases: ref[FileLeases], stop: threading.Event) -> None:
-    # A weak reference, so that the thread does not keep alive a ledger that was never closed.
+    # A weak reference: otherwise the thread would keep alive a ledger that was never closed.
     while not stop.wait(LEASE_SECONDS / 5):
         if (living := leases()) is None:
             return
@@ -240,11 +255,11 @@ def _send_heartbeats(leases: ref[FileLeases], stop: threading.Event) -> None:
 
 
 class Closable(Protocol):
-    """What can be opened again by its address."""
+    """The type of an object that can be opened again by its address."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed, so that another one has to be opened."""
+        """Whether the object was closed. It then has to be opened again."""
         ...
 
 
@@ -255,11 +270,11 @@ _lock = threading.Lock()
 
 
 def reopen(open_address: Callable[[str], LedgerType], address: str) -> LedgerType:
-    """Return the ledger that this process has opened for pickles with this address, or open it.
+    """Return the ledger that this process opened for pickles with this address, or open it.
 
     Args:
-        open_address: Opens a ledger, such as the class `Ledger`.
-        address: What it opens.
+        open_address: Opens a ledger by its address, such as the class `Ledger`.
+        address: The address.
     """
     with _lock:
         ledger = _reopened.get((open_address, address))
@@ -268,7 +283,7 @@ def reopen(open_address: Callable[[str], LedgerType], address: str) -> LedgerTyp
         return ledger
 
 
-# The rows after a number, with the rubric that each has brought.
+# The rows after a number, each with its own rubric.
 _PAGE = (
     "SELECT number, id, submissions.submission, rubrics.rubric FROM submissions"
     " LEFT JOIN row_rubrics ON row_rubrics.submission = submissions.hash"
@@ -286,24 +301,24 @@ class _FileState(ProcessState):
 class Ledger(LedgerBase[_FileState]):
     """A store of judgments in one SQLite file, on a local disk.
 
-    While one caller holds the lease on a key, all others wait for its judgment; if that caller fails or its process
-    dies, the next one gets the lease. One object serves any number of threads and event loops, and works on both sides
-    of `os.fork`. Several processes may open the same file. A pickle holds its path, so that another process on the same
-    machine opens the file, once for all pickles of it. A copy is the same ledger.
+    While one caller has the lease on a key, all others wait for its judgment. If that caller fails or its process dies,
+    the next one gets the lease. One object serves any number of threads and event loops, and works in the parent and
+    the child of `os.fork`. Several processes may open the same file. A pickle contains the path: another process on the
+    same machine opens the file, once for all its pickles. A copy of a ledger is the same object.
 
-    A judgment is safe once `Lease.store` returns: no crash of the process loses it. A power failure may lose those of
-    the last half minute or so, which are then requested again, but does not damage the file.
+    When `Lease.store` returns, a crash of the process cannot lose the judgment. A power failure can lose the judgments
+    of about the last half minute, which are then requested again. It does not damage the file.
 
     Args:
-        path: The file, such as `run.sqlite`; it is created if it does not exist. While it is open, there are two more
-            files beside it, which end in `-wal` and `-shm`.
+        path: The file, such as `run.sqlite`. It is created if it does not exist. While it is open, there are two more
+            files next to it, whose names end in `-wal` and `-shm`.
 
     Attributes:
         path: The file.
 
     Raises:
-        LedgerError: The file is not a ledger or is a ledger of another version (it is unchanged then), or it cannot be
-            written.
+        LedgerError: The file is not a ledger, is a ledger of another version, or cannot be written. A file that is not
+            a ledger of this version is not changed.
 
     Example:
         >>> import tempfile
@@ -325,7 +340,7 @@ class Ledger(LedgerBase[_FileState]):
         return reopen, (Ledger, str(self.path.absolute()))
 
     def close(self) -> None:
-        """End the leases that are still held, and close the file."""
+        """End the remaining leases and close the file."""
         self._state.file_leases.close()
         self._file.close()
 
@@ -347,15 +362,15 @@ class Ledger(LedgerBase[_FileState]):
             return rows - db.execute("SELECT count(*) FROM judgments WHERE status = 'leased'").fetchone()[0]
 
     def save_batch(self, batch_id: str, record: str) -> None:
-        """Store the record of a batch, in place of an earlier one; not even a power failure loses it.
+        """Store the record of a batch and replace an earlier one. The stored record survives a power failure.
 
         Args:
-            batch_id: Its id.
-            record: Its record, as JSON.
+            batch_id: The id of the batch.
+            record: The record of the batch, as JSON.
         """
         query = "INSERT INTO batches (id, record) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET record = excluded.record"
         with self._file.working() as db:
-            # If the intent were lost, the batch would be submitted again. Judgments may be lost: they are requested.
+            # If the intent were lost, the batch would be submitted again. Lost judgments are only requested again.
             db.execute("PRAGMA synchronous = FULL")
             try:
                 db.execute(query, (batch_id, record))
@@ -368,15 +383,15 @@ class Ledger(LedgerBase[_FileState]):
             return dict(db.execute("SELECT id, record FROM batches ORDER BY number").fetchall())
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run, and return what is granted.
+        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
 
         Args:
-            run: The name of the run, the same for all processes that share its limits.
+            run: The name of the run. It is the same for all processes that share its limits.
             part: A unique name of the part, such as one process.
-            claim: What the part has spent, and what it wants to spend.
+            claim: The amounts that the part has spent and that it wants to spend.
 
         Returns:
-            What the part may spend in all, and what the other parts have claimed.
+            The amount that the part may spend in total, and the amount that the other parts have claimed.
         """
         run = encodable(run)
         with self._file.writing() as db:
@@ -397,7 +412,7 @@ class Ledger(LedgerBase[_FileState]):
         return state.store
 
     def _store_batch(self, batch: Sequence[Mapping[str, Judgment]]) -> list[Mapping[str, Judgment]]:
-        """Store the judgments of several callers, and return for each caller those that are kept."""
+        """Store the judgments of several callers, and return the judgments that the ledger keeps, for each caller."""
         judgments, state = join_batch(batch), self._state
         with self._file.writing() as db:
             earlier = store_rows(db, judgments)

@@ -1,18 +1,18 @@
 """Reads the runs of agents: Harbor's ATIF, AgentV's transcripts, `dspy.History`, `dspy.ReAct` and Inspect's messages.
 
-- Harbor's ATIF has `steps` with their calls, and the results in the `observation`. A step has its tokens and its cost
-  in `metrics`, and its duration is the time since the step before. The format does not record whether a tool failed.
-  The trajectory of a subagent is not read; the reference to it is its result.
+- Harbor's ATIF has `steps` with calls, and with the results in the `observation`. The tokens and the cost of a step are
+  in `metrics`. The duration of a step is the time since the previous step. The format does not record whether a tool
+  failed. The trajectory of a subagent is not read. The reference to it is the result.
 - AgentV's transcripts are the lines of `transcript.jsonl`, its document with `turns`, or the lines of raw transcripts.
   A call contains its result, with a status.
-- `dspy.History` has turns of the fields of a signature, or chat messages. In a turn of `dspy.ReActV2`, the fields
-  before its thought and its calls are the user's, and those after them the assistant's. In any other turn, the first
-  field is the user's, and the others are the assistant's.
+- `dspy.History` has chat messages, or turns with the fields of a signature. In a turn of `dspy.ReActV2`, the fields
+  before the thought and the calls belong to the user, and the fields after them belong to the assistant. In any other
+  turn, the first field belongs to the user, and the others belong to the assistant.
 - The `trajectory` of `dspy.ReAct` has neither the task nor the answer, which are fields of the example and of the
-  prediction. A tool that raised an error has an observation that begins with `Execution error in` and its name. DSPy
-  ends a run with its own tool, which no user expects among the calls: only the thought of that turn is read.
-- Inspect's calls have objects as arguments, and a result has an `error` if its tool failed. An `EvalSample` has the
-  messages in `messages`, and the large values that they refer to in `attachments`.
+  prediction. If a tool raised an error, its observation begins with `Execution error in` and its name. DSPy ends a run
+  with a call of its own tool. Of that turn, only the thought is read.
+- Inspect's calls have objects as arguments. A result has an `error` if its tool failed. An `EvalSample` has the
+  messages in `messages`, and the large values of these messages in `attachments`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FAILED = {"success": False, "ok": False, "error": True, "timeout": True, "cance
 
 
 def matches_agentv(conversation: Any) -> bool:
-    """Return whether a conversation is a document with `turns`, or a list of lines of a transcript."""
+    """Return whether a value is AgentV's transcript: a document with `turns`, or a list of lines of a transcript."""
     lines = conversation.get("turns") if isinstance(conversation, Mapping) else conversation
     if not isinstance(lines, list | tuple) or not lines:
         return False
@@ -57,7 +57,7 @@ def matches_agentv(conversation: Any) -> bool:
 
 
 def read_agentv(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read the lines of a transcript."""
+    """Read the lines of AgentV's transcript."""
     lines = conversation["turns"] if isinstance(conversation, Mapping) else conversation
     return [_read_line(line, f"messages[{index}]", attachments) for index, line in enumerate(lines)]
 
@@ -87,7 +87,7 @@ def _read_line(line: Mapping[str, Any], place: str, attachments: AttachmentList)
         parts = read_content(content, f"{place}.content", attachments)
     for index, call in enumerate(list_field(line, "tool_calls", place)):
         parts += _read_agentv_call(call, f"{place}.tool_calls[{index}]", attachments)
-    # Calls come before their results, so that calls that were made at once are one step.
+    # Calls are sorted before their results. Concurrent calls then form one step.
     parts.sort(key=lambda part: isinstance(part, Result))
     tokens = count_field(line, "input_tokens", "output_tokens")
     if tokens is None:
@@ -104,8 +104,8 @@ def _read_agentv_call(call: Any, place: str, attachments: AttachmentList) -> lis
     holder = call if result is None else result
     output, status = get_field(holder, "output"), get_field(holder, "status")
     if output is None and result is None and status is None:
-        return [Call(name, arguments)]  # Its result may be a row of its own, which refers to it by its name.
-    # Ids may repeat or be missing, but the call holds its result.
+        return [Call(name, arguments)]  # Its result may be a separate line, which refers to the call by name.
+    # The place is used as the id, because ids may repeat or be missing. The call contains its result.
     call_id = place
     is_error = _FAILED.get(status) if isinstance(status, str) else None
     text = result_text(output, place, attachments)
@@ -120,17 +120,17 @@ _ROLES: dict[str, Role] = {"user": "user", "agent": "assistant", "system": "syst
 
 
 def matches_atif(conversation: Any) -> bool:
-    """Return whether a conversation is a document with `steps`, or a list of steps, that have a `source`."""
+    """Return whether a value is Harbor's ATIF: a document with `steps`, or a list of steps, which have a `source`."""
     steps = conversation.get("steps") if isinstance(conversation, Mapping) else conversation
     if not isinstance(steps, list | tuple) or not steps:
         return False
-    # A list of steps has no document that tells its format, and the events of OpenHands have a source, too.
+    # A list of steps is not in a document that names its format, and the events of OpenHands also have a source.
     keys = ("source", "message") if isinstance(conversation, Mapping) else ("source", "message", "step_id")
     return all(isinstance(step, Mapping) and all(key in step for key in keys) for step in steps)
 
 
 def read_atif(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read steps."""
+    """Read the steps of Harbor's ATIF."""
     steps = conversation["steps"] if isinstance(conversation, Mapping) else conversation
     messages: list[Message] = []
     before: datetime | None = None
@@ -154,7 +154,7 @@ def _read_step(step: Mapping[str, Any], place: str, attachments: AttachmentList)
     parts: list[Part] = [Text("[reasoning]", "note")] if text_field(step, "reasoning_content") else []
     message = read_content(step["message"], f"{place}.message", attachments)
     calls = [_read_atif_call(call) for call in list_field(step, "tool_calls", place)]
-    # An empty message beside calls is no text.
+    # An empty message next to calls is not a text.
     parts += [part for part in message if not (calls and part == Text(""))]
     parts += calls
     observation = step.get("observation")
@@ -199,13 +199,13 @@ _THOUGHT, _CALLS = "next_thought", "tool_calls"
 
 
 def matches_dspy_history(conversation: Any) -> bool:
-    """Return whether a conversation is a `dspy.History`; DSPy is not imported for that."""
+    """Return whether a value is a `dspy.History`, without importing DSPy."""
     classes = type(conversation).__mro__
     return any(cls.__name__ == "History" and cls.__module__.startswith("dspy.") for cls in classes)
 
 
 def read_dspy_history(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read the turns of a history."""
+    """Read the turns of a `dspy.History`."""
     messages: list[Message] = []
     for index, turn in enumerate(conversation.messages):
         place = f"messages[{index}]"
@@ -259,23 +259,26 @@ def _read_calls(value: Any, place: str, attachments: AttachmentList) -> list[Par
 
 
 def _text(value: Any, place: str, attachments: AttachmentList) -> str:
-    """Return the text of a field; DSPy's reasoning is an object with a `content`."""
+    """Return the text of a field. DSPy's reasoning is an object with a `content`."""
     content = get_field(value, "content") if not isinstance(value, str | Mapping | list) else None
     return content if isinstance(content, str) else result_text(value, place, attachments)
 
 
-# DSPy gives every agent this tool, in place of one of the user's with the same name.
+# DSPy gives every agent this tool. It replaces a tool of the user with the same name.
 _FINISH = "finish"
 _KEY = re.compile(r"(thought|tool_name|tool_args|observation)_(\d{1,9})")
 
 
 def matches_dspy_react(conversation: Any) -> bool:
-    """Return whether a conversation is a dictionary with the keys of a trajectory, and with no others."""
+    """Return whether a value is the `trajectory` of `dspy.ReAct`: a dictionary with only keys such as `thought_0`."""
     return isinstance(conversation, Mapping) and bool(conversation) and all(map(_number, conversation))
 
 
 def read_dspy_react(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read one message for each turn. The oldest turns may be missing, if the agent's context was full."""
+    """Read the turns of `dspy.ReAct`, each as one message.
+
+    The oldest turns may be missing if the agent's context was full.
+    """
     numbers = sorted({number for key in conversation if (number := _number(key))}, key=int)
     turns = [_read_react_turn(conversation, number, attachments) for number in numbers]
     return [turn for turn in turns if turn.parts] or turns
@@ -309,7 +312,7 @@ _REFERENCE = "attachment://"
 
 
 def matches_inspect_ai(conversation: Any) -> bool:
-    """Return whether a conversation is a sample with `messages` and an `output`, or a list of Inspect's messages."""
+    """Return whether a value is Inspect's: a list of messages, or a sample with `messages` and `output` or `epoch`."""
     if not isinstance(conversation, list | tuple):
         messages = get_field(conversation, "messages")
         is_sample = get_field(conversation, "output") is not None or get_field(conversation, "epoch") is not None
@@ -319,7 +322,7 @@ def matches_inspect_ai(conversation: Any) -> bool:
 
 
 def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read Inspect's messages."""
+    """Read the messages of a sample of Inspect, or a list of Inspect's messages."""
     if isinstance(conversation, list | tuple):
         messages = list(cast("list[Any]", conversation))
     else:
@@ -330,7 +333,7 @@ def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Mess
 
 
 def _is_own(message: Any) -> bool | None:
-    """Return whether the calls of a message, or the result that it is, are Inspect's; None if it does not tell."""
+    """Return whether the calls of a message, or the message as a result, are Inspect's. None if this is unknown."""
     if get_field(message, "role") == "tool":
         return True if isinstance(get_field(message, "function"), str) else None
     calls = get_field(message, "tool_calls")
@@ -352,7 +355,7 @@ def _read_message(message: Any, place: str, attachments: AttachmentList) -> Mess
 
 
 def _resolve(value: Any, attachments: Mapping[str, str]) -> Any:
-    """Return a value with the texts that its references stand for."""
+    """Return a value with texts instead of references to attachments."""
     if isinstance(value, str) and value.startswith(_REFERENCE):
         if (name := value.removeprefix(_REFERENCE)) not in attachments:
             raise ValueError(

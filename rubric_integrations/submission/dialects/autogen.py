@@ -1,9 +1,10 @@
-"""Reads the messages of AutoGen, whose `type` is the name of their class, and the states that have them.
+"""Reads the messages of AutoGen, whose `type` is the name of their class, and states that contain them.
 
-`source` is the name of an agent, or `user`. Calls and results are in the `content` of messages of their own; a summary
-of calls repeats them. A thought before calls is the text of the model. Code that an executor with a model writes and
-runs is a call of `execute_code`; an executor without one answers with plain text, in which a call cannot be recognized.
-The state of an agent has its messages in `llm_context.messages`, that of a group chat in `message_thread`.
+`source` is the name of an agent, or `user`. Calls and results are in the `content` of separate messages. A summary of
+calls repeats them. A thought before calls is the text of the model. If an executor with a model writes and runs code,
+this is a call of `execute_code`. An executor without a model replies with plain text, in which a call cannot be
+recognized. The state of an agent has its messages in `llm_context.messages`. The state of a group chat has them in
+`message_thread`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _USERS = ("user", "user_proxy")
 
 
 def matches_autogen(conversation: Any) -> bool:
-    """Return whether a conversation is a list of messages with the name of a class of AutoGen, or such a state."""
+    """Return whether a value is a list of AutoGen's messages, by the classes in their types, or a state with them."""
     messages = _messages(conversation)
     kinds = [_kind(message) for message in messages]
     return all(kind.endswith(("Message", "Event")) or _is_structured(kind) for kind in kinds) and any(
@@ -50,7 +51,7 @@ def matches_autogen(conversation: Any) -> bool:
 
 
 def read_autogen(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read messages. Each has the name of its agent if there are several agents."""
+    """Read AutoGen's messages. Each has the name of its agent if there are several agents."""
     items = _messages(conversation)
     users = {*_USERS, *(text_field(item, "source") for item in items if _kind(item) == "UserInputRequestedEvent")}
     agents = {text_field(item, "source") for item in items if _kind(item) not in (*_RESULTS, *_SYSTEM)} - users
@@ -95,7 +96,7 @@ def read_autogen(conversation: Any, attachments: AttachmentList) -> list[Message
 
 
 def _messages(conversation: Any) -> list[Any]:
-    """Return the messages of a list or a state; none of any other value."""
+    """Return the messages of a list or a state. Empty for any other value."""
     if isinstance(conversation, Mapping):
         state = cast("Mapping[str, Any]", conversation)
         threads = [state, *(_mappings(state.get("agent_states")))]
@@ -116,7 +117,7 @@ def _kind(message: Any) -> str:
 
 
 def _is_structured(kind: str) -> bool:
-    """Return whether a type is that of a message whose content has a schema, such as `StructuredMessage[Answer]`."""
+    """Return whether a type means a message whose content has a schema, such as `StructuredMessage[Answer]`."""
     return kind.startswith("StructuredMessage")
 
 
@@ -146,7 +147,7 @@ def _read_result(result: Any, place: str, attachments: AttachmentList) -> Result
 
 
 def _read_unseen(item: Any, seen: set[str | None], place: str, attachments: AttachmentList) -> list[Part]:
-    """Return the text of a summary, after the calls of it that are not in the messages before it."""
+    """Return the text of a summary. The summary's calls come first if they are not in earlier messages."""
     calls = [read_call(call, place) for call in list_field(item, "tool_calls", place)]
     results = [_read_result(result, place, attachments) for result in list_field(item, "results", place)]
     unseen = {call.id for call in calls} - seen

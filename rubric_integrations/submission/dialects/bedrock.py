@@ -1,7 +1,7 @@
 """Reads the messages of Amazon Bedrock's Converse API.
 
-A block has no type but one key, which names it. Results are in the user's messages. A `toolResult` without a `status`
-does not tell whether the tool failed.
+A block has no type, but one key that names it. Results are in the user's messages. A `toolResult` without a `status`
+does not show whether the tool failed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEYS = (*_FILES, "text", "toolUse", "toolResult", "reasoningContent", "citation
 
 
 def matches_bedrock(conversation: Any) -> bool:
-    """Return whether a conversation is a list of messages whose blocks have no type and are Bedrock's."""
+    """Return whether a value is a list of Bedrock's messages: their blocks have no type and have keys of Bedrock."""
     if not isinstance(conversation, list | tuple) or not conversation:
         return False
     blocks: list[Any] = []
@@ -49,7 +49,7 @@ def matches_bedrock(conversation: Any) -> bool:
 
 
 def read_bedrock(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read messages."""
+    """Read the messages of Bedrock's Converse API."""
     messages: list[Message] = []
     for index, message in enumerate(conversation):
         place = f"messages[{index}]"

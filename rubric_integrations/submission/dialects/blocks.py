@@ -1,7 +1,7 @@
 """Reads the blocks of messages that several dialects share: texts, reasoning, files, tool calls and results.
 
-A block is a text or a dictionary with a `type`. Blocks of OpenAI, Anthropic and LangChain share their form and occur in
-one another's messages.
+A block is a text or a dictionary with a `type`. Blocks of OpenAI, Anthropic and LangChain have similar forms, and each
+occurs in messages of the others.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rubric_integrations._util.records import encodable
 from rubric_integrations.submission.attachments import Attachment
 
 NO_NAME = "(no name)"
-"""The name of a call that has none, such as a call whose arguments a provider could not parse."""
+"""The name of a call without a name, such as a call whose arguments a provider could not parse."""
 
-# Deeper values cannot be written by every JSON library; as text they are kept completely.
+# Not every JSON library can write deeper values. As text they are kept completely.
 _MAX_DEPTH = 100
 
 
@@ -30,8 +30,8 @@ class Text(NamedTuple):
 
     Attributes:
         text: The text, or a placeholder.
-        kind: A `text`, the placeholder of an `attachment`, or the `[type]` of a `note`, such as reasoning, which is not
-            graded.
+        kind: `text`, or `attachment` for the placeholder of a file, or `note` for the type of a block that is not
+            graded, in brackets, such as `[reasoning]`.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Text(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of a tool; its id is None if the dialect has none."""
+    """A tool call. Its id is None if the dialect has no ids."""
 
     name: str
     arguments: dict[str, Any] | str | None = None
@@ -47,13 +47,13 @@ class Call(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a call, which it refers to by its id, or without one by the name of the tool or its position.
+    """The result of a tool call. It refers to the call by its id, or else by the name of the tool or by its position.
 
     Attributes:
-        text: What the tool returned.
-        id: The id of the call.
-        name: The name of the tool.
-        is_error: Whether the tool failed; None if the dialect does not tell it.
+        text: The text that the tool returned.
+        id: The id of the call. None if the dialect has no ids.
+        name: The name of the tool. None if it is not recorded.
+        is_error: Whether the tool failed. None if the dialect does not record it.
     """
 
     text: str
@@ -70,12 +70,12 @@ class Message(NamedTuple):
 
     Attributes:
         role: `user`, `assistant`, `system` or `tool`.
-        parts: Its texts, calls and results, in their order.
-        place: Where it is, such as `messages[0]`, for errors.
+        parts: The texts, calls and results of the message, in order.
+        place: The place of the message, such as `messages[0]`, for errors.
         name: The name of the author.
-        tokens: The tokens that it took, sent and received.
-        cost: Its cost in US dollars.
-        milliseconds: Its duration.
+        tokens: The number of tokens of the message, sent and received. None if it is not recorded.
+        cost: The cost of the message in US dollars. None if it is not recorded.
+        milliseconds: The duration of the message in milliseconds. None if it is not recorded.
     """
 
     role: Literal["user", "assistant", "system", "tool"]
@@ -87,14 +87,14 @@ class Message(NamedTuple):
     milliseconds: float | None = None
 
     def answer(self) -> str:
-        """Return the texts and the placeholders of attachments, without reasoning; empty if all texts are blank."""
+        """Return the texts and the placeholders of attachments, without reasoning. Empty if all texts are blank."""
         texts = [part for part in self.parts if isinstance(part, Text) and part.kind != "note"]
         has_text = any(part.kind == "attachment" or part.text.strip() for part in texts)
         return "\n".join(part.text for part in texts) if has_text else ""
 
 
 class UnknownBlockError(ValueError):
-    """A part of a message cannot be read. Without it, a judge would grade a conversation that lacks evidence."""
+    """Raised if a part of a message cannot be read. Otherwise a judge would grade a conversation without this part."""
 
     def __init__(self, place: str, problem: str):
         super().__init__(
@@ -107,7 +107,7 @@ class UnknownBlockError(ValueError):
 
 
 def get_field(record: Any, key: str) -> Any:
-    """Return an entry of a dictionary or an attribute of an object; None if it is missing.
+    """Return an entry of a dictionary or an attribute of an object, or None if it is missing.
 
     Example:
         >>> get_field({"role": "user"}, "role"), get_field({}, "role")
@@ -117,7 +117,7 @@ def get_field(record: Any, key: str) -> Any:
 
 
 def first_field(record: Any, *keys: str) -> Any:
-    """Return the first of several fields that is not None.
+    """Return the value of the first field that is present and not None, or None if there is no such field.
 
     Example:
         >>> first_field({"args": {"year": 2024}}, "arguments", "args")
@@ -134,15 +134,15 @@ def all_fields(record: Any) -> dict[str, Any]:
 
 
 def text_field(record: Any, *keys: str) -> str | None:
-    """Return the first of several fields that is a text and not empty."""
+    """Return the value of the first field that is a text and not empty, or None if there is none."""
     return next((value for key in keys if isinstance(value := get_field(record, key), str) and value), None)
 
 
 def list_field(record: Any, key: str, place: str) -> list[Any]:
-    """Return a field that must be a list; empty if it is missing.
+    """Return a field that must be a list, or an empty list if it is missing.
 
     Raises:
-        ValueError: It is not a list.
+        ValueError: The field is not a list.
     """
     value = get_field(record, key)
     if value is None:
@@ -153,24 +153,24 @@ def list_field(record: Any, key: str, place: str) -> list[Any]:
 
 
 def count_field(record: Any, *keys: str) -> int | None:
-    """Return the sum of several fields that are whole numbers of at least 0; None if all are missing."""
+    """Return the sum of the fields that are whole numbers of at least 0, or None if there are none."""
     values = [get_field(record, key) for key in keys]
     counts = [value for value in values if isinstance(value, int) and not isinstance(value, bool) and value >= 0]
     return sum(counts) if counts else None
 
 
 def number_field(record: Any, key: str) -> float | None:
-    """Return a field that is a finite number of at least 0; None if it is missing."""
+    """Return a field if it is a finite number of at least 0. Otherwise return None."""
     value = get_field(record, key)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value < float("inf") else None
 
 
 def read_arguments(arguments: Any) -> dict[str, Any] | str | None:
-    """Return the arguments of a call as an object; as text if they are not the JSON text of an object.
+    """Return the arguments of a call as an object, or as text if they are not the JSON of an object.
 
     Raises:
-        ValueError: They cannot be written as JSON.
+        ValueError: The arguments cannot be written as JSON.
 
     Example:
         >>> read_arguments('{"year": 2024}'), read_arguments('{"year": ')
@@ -187,7 +187,7 @@ def read_arguments(arguments: Any) -> dict[str, Any] | str | None:
 
 
 def data_text(value: Any) -> str:
-    """Return a value as JSON, with what JSON cannot express as text.
+    """Return a value as JSON. Parts that JSON cannot represent are written as text.
 
     Raises:
         ValueError: The value contains itself, is nested too deeply, or has keys that are not texts.
@@ -221,9 +221,9 @@ MEDIA = (
     "image", "image_url", "input_image", "audio", "audio_url", "input_audio", "video", "video_url", "input_video",
     "file", "input_file", "document", "media", "computer_screenshot", "blob", "uri", "inlineData", "fileData",
 )  # fmt: skip
-"""The types of blocks that hold a file."""
+"""The types of blocks that contain a file."""
 
-# A block holds its file itself, or in a field with one of these names, or with the name of its type.
+# A block contains its file directly, in a field with one of these names, or in a field with the name of its type.
 _HOLDERS = ("source", "file", "image_url", "input_audio", "audio_url", "video_url")
 _DATA = ("data", "base64", "file_data", "content")
 _ADDRESSES = ("url", "uri", "file_url", "fileUri", "file_uri", "image_url", "image", "audio", "video", "document",
@@ -232,12 +232,12 @@ _MIME_TYPES = ("mime_type", "media_type", "mimeType", "mediaType")
 _NAMES = ("filename", "file_name", "displayName", "display_name", "name", "title")
 _AUDIO_FORMATS = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 _DETAILS = ("auto", "low", "high")
-# Base64 for URLs, as Google's client writes it, in ordinary base64.
+# Converts URL-safe base64, which Google's client writes, to ordinary base64.
 _FROM_URL_ALPHABET = str.maketrans("-_", "+/", " \t\r\n")
 
 
 class AttachmentList:
-    """Collects the files of a conversation and numbers them; a file that is repeated keeps its number.
+    """Collects the files of a conversation and numbers them. A repeated file keeps its number.
 
     Args:
         earlier: The attachments that the submission already has.
@@ -253,10 +253,10 @@ class AttachmentList:
         self._numbers = {attachment: number for number, attachment in enumerate(self.items, start=1)}
 
     def add(self, block: Any, kind: str, place: str) -> Text:
-        """Add the file of a block, and return the placeholder that stands for it in a text.
+        """Add the file of a block and return the placeholder that replaces it in a text.
 
         Raises:
-            UnknownBlockError: As `read_media`.
+            UnknownBlockError: As for `read_media`.
         """
         attachment = read_media(block, kind, place)
         number = self._numbers.setdefault(attachment, len(self.items) + 1)
@@ -266,7 +266,7 @@ class AttachmentList:
 
 
 class FilesAsPlaceholders(AttachmentList):
-    """Reads no files: each is the type of its block in brackets, for texts that have no attachments.
+    """Reads no files, for texts without attachments. Each file becomes the type of its block in brackets.
 
     Example:
         >>> FilesAsPlaceholders().add({"type": "image_url"}, "image_url", "content[0]").text
@@ -279,18 +279,18 @@ class FilesAsPlaceholders(AttachmentList):
 
 
 def read_media(block: Any, kind: str, place: str) -> Attachment:
-    """Return the file of a block: its bytes, or its http or https address.
+    """Return the file of a block as an attachment with its bytes, or with its http or https address.
 
     No file is opened and nothing is requested.
 
     Args:
         block: The block.
-        kind: Its type, such as `image_url`.
-        place: Where it is, for errors.
+        kind: The type of the block, such as `image_url`.
+        place: The place of the block, for errors.
 
     Raises:
-        ValueError: The block has neither, but for example only a provider's id of the file; or its bytes are not
-            base64 or too many.
+        UnknownBlockError: The block has neither bytes nor an address, but for example only a provider's id of the file.
+            Or its bytes are not base64 or are too large.
     """
     holders = [block, *(get_field(block, name) for name in (*_HOLDERS, kind))]
     layers = [layer for layer in holders if layer is not None and not isinstance(layer, str | bytes)]
@@ -335,7 +335,7 @@ def _attachment(fields: dict[str, Any], kind: str, modality: Any) -> Attachment:
     try:
         return Attachment.model_validate(fields)
     except ValidationError:
-        # An address without a suffix does not tell the type, but that of the block does.
+        # If an address has no suffix, the type of the block gives the type of the file.
         family = kind.removeprefix("input_").removesuffix("_url")
         family = modality if isinstance(modality, str) else "image" if family == "computer_screenshot" else family
         if fields["url"] is None or fields["mime_type"] is not None or family not in ("image", "audio", "video"):
@@ -344,7 +344,7 @@ def _attachment(fields: dict[str, Any], kind: str, modality: Any) -> Attachment:
 
 
 def _first(layers: list[Any], *keys: str) -> Any:
-    """Return the first text or bytes under one of several names, in the block or in what it holds."""
+    """Return the first text or bytes under one of several names, in the block or in a field of the block."""
     for key in keys:
         for layer in layers:
             value = get_field(layer, key)
@@ -356,12 +356,12 @@ def _first(layers: list[Any], *keys: str) -> Any:
 _TEXT = (None, "text", "input_text", "output_text", "summary_text", "text-plain")
 _NOTES = ("thinking", "redacted_thinking", "reasoning", "reasoning_content", "compaction", "mcp_list_tools",
           "function_call_signature")  # fmt: skip
-"""Types of which only the type is shown: what models think is not graded, and the others hold nothing to read."""
+"""Types of blocks that are only shown as their type: reasoning is not graded, and the other blocks have no content."""
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use", "tool_call", "server_tool_call", "invalid_tool_call",
           "tool_call_chunk", "server_tool_call_chunk", "function_call", "custom_tool_call", "mcp_call")  # fmt: skip
 HOSTED_CALLS = ("web_search_call", "file_search_call", "code_interpreter_call", "computer_call", "local_shell_call",
                 "shell_call", "apply_patch_call", "tool_search_call", "image_generation_call")  # fmt: skip
-"""Calls of tools that OpenAI defines: their type is the tool's name, and their fields are the arguments."""
+"""The types of calls of tools that OpenAI defines. The type gives the tool's name, and the fields are the arguments."""
 RESULTS = ("function_call_output", "custom_tool_call_output", "computer_call_output", "local_shell_call_output",
            "shell_call_output", "apply_patch_call_output", "tool_search_output")  # fmt: skip
 """The types of results that do not end with `tool_result`."""
@@ -371,7 +371,7 @@ _IDS = ("tool_use_id", "tool_call_id", "call_id")
 
 
 def read_content(content: Any, place: str, attachments: AttachmentList) -> list[Part]:
-    """Return the parts of a message's content; none if the content is None.
+    """Return the parts of a message's content. Empty if the content is None.
 
     Raises:
         ValueError: The content is neither a text nor a list of blocks, or a block cannot be read.
@@ -393,7 +393,7 @@ def read_content(content: Any, place: str, attachments: AttachmentList) -> list[
 
 
 def _join_texts(parts: list[Part]) -> list[Part]:
-    """Return parts with adjacent texts as one: Anthropic's citations divide a sentence into blocks."""
+    """Join adjacent texts into one, because Anthropic's citations divide a sentence into blocks."""
     joined: list[Part] = []
     for part in parts:
         last = joined[-1] if joined else None
@@ -408,32 +408,33 @@ _CITATION_KEYS = ("cited_text", "title", "document_title", "source", "url", "fil
 
 
 def citation_text(citation: Any) -> str:
-    r"""Return a citation as it is appended to the text that it belongs to: one line of JSON in brackets.
+    r"""Return a citation as one line of JSON in brackets, to be appended to the text that it belongs to.
 
     Example:
         >>> citation_text({"type": "url_citation", "url": "https://example.com", "title": "Report\n2024"})
         ' [citation {"title": "Report\\n2024", "url": "https://example.com"}]'
     """
     holder = first_field(citation, "url_citation", "file_citation", "container_file_citation", "file_path", "value")
-    # A text is the address, as Perplexity writes it.
+    # Perplexity writes a citation as a text, which is the address.
     fields = all_fields({"source": citation} if isinstance(citation, str) else citation if holder is None else holder)
     known = {key: fields[key] for key in _CITATION_KEYS if isinstance(fields.get(key), str) and fields[key]}
     return f" [citation {json_lines([known])}]" if known else " [citation]"
 
 
 def citation_texts(record: Any) -> str:
-    """Return the citations of a block or a message as text: Anthropic's `citations`, OpenAI's `annotations`."""
+    """Return the citations of a block or a message as text: Anthropic's `citations` or OpenAI's `annotations`."""
     # The `annotations` of MCP are an object: hints for the reader of a block.
     lists = [value for key in ("citations", "annotations") if isinstance(value := get_field(record, key), list)]
     return "".join(citation_text(citation) for several in lists for citation in cast("list[Any]", several))
 
 
 def read_block(block: Any, place: str, attachments: AttachmentList) -> list[Part]:
-    """Return the parts of one block. A call whose block contains its result, as `mcp_call`, has two.
+    """Return the parts of one block. A call with its result in the same block, such as `mcp_call`, has two parts.
 
     Raises:
-        UnknownBlockError: No reader knows its type, or it is a file without bytes and without an address.
-        ValueError: It is not a block.
+        UnknownBlockError: The type of the block is unknown, or the block is a file without bytes and without an
+            address.
+        ValueError: The value is not a block.
     """
     if isinstance(block, str):
         return [Text(block)]
@@ -467,17 +468,18 @@ def read_block(block: Any, place: str, attachments: AttachmentList) -> list[Part
 def read_call(call: Any, place: str) -> Call:
     """Return a tool call of any format.
 
-    OpenAI's call has a `function` with arguments as JSON text, LangChain's has parsed `args`, Anthropic's an `input`.
+    A call of OpenAI has a `function` with arguments as JSON text. A call of LangChain has parsed `args`, and a call of
+    Anthropic has an `input`.
 
     Raises:
-        ValueError: It is not a call.
+        ValueError: The value is not a call.
 
     Example:
         >>> read_call({"id": "c1", "function": {"name": "look", "arguments": '{"year": 2024}'}}, "tool_calls[0]")
         Call(name='look', arguments={'year': 2024}, id='c1')
     """
     function = first_field(call, "function", "custom")
-    # Inspect writes the name in place of an object.
+    # Inspect writes the name of the function instead of an object.
     name = function if isinstance(function, str) else text_field(call if function is None else function, "name")
     holder = call if function is None or isinstance(function, str) else function
     arguments = first_field(holder, "arguments", "args", "input")
@@ -499,7 +501,7 @@ def result_text(output: Any, place: str, attachments: AttachmentList) -> str:
     if isinstance(kind, str) and kind in MEDIA:
         parts = read_block(output, place, attachments)
         return "\n".join(part.text for part in parts if isinstance(part, Text))
-    # Anthropic encrypts the content of web pages; only its own models can read it.
+    # Anthropic encrypts the content of web pages. Only its own models can read it.
     fields = {key: value for key, value in all_fields(output).items() if not key.startswith("encrypted_")}
     return data_text(fields or output)
 
@@ -507,7 +509,7 @@ def result_text(output: Any, place: str, attachments: AttachmentList) -> str:
 def _read_result(block: Any, place: str, attachments: AttachmentList) -> Result:
     output, status = first_field(block, "content", "output", "tools"), get_field(block, "status")
     if get_field(block, "type") in RESULTS:
-        is_error = None  # OpenAI's items do not tell it.
+        is_error = None  # OpenAI's items do not record it.
     else:
         has_failed = get_field(block, "is_error") or status == "error"
         is_error = bool(has_failed or str(get_field(output, "type")).endswith("_tool_result_error"))
@@ -515,7 +517,7 @@ def _read_result(block: Any, place: str, attachments: AttachmentList) -> Result:
 
 
 def _read_call_block(block: Any, kind: str, place: str, attachments: AttachmentList) -> list[Part]:
-    """Read a call. OpenAI's `mcp_call` and Inspect's `tool_use` contain their result, too."""
+    """Read a call. OpenAI's `mcp_call` and Inspect's `tool_use` also contain their result."""
     call = read_call(block, place)
     key = {"mcp_call": "output", "tool_use": "result"}.get(kind, "")
     output, error = get_field(block, key), get_field(block, "error") if key else None
@@ -545,7 +547,7 @@ def _read_hosted_call(block: Any, kind: str, place: str, attachments: Attachment
 
 
 def _read_document(block: Any, place: str, attachments: AttachmentList) -> list[Part]:
-    """Return the texts of a document that Anthropic's users wrote as text; none of any other document."""
+    """Return the texts of an Anthropic document whose source is text. Empty for any other document."""
     source = get_field(block, "source")
     if not isinstance(source, Mapping):
         return []

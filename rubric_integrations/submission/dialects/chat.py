@@ -2,12 +2,12 @@
 
 - Anthropic's calls and results are blocks of the content, and results are in the user's messages. A `tool_result`
   without `is_error` did not fail.
-- Gemini's `contents` have parts, each with one key for its text, call, result or file, in either case. Results often
-  have no id and refer to their call by its name. A failed one has an `error` in its `response`.
+- Gemini's `contents` have parts. Each part has one key for its text, call, result or file, in camel case or in snake
+  case. Results often have no id and refer to their call by its name. A failed result has an `error` in its `response`.
 - LangChain's messages are objects, their dictionaries, serialized `lc` messages, or pairs of role and content. Calls
-  have parsed `args`, and are repeated as blocks of the content. Results have a `status`.
-- OpenAI's chat messages have calls in `tool_calls` with arguments as JSON text, and results in messages of the role
-  `tool`. This is the reader for every list of messages that no other dialect accepts.
+  have parsed `args` and are repeated as blocks of the content. Results have a `status`.
+- OpenAI's chat messages have calls in `tool_calls` with arguments as JSON text, and results in messages with the role
+  `tool`. This reader reads every list of messages that no other dialect accepts.
 - The items of OpenAI's Responses API have no role for calls, results and reasoning. Reasoning, a message and the calls
   after it are one step, as in the other dialects.
 - OpenTelemetry's GenAI messages are lists of `parts`, each with a `type`. The convention does not record whether a tool
@@ -71,7 +71,7 @@ def read_message(message: Any, place: str, attachments: AttachmentList) -> Messa
     """Read one chat message: a dictionary, an object such as a LangChain message, or a pair of role and content.
 
     Raises:
-        ValueError: It is not a message, or a block of its content cannot be read.
+        ValueError: The value is not a message, or a block of its content cannot be read.
     """
     record = to_record(message)
     role = read_role(record, place)
@@ -87,7 +87,7 @@ def read_message(message: Any, place: str, attachments: AttachmentList) -> Messa
         )
     if role == "tool":
         status, text = get_field(record, "status"), result_text(content, f"{place}.content", attachments)
-        # Only LangChain's messages have a status; OpenAI's do not tell whether the tool failed.
+        # Only LangChain's messages have a status. OpenAI's messages do not record whether the tool failed.
         is_error = status == "error" if isinstance(status, str) else None
         if error := get_field(record, "error"):
             is_error, text = True, text or result_text(error, f"{place}.error", attachments)
@@ -105,7 +105,7 @@ def read_message(message: Any, place: str, attachments: AttachmentList) -> Messa
 
 
 def _spoken_texts(message: Any) -> list[Part]:
-    """Return the texts that OpenAI writes beside the content: a refusal, and the transcript of an audio answer."""
+    """Return the texts that OpenAI writes outside of the content: a refusal, and the transcript of an audio answer."""
     # LangChain has them in `additional_kwargs`.
     extra = get_field(message, "additional_kwargs")
     texts = [text_field(message, "refusal") or text_field(extra, "refusal")]
@@ -133,17 +133,17 @@ _NO_CALLS = frozenset({
 
 
 def refuse_unread_calls(message: Any, place: str, known: Container[str] = _NO_CALLS) -> None:
-    """Refuse a message whose calls or results are in a field that no reader reads, such as `toolInvocations`.
+    """Refuse a message with calls or results in a field that no reader reads, such as `toolInvocations`.
 
-    Otherwise, `tool_forbidden` would be met by an agent whose calls are there.
+    Otherwise these calls would be lost, and the check `tool_forbidden` could be met although the agent called the tool.
 
     Args:
         message: The message.
-        place: Where it is, for the error.
-        known: The fields that the reader reads, or that have no calls.
+        place: The place of the message, for the error.
+        known: The fields that the reader reads, or that contain no calls.
 
     Raises:
-        UnknownBlockError: It has such a field.
+        UnknownBlockError: The message has such a field.
     """
     for key, value in cast("Mapping[Any, Any]", message).items() if isinstance(message, Mapping) else ():
         is_content = isinstance(value, list | dict) or key in ("action", "observation")
@@ -157,7 +157,7 @@ def read_role(record: Any, place: str) -> Role:
     """Return the role of a message.
 
     Raises:
-        ValueError: It has none, or one that is not known.
+        ValueError: The message has no role, or an unknown role.
     """
     name = get_field(record, "role") or get_field(record, "type")
     if not isinstance(name, str):
@@ -194,8 +194,8 @@ def to_record(message: Any) -> Any:
 def _tool_calls(message: Any, place: str) -> list[Call]:
     """Return the tool calls of a message, except those in its content.
 
-    LangChain stores calls whose arguments are not valid JSON in `invalid_tool_calls`. The model made them, so the
-    judge must see them too.
+    LangChain stores calls whose arguments are not valid JSON in `invalid_tool_calls`. The model made these calls.
+    Therefore the judge must see them, too.
     """
     calls: list[Call] = []
     for key in ("tool_calls", "invalid_tool_calls"):
@@ -203,7 +203,7 @@ def _tool_calls(message: Any, place: str) -> list[Call]:
         if not isinstance(entries, list | tuple):
             raise ValueError(f"`{place}.{key}` must be a list of calls, got {short_repr(entries)}")
         calls += [read_call(call, f"{place}.{key}[{index}]") for index, call in enumerate(cast("list[Any]", entries))]
-    # Early versions of LangChain have the calls only there, as OpenAI wrote them.
+    # Early versions of LangChain have the calls only in `additional_kwargs`, in OpenAI's form.
     extra = None if calls else get_field(message, "additional_kwargs")
     calls += [read_call(call, f"{place}.additional_kwargs") for call in list_field(extra, "tool_calls", place)]
     function_call = first_field(message, "function_call") or (None if calls else get_field(extra, "function_call"))
@@ -211,7 +211,7 @@ def _tool_calls(message: Any, place: str) -> list[Call]:
 
 
 def _merge_calls(parts: list[Part], calls: list[Call]) -> list[Part]:
-    """Return all parts. LangChain writes a call into the content and, completely parsed, into `tool_calls`."""
+    """Return the parts with the calls. LangChain writes a call twice: in the content and, parsed, in `tool_calls`."""
     parsed: defaultdict[str | None, deque[Call]] = defaultdict(deque)
     for call in calls:
         parsed[call.id].append(call)
@@ -233,7 +233,7 @@ _OWN_BLOCKS = ("tool_use", "tool_result", "server_tool_use", "thinking", "redact
 
 
 def matches_anthropic(conversation: Any) -> bool:
-    """Return whether a message has a block that only Anthropic's content has, and a role."""
+    """Return whether a value is Anthropic's messages: one with a role has a block that only Anthropic writes."""
     if not isinstance(conversation, list | tuple):
         return False
     contents = [get_field(message, "content") for message in conversation if get_field(message, "role") is not None]
@@ -242,7 +242,7 @@ def matches_anthropic(conversation: Any) -> bool:
 
 
 def read_anthropic(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read messages whose content has blocks."""
+    """Read Anthropic's messages, whose content has blocks."""
     return read_chat(list(conversation), attachments)
 
 
@@ -260,7 +260,7 @@ _PART_KEYS = ("text", "functionCall", "function_call", "functionResponse", "func
 
 
 def matches_gemini(conversation: Any) -> bool:
-    """Return whether a conversation is a request with `contents`, a response, or a list of contents without types."""
+    """Return whether a value is Gemini's: a request with `contents`, a response, or a list of untyped contents."""
     if isinstance(conversation, Mapping):
         return isinstance(conversation.get("contents"), list) or _is_gemini_response(conversation)
     if not isinstance(conversation, list | tuple):
@@ -286,7 +286,7 @@ def _is_gemini_response(document: Mapping[str, Any]) -> bool:
 
 
 def read_gemini(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read contents, the system instruction of a request, and the calls that the client made before a response."""
+    """Read Gemini's contents, the system instruction of a request, and the client's calls before a response."""
     if not isinstance(conversation, Mapping):
         return _read_contents(conversation, "contents", attachments)
     if "contents" not in conversation:
@@ -351,7 +351,7 @@ def _read_gemini_part(part: Any, place: str, attachments: AttachmentList) -> lis
 
 
 def _read_response(response: Any, place: str, attachments: AttachmentList) -> Result:
-    """Read a result. By Gemini's convention, `output` or `error` hold all of it; its client writes `result`, too."""
+    """Read a result. By Gemini's convention, it is in `output` or `error`. Gemini's client also writes `result`."""
     output = get_field(response, "response")
     fields = all_fields(output) if isinstance(output, Mapping) else {}
     whole = next((fields[key] for key in ("output", "result", "error") if list(fields) == [key]), output)
@@ -367,14 +367,14 @@ _TYPES = ("human", "ai", "system", "tool", "function", "chat")
 
 
 def matches_langchain(conversation: Any) -> bool:
-    """Return whether a message is a pair, or has a type of LangChain."""
+    """Return whether a list has a LangChain message: one with a LangChain type, or a pair of role and content."""
     if not isinstance(conversation, list | tuple):
         return False
     return any(isinstance(message, list | tuple) or _is_own(to_record(message)) for message in conversation)
 
 
 def read_langchain(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read LangChain's messages, also among OpenAI's."""
+    """Read LangChain's messages. Messages of OpenAI may be among them."""
     return read_chat(list(conversation), attachments)
 
 
@@ -385,12 +385,12 @@ def _is_own(message: Any) -> bool:
 
 
 def matches_openai_chat(conversation: Any) -> bool:
-    """Return whether a conversation is a list."""
+    """Return whether a value is a list. It is read as OpenAI's chat messages if no other dialect matches."""
     return isinstance(conversation, list | tuple)
 
 
 def read_openai_chat(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read chat messages."""
+    """Read OpenAI's chat messages."""
     return read_chat(list(conversation), attachments)
 
 
@@ -407,9 +407,9 @@ _ITEMS = (
 
 
 def is_item(message: Any) -> bool:
-    """Return whether a message is a call, a result or reasoning, which have no role.
+    """Return whether a message is an item without a role: a call, a result or reasoning.
 
-    A list of other calls, such as LangChain's, is data, not a conversation.
+    A list of calls of another format, such as LangChain's, is data, not a conversation.
 
     Example:
         >>> is_item({"type": "function_call_output", "call_id": "c1", "output": "42"})
@@ -419,12 +419,12 @@ def is_item(message: Any) -> bool:
 
 
 def matches_openai_responses(conversation: Any) -> bool:
-    """Return whether a conversation has an item without a role."""
+    """Return whether a value is a list of items of OpenAI's Responses API: at least one item has no role."""
     return isinstance(conversation, list | tuple) and any(is_item(message) for message in conversation)
 
 
 def read_openai_responses(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read items, and the messages among them."""
+    """Read the items of OpenAI's Responses API, and the messages among them."""
     messages: list[Message] = []
     for index, item in enumerate(conversation):
         place = f"messages[{index}]"
@@ -446,7 +446,7 @@ def read_openai_responses(conversation: Any, attachments: AttachmentList) -> lis
 
 
 def _is_open(message: Message) -> bool:
-    """Return whether the next call belongs to a message: the assistant's, without a result."""
+    """Return whether the next call belongs to a message: it is a message of the assistant, and has no result yet."""
     return message.role == "assistant" and not any(isinstance(part, Result) for part in message.parts)
 
 
@@ -468,7 +468,7 @@ _VERCEL_PARTS = ("tool-", "dynamic-tool", "step-start", "source-", "data-")
 
 
 def is_vercel_part(part: Any) -> bool:
-    """Return whether a part is one of a UI message of the Vercel AI SDK: a text in `text`, or a type of its own.
+    """Return whether a part belongs to a UI message of the Vercel AI SDK: a text in `text`, or a type of the SDK.
 
     Example:
         >>> is_vercel_part({"type": "text", "text": "x"}), is_vercel_part({"type": "text", "content": "x"})
@@ -481,7 +481,7 @@ def is_vercel_part(part: Any) -> bool:
 
 
 def matches_opentelemetry(conversation: Any) -> bool:
-    """Return whether a conversation is a list of messages with `parts` that have a type."""
+    """Return whether a value is a list of OpenTelemetry's GenAI messages: messages with typed `parts`."""
     if not isinstance(conversation, list | tuple):
         return False
     parts = [get_field(message, "parts") for message in conversation]
@@ -491,7 +491,7 @@ def matches_opentelemetry(conversation: Any) -> bool:
 
 
 def read_opentelemetry(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read messages with parts."""
+    """Read OpenTelemetry's GenAI messages."""
     messages: list[Message] = []
     for index, message in enumerate(conversation):
         place = f"messages[{index}]"

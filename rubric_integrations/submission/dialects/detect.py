@@ -1,4 +1,4 @@
-"""The registry of dialects (`DIALECTS`), and the reading of a conversation in any of them."""
+"""The registry of dialects (`DIALECTS`), and functions that detect and read a conversation in any of them."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from rubric_integrations.submission.steps import Step, join_calls
 
 
 class Dialect(NamedTuple):
-    """One way to write a conversation.
+    """A format of conversations.
 
     Attributes:
-        matches: Returns whether a value is a conversation in this dialect. It looks at the shape of the whole, and
-            never raises an error.
-        read: Returns the messages of a conversation that matches, and collects its attachments.
+        matches: Returns whether a value is a conversation in this dialect. It checks the structure of the conversation
+            and never raises an error.
+        read: Reads a conversation that matches. It returns the messages and collects the attachments.
     """
 
     matches: Callable[[Any], bool]
@@ -84,18 +84,21 @@ DIALECTS: dict[str, Dialect] = {
     "anthropic": Dialect(matches_anthropic, read_anthropic),
     "openai_chat": Dialect(matches_openai_chat, read_openai_chat),
 }
-"""All dialects. At most one of them matches, apart from the last, which reads every list that no other matches."""
+"""All dialects by name. At most one matches a conversation, apart from the last one, which matches every list.
+
+The last dialect reads the lists that no other dialect matches.
+"""
 
 _WITH_CALLS_OF_USERS = ("tau2", "openhands", "mini_swe_agent")
 
 
 class Conversation(NamedTuple):
-    """A conversation that was read.
+    """A conversation after reading.
 
     Attributes:
-        messages: Its messages.
-        groups: The steps that each message begins.
-        attachments: The attachments of the submission, with those of the conversation.
+        messages: The messages.
+        groups: For each message, the steps that it begins.
+        attachments: The attachments of the submission, including the attachments of the conversation.
     """
 
     messages: list[Message]
@@ -104,12 +107,12 @@ class Conversation(NamedTuple):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All steps."""
+        """The steps of all messages, in order."""
         return tuple(step for group in self.groups for step in group)
 
 
 def dialect_of(conversation: Any) -> str | None:
-    """Return the name of the dialect of a conversation; None if it is none.
+    """Return the name of the dialect of a conversation, or None if the value is not a conversation.
 
     Example:
         >>> dialect_of([{"role": "user", "parts": [{"text": "6 x 7?"}]}]), dialect_of("6 x 7?")
@@ -121,16 +124,16 @@ def dialect_of(conversation: Any) -> str | None:
 
 
 def read_conversation(conversation: Any, attachments: AttachmentList | None = None) -> Conversation:
-    """Read a conversation in any dialect, or the state of an agent that has one in its `messages`.
+    """Read a conversation in any dialect, or the `messages` in the state of an agent.
 
     Args:
         conversation: The conversation.
-        attachments: Collects the files of the conversation, and holds those that the submission already has.
+        attachments: Collects the files of the conversation. It already contains the submission's own attachments.
 
     Raises:
-        TypeError: It is not a conversation.
-        ValueError: It is empty, or contains itself, or a message or a block in it cannot be read.
-        UnknownBlockError: (a ValueError) No reader knows a block, or a file has neither bytes nor an address.
+        TypeError: The value is not a conversation.
+        ValueError: The conversation is empty or contains itself, or a message or a block cannot be read.
+        UnknownBlockError: (a ValueError) A block has an unknown type, or a file has neither bytes nor an address.
 
     Example:
         >>> read_conversation({"messages": [("user", "6 x 7?"), ("ai", "It is 42.")]}).steps[1].text

@@ -1,9 +1,10 @@
-"""Reads the trajectories of mini-swe-agent: its files, and their `messages`.
+"""Reads the trajectories of mini-swe-agent: its files and their `messages`.
 
-Calls are OpenAI's `tool_calls`, or the commands in `extra.actions`. Version 1 records neither: there, a call is the
-only fenced block of commands in a text. Results have the role `tool` or, in the text form, `user`. A `returncode` other
-than 0 is a failure. A model of the Responses API has its whole response as a message. A person who takes over makes
-calls as the user. The last message has the role `exit`: the submission, or the reason why there is none.
+Calls are in OpenAI's `tool_calls`, or are the commands in `extra.actions`. Version 1 records neither of them: a call is
+then the only fenced block of commands in a text. Results have the role `tool`, or the role `user` in the text form. A
+`returncode` other than 0 is a failure. With the Responses API, a message is the complete response of the model. If a
+person takes over, the calls are calls of the user. The last message has the role `exit`. It contains the submission, or
+the reason why there is none.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _FENCED = r"```(?:bash|mswea_bash_command)[^\S\n]*\n(.*?)\n```"
 _COMMAND = re.compile(rf"{_FENCED}|<mswea_bash_command>(.*?)</mswea_bash_command>", re.DOTALL)
 _OWN_MARKS = ("```mswea_bash_command", "<mswea_bash_command>")
 _SENTINELS = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
-"""What the last command of every run prints, in versions 2 and 1."""
+"""The output of the last command of every run, in version 2 and in version 1."""
 _RETURN_CODE = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
 
 
 def matches_mini_swe_agent(conversation: Any) -> bool:
-    """Return whether a conversation is a trajectory file, or a list of messages with marks of mini-swe-agent."""
+    """Return whether a value is a trajectory file of mini-swe-agent, or a list of messages with its marks."""
     if isinstance(conversation, Mapping):
         is_own = str(conversation.get("trajectory_format")).startswith("mini-swe-agent")
         return is_own and isinstance(conversation.get("messages"), list)
@@ -52,10 +53,11 @@ def matches_mini_swe_agent(conversation: Any) -> bool:
 
 
 def read_mini_swe_agent(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read messages.
+    """Read the messages of mini-swe-agent.
 
     Raises:
-        UnknownBlockError: There is a result without a command, or no message has one. Where they are is not known.
+        UnknownBlockError: There is a result without a command, or no message has a command. The commands may be in a
+            place that is not read.
     """
     items = conversation["messages"] if isinstance(conversation, Mapping) else conversation
     messages: list[Message] = []
@@ -93,7 +95,7 @@ def _has_own_extra(message: Mapping[str, Any]) -> bool:
 
 
 def _has_own_text(messages: list[Mapping[str, Any]]) -> bool:
-    """Return whether a command of version 1 is no example in an answer: by its mark, end or result."""
+    """Return whether messages contain a command of version 1, and not only an example of a command in an answer."""
     for message, following in pairwise([*messages, cast("Mapping[str, Any]", {})]):
         text = message.get("content")
         if message.get("role") == "assistant" and isinstance(text, str) and len(_find_commands(text)) == 1:
@@ -108,7 +110,7 @@ def _find_commands(text: str) -> list[str]:
 
 
 def _commands(item: Any, message: Message, place: str) -> list[str]:
-    """Return the commands of a message without calls: of `extra.actions` or, in version 1, its text."""
+    """Return the commands of a message without calls, from `extra.actions` or, in version 1, from its text."""
     extra = get_field(item, "extra")
     if isinstance(get_field(extra, "actions"), list):
         actions = list_field(extra, "actions", f"{place}.extra")
@@ -116,7 +118,7 @@ def _commands(item: Any, message: Message, place: str) -> list[str]:
         if None in commands:
             raise UnknownBlockError(f"{place}.extra.actions", "has an action without a `command`")
         return cast("list[str]", commands)
-    # With two blocks, mini-swe-agent executes none of them.
+    # If a text has several blocks, mini-swe-agent executes none of them.
     commands = _find_commands(message.answer()) if message.role == "assistant" else []
     return commands if len(commands) == 1 else []
 

@@ -1,8 +1,8 @@
-"""Reads the events of OpenHands (version 0) and the lines of its `output.jsonl`, which have them in `history`.
+"""Reads the events of OpenHands (version 0), and the lines of its `output.jsonl`, which have events in `history`.
 
 An action of the agent is a call, unless it is a message or an internal event. The name and the arguments that the model
 wrote are in `tool_call_metadata`. An observation refers to its action by `cause`. The `message` of an event is a text
-for the user interface and is not read. The answer is the last message, or the final thought of `finish`.
+for the user interface. It is not read. The answer is the last message, or the final thought of `finish`.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from rubric_integrations.submission.dialects.chat import Role
 
 _ROLES: dict[str, Role] = {"agent": "assistant", "user": "user", "environment": "system"}
 _OWN_KEYS = ("source", "tool_call_metadata", "extras")
-"""Keys of which a list of events has one: some exports leave out the `source`."""
+"""A list of events has at least one of these keys. Some exports leave out the `source`."""
 _TEXTS = {
     "message": ("content",),
     "system": ("content",),
     "finish": ("final_thought", "thought"),
     "reject": ("thought",),
 }
-"""Actions that are no calls, with the arguments that may have their text."""
+"""Actions that are not calls, with the arguments that may contain their text."""
 _INTERNAL = ("recall", "change_agent_state", "condensation", "condensation_request", "null", "agent_state_changed",
               "condense", "loop_recovery", "loop_detection_pause")  # fmt: skip
 
 
 def matches_openhands(conversation: Any) -> bool:
-    """Return whether a conversation is a list of events or of pairs of events, also in a `history`."""
+    """Return whether a value, or its `history`, is a list of OpenHands' events or of pairs of events."""
     events = _events(conversation)
     return all(map(_is_event, events)) and any(key in event for event in events for key in _OWN_KEYS)
 
 
 def read_openhands(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read events. Calls of one reply of the model are one message."""
+    """Read OpenHands' events. The calls of one reply of the model form one message."""
     messages: list[Message] = []
     by_reply: dict[str, int] = {}
     ignored: set[str] = set()
@@ -57,11 +57,12 @@ def read_openhands(conversation: Any, attachments: AttachmentList) -> list[Messa
         if event.get("action") in _INTERNAL or event.get("observation") in _INTERNAL:
             ignored.add(event_id)
         elif event.get("observation") == "error" and event.get("cause") is None:
-            # The model wrote a call that could not be parsed. It is no action, and its error is an answer to the model.
+            # The model wrote a call that could not be parsed. It is not an action, and its error is a message to the
+            # model.
             text = result_text(event["content"], f"{place}.content", attachments)
             messages.append(Message("system", [Text(f"[error]\n{text}")], place))
         elif "observation" in event:
-            # The observation of a message or of a final thought repeats it.
+            # The observation of a message or of a final thought repeats its text.
             if (cause := _id(event.get("cause"), None)) not in ignored:
                 messages.append(Message("tool", [_read_observation(event, cause, place, attachments)], place))
         elif event["action"] in _TEXTS:
@@ -134,7 +135,7 @@ def _read_observation(event: Mapping[str, Any], cause: str, place: str, attachme
     code = get_field(extras, "exit_code") if code is None else code
     success = event.get("success")
     is_error = None if success is None else not success
-    # A command that still runs has the code -1.
+    # A command that is still running has the code -1.
     if isinstance(code, int) and code >= 0:
         is_error = code > 0
     if event["observation"] == "error":

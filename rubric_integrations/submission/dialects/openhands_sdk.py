@@ -1,6 +1,6 @@
-"""Reads the events of the OpenHands SDK (version 1), which name their class in `kind`.
+"""Reads the events of the OpenHands SDK (version 1), which have the name of their class in `kind`.
 
-An `ActionEvent` is a call, also one with invalid arguments, whose `action` is null. An observation refers to it by the
+An `ActionEvent` is a call. If its arguments are invalid, its `action` is null. An observation refers to the call by the
 `tool_call_id`. The answer is the last message, or the `message` of `finish`. An ACP server reports each call several
 times. The last report is complete.
 """
@@ -33,24 +33,24 @@ _RESULTS = ("ObservationEvent", "UserRejectObservation", "AgentErrorEvent")
 _INTERNAL = ("Condensation", "CondensationRequest", "ConversationStateUpdateEvent", "HookExecutionEvent",
              "LLMCompletionLogEvent", "PauseEvent", "InterruptEvent", "SecurityAnalysisEvent", "StreamingDeltaEvent",
              "TokenEvent")  # fmt: skip
-"""Events that are no part of the conversation: settings, logs, and repetitions."""
+"""Events that are not part of the conversation: settings, logs, and repetitions."""
 _NOTES = {"CondensationSummaryEvent": "summary", "ConversationErrorEvent": "detail"}
-"""Events of the system, with the field that has their text."""
+"""Events of the system, with the field that contains their text."""
 _OWN_KINDS = ("ActionEvent", "ACPToolCallEvent", "MessageEvent", "SystemPromptEvent", *_RESULTS)
 _OWN_KEYS = ("action", "tool_name", "tool_call_id", "llm_message", "system_prompt")
-"""The kinds that make a list one of events, and keys of which such an event has one."""
+"""The keys of events with a kind in `_OWN_KINDS`. Such an event has at least one of them."""
 _FINISH = "finish"
 
 
 def matches_openhands_sdk(conversation: Any) -> bool:
-    """Return whether a conversation is a list of events with a `kind`, of which one is known, also in a `history`."""
+    """Return whether a value, or its `history`, is a list of the OpenHands SDK's events, which have a `kind`."""
     events = _events(conversation)
     is_typed = all(isinstance(event, Mapping) and isinstance(event.get("kind"), str) for event in events)
     return is_typed and any(event["kind"] in _OWN_KINDS and any(key in event for key in _OWN_KEYS) for event in events)
 
 
 def read_openhands_sdk(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read events. Calls of one reply of the model are one message."""
+    """Read the events of the OpenHands SDK. The calls of one reply of the model form one message."""
     messages: list[Message] = []
     by_reply: dict[str, int] = {}
     finished: set[str] = set()
@@ -136,7 +136,7 @@ def _read_action(event: Mapping[str, Any], place: str, attachments: AttachmentLi
     action, call = event.get("action"), event.get("tool_call")
     if event.get("tool_name") == _FINISH and (answer := text_field(action, "message")):
         return [*parts, Text(answer)]
-    # The call of the model has what its `action` lacks, such as the tool's name, and arguments that are invalid.
+    # The call of the model also has the tool's name and invalid arguments, which are missing in its `action`.
     arguments = first_field(call, "arguments") if call is not None else action
     name = text_field(event, "tool_name") or text_field(call, "name") or NO_NAME
     return [*parts, Call(name, read_arguments(arguments), text_field(event, "tool_call_id"))]
@@ -151,7 +151,7 @@ def _read_result(event: Mapping[str, Any], place: str, attachments: AttachmentLi
     blocks = [{"text": content}] if isinstance(content, str) else list_field(observation, "content", place)
     parts = _read_content(blocks, f"{place}.observation", attachments)
     code = get_field(observation, "exit_code")
-    # A command that still runs has the code -1.
+    # A command that is still running has the code -1.
     has_failed = bool(get_field(observation, "is_error")) or (isinstance(code, int) and code > 0)
     return Result("\n".join(part.text for part in parts if isinstance(part, Text)), call_id, name, has_failed)
 

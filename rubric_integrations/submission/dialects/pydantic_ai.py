@@ -1,7 +1,7 @@
 """Reads the messages of pydantic-ai: objects, or the JSON that `all_messages_json` writes.
 
-A request has the prompts and the results of tools, a response the texts and the calls. Before version 2, a failed call
-has a `retry-prompt` as its result.
+A request contains prompts and results of tools. A response contains texts and calls. Before version 2, the result of a
+failed call is a `retry-prompt`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FAILED = ("failed", "retried", "denied", "interrupted")
 
 
 def matches_pydantic_ai(conversation: Any) -> bool:
-    """Return whether a conversation is a list of requests and responses whose parts have a `part_kind`."""
+    """Return whether a value is a list of pydantic-ai's requests and responses, whose parts have a `part_kind`."""
     if not isinstance(conversation, list | tuple) or not conversation:
         return False
     return all(
@@ -48,7 +48,7 @@ def matches_pydantic_ai(conversation: Any) -> bool:
 
 
 def read_pydantic_ai(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read requests and responses. Instructions that a request repeats are read once."""
+    """Read pydantic-ai's requests and responses. Instructions that a request repeats are read once."""
     messages: list[Message] = []
     instructions: str | None = None
     for index, message in enumerate(conversation):
@@ -75,7 +75,7 @@ def read_pydantic_ai(conversation: Any, attachments: AttachmentList) -> list[Mes
 
 
 def _read_part(part: Any, place: str, attachments: AttachmentList) -> list[tuple[Role, Part]]:
-    """Return the contents of a part of a request or a response, each with who wrote it in a request."""
+    """Return the contents of a part of a request or a response, each with the role of its author in a request."""
     kind, content = get_field(part, "part_kind"), get_field(part, "content")
     name, call_id = text_field(part, "tool_name"), text_field(part, "tool_call_id")
     if kind in _SYSTEM and isinstance(content, str):

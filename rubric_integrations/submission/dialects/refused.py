@@ -1,7 +1,7 @@
-"""Recognizes forms of agent runs that no reader reads, and damaged documents of others, to refuse them by their name.
+"""Recognizes forms of agent runs that no reader reads, and damaged documents, to refuse them with a clear error.
 
-Without them, the chat reader would take such a form for messages without calls, or call it no conversation at all. A
-document that is no conversation is graded as one JSON text.
+Without this module, the chat reader would read such a form as messages without calls. Or the form would not be
+recognized as a conversation, and be graded as one JSON text.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ _DAMAGED: dict[str, tuple[_Marker, tuple[Callable[[Any], bool], ...]]] = {
     "AutoGen's state": (_is_autogen, (matches_autogen,)),
     "OpenHands' `output.jsonl`": (_is_openhands, (matches_openhands, matches_openhands_sdk)),
 }
-"""The documents of dialects by their marks, and the readers of whole ones."""
+"""For each kind of document, the test of its marks and the tests of the readers that accept complete documents."""
 
 
 def refused_form(conversation: Any) -> str | None:
-    """Return the name of the form of a conversation that no reader reads; None for any other value."""
+    """Return the name of a known form that no reader reads, if the conversation has it. None for any other value."""
     if isinstance(conversation, Mapping):
         document = cast("Mapping[str, Any]", conversation)
         damaged = (
@@ -112,12 +112,12 @@ def refused_form(conversation: Any) -> str | None:
 
 
 def matches_refused(conversation: Any) -> bool:
-    """Return whether a conversation is in a known form that no reader reads."""
+    """Return whether a conversation has a known form that no reader reads."""
     return refused_form(conversation) is not None
 
 
 def read_refused(conversation: Any, _attachments: AttachmentList) -> list[Message]:
-    """Refuse a conversation by the name of its form.
+    """Refuse a conversation with an error that names its form.
 
     Raises:
         UnknownBlockError: Always.

@@ -1,9 +1,9 @@
-"""Reads the memory of smolagents: the steps that `get_full_steps` returns, and a `RunResult` that has them.
+"""Reads the memory of smolagents: the steps that `get_full_steps` returns, and a `RunResult` with such steps.
 
-A step has its calls in `tool_calls`, or only in the message of the model if it failed: then all of its calls failed.
-The results of several calls are one text, which becomes the result of the last of them. A code agent has one tool, its
-interpreter: which functions its code calls is in the code alone. The answer is the argument of `final_answer`, or the
-`action_output` of code.
+A step has its calls in `tool_calls`. If the step failed, they may be only in the message of the model. All calls of a
+failed step failed. The results of several calls are one text, which becomes the result of the last call. A code agent
+has only one tool, its interpreter. The functions that its code calls are not separate calls. The answer is the argument
+of `final_answer`, or the `action_output` of code.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from rubric_integrations.submission.dialects.blocks import (
 _FINAL = "final_answer"
 _JOINED = "[in the result of the last call of this step]"
 _WITHOUT_CALLS = ("AgentParsingError", "AgentGenerationError", "AgentMaxStepsError")
-"""Errors of steps that called no tool."""
+"""Types of errors of steps that called no tool."""
 
 
 def matches_smolagents(conversation: Any) -> bool:
-    """Return whether a conversation is a list of tasks, plans and numbered steps, also in the `steps` of a result."""
+    """Return whether a value, or its `steps`, is a list of smolagents' tasks, plans and numbered steps."""
     steps = _steps(conversation)
     if not steps or not all(isinstance(step, Mapping) for step in steps):
         return False
@@ -44,7 +44,7 @@ def matches_smolagents(conversation: Any) -> bool:
 
 
 def read_smolagents(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read tasks, plans and steps."""
+    """Read smolagents' tasks, plans and steps."""
     messages: list[Message] = []
     for index, step in enumerate(_steps(conversation)):
         place = f"steps[{index}]"
@@ -90,7 +90,8 @@ def _read_step(step: Mapping[str, Any], place: str, attachments: AttachmentList)
     messages += [Message("tool", list(results), place)] if results else []
     if error is not None and not calls:
         messages.append(Message("system", [Text(f"[error]\n{text_field(error, 'message') or ''}")], place))
-    # A code agent returns its answer from the code, and one that reached its limit of steps is asked for it.
+    # The code of a code agent returns the answer. An agent that reached its limit of steps is requested to give an
+    # answer.
     output = step.get("action_output")
     has_answer = step.get("is_final_answer") or get_field(error, "type") == "AgentMaxStepsError"
     if has_answer and output is not None:

@@ -1,8 +1,8 @@
 """Reads the `history` of SWE-agent's `.traj` files.
 
-Calls are OpenAI's `tool_calls`. Without them, the call is the command in `action`, and its result is the next message
-of the role `user`. Messages with `is_demo` belong to another run and are not read. The format does not record whether a
-command failed.
+Calls are in OpenAI's `tool_calls`. Without them, the call is the command in `action`, and its result is the next
+message with the role `user`. Messages with `is_demo` belong to another run and are not read. The format does not record
+whether a command failed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OWN_KEYS = ("message_type", "is_demo", "tool_call_ids", "thought", "action")
 
 
 def matches_swe_agent(conversation: Any) -> bool:
-    """Return whether a conversation is a list of messages with a `role` and an `agent`, also in a `history`."""
+    """Return whether a value, or its `history`, is a list of SWE-agent's messages, with a `role` and an `agent`."""
     history = conversation.get("history") if isinstance(conversation, Mapping) else conversation
     if not isinstance(history, list | tuple) or not history:
         return False
@@ -34,7 +34,7 @@ def matches_swe_agent(conversation: Any) -> bool:
 
 
 def read_swe_agent(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read the messages of the run itself."""
+    """Read SWE-agent's messages, without the demonstrations of other runs."""
     history = conversation["history"] if isinstance(conversation, Mapping) else conversation
     messages: list[Message] = []
     command: str | None = None

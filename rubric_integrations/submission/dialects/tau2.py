@@ -1,7 +1,7 @@
 """Reads the messages of tau2's simulations.
 
-The simulated user calls tools, too. Those calls are part of the user's steps and do not count as the agent's. A result
-has the `id` of its call, and one message may have several results in `tool_messages`.
+The simulated user also calls tools. These calls are part of the user's steps and do not count as calls of the agent. A
+result has the `id` of its call. One message may have several results in `tool_messages`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rubric_integrations.submission.dialects.chat import read_message
 
 
 def matches_tau2(conversation: Any) -> bool:
-    """Return whether a conversation is a list of messages whose calls and results have a `requestor`."""
+    """Return whether a value is a list of tau2's messages, whose calls and results have a `requestor`."""
     if not isinstance(conversation, list | tuple):
         return False
     parts: list[Any] = []
@@ -39,7 +39,7 @@ def matches_tau2(conversation: Any) -> bool:
 
 
 def read_tau2(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read the messages of the agent, the user and the tools."""
+    """Read tau2's messages of the agent, the user and the tools."""
     return [_read_message(message, f"messages[{index}]", attachments) for index, message in enumerate(conversation)]
 
 

@@ -1,7 +1,7 @@
 """Reads the messages of the Vercel AI SDK: UI messages with `parts`, and model messages with blocks of calls.
 
-A part of a UI message is a call with its result, and `step-start` begins a step. The failure of a tool is in the
-`state` of a part, or in the type of a result's `output`. A part `data-...` of an application is an error.
+A part of a UI message can be a call with its result. `step-start` begins a step. The failure of a tool is in the
+`state` of a part, or in the type of a result's `output`. A part `data-...`, which applications define, is an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FAILED_OUTPUTS = ("error-text", "error-json", "execution-denied")
 
 
 def matches_vercel(conversation: Any) -> bool:
-    """Return whether a conversation is a list of UI messages, or of model messages with calls or results."""
+    """Return whether a value is a list of the AI SDK's UI messages, or of its model messages with calls or results."""
     if not isinstance(conversation, list | tuple) or not conversation:
         return False
     messages = cast("list[Any]", conversation)
@@ -49,11 +49,11 @@ def matches_vercel(conversation: Any) -> bool:
 
 
 def read_vercel(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read UI messages or model messages."""
+    """Read the UI messages or model messages of the Vercel AI SDK."""
     messages: list[Message] = []
     for index, message in enumerate(conversation):
         place = f"messages[{index}]"
-        # Version 4 repeats the calls of the parts there.
+        # Version 4 repeats the calls of the parts in `toolInvocations`.
         has_parts = any(get_field(part, "type") == _INVOCATION for part in list_field(message, "parts", place))
         refuse_unread_calls(message, place, ("toolInvocations",) if has_parts else ())
         if "parts" in message:
@@ -68,7 +68,7 @@ def read_vercel(conversation: Any, attachments: AttachmentList) -> list[Message]
 
 
 def _read_ui_message(message: Mapping[str, Any], place: str, attachments: AttachmentList) -> list[Message]:
-    """Return a message for each step. Calls that a step makes at once come before their results."""
+    """Return a message for each step. Concurrent calls of a step come before their results."""
     steps: list[list[Part]] = [[]]
     results: list[Part] = []
     for number, part in enumerate(list_field(message, "parts", place)):

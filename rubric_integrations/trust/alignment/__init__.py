@@ -1,4 +1,5 @@
-"""Aligns a judge with human labels, and keeps the result only if labels that it has not seen prove a gain.
+"""Aligns a judge with human labels, and keeps the result only if other labels prove a gain in accuracy.
 
-`align` is the whole procedure. To add an optimizer by name, add it to `OPTIMIZERS` in `trust/alignment/optimizers.py`.
+`align` is the complete procedure. To add an optimizer by name, add it to `OPTIMIZERS` in
+`trust/alignment/optimizers.py`.
 """

@@ -1,8 +1,8 @@
-"""`align`: aligns a judge with human labels, and keeps the result only if labels that it has not seen prove a gain.
+"""`align`: aligns a judge with human labels, and keeps the result only if other labels prove a gain in accuracy.
 
-Each further attempt on the same labels makes it likelier that a judge seems better by chance. A small file next to the
-labels counts the attempts, also after a crash: an attempt is recorded before its test set is read. This module is
-imported at first use, because it imports DSPy.
+Each additional attempt on the same labels increases the probability that a judge seems better by chance. A small file
+next to the labels counts the attempts. An attempt is recorded before its test set is read, and therefore also counts
+after a crash. This module is imported at first use, because it imports DSPy.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
     from rubric_integrations.judges.models.names import ModelLike
 
-# Seconds for which another process may hold the file: it needs milliseconds.
+# The number of seconds to wait for another process that writes the file, which takes milliseconds.
 _LONGEST_WAIT = 10.0
 _PAUSE = 0.02
 # A file with a thousand attempts on a thousand submissions is smaller.
@@ -75,20 +75,20 @@ _MAX_BYTES = 50_000_000
 
 
 class AttemptsError(ValueError):
-    """Raised if the file of attempts cannot be read or written, so that earlier attempts would be forgotten."""
+    """Raised if the file of attempts cannot be read or written. Without the file, attempts would not be counted."""
 
 
 class Attempt(Record):
-    """One judge that was tried on a test set.
+    """One candidate judge that was tried on a test set.
 
     Attributes:
-        date: When, in UTC (ISO 8601).
+        date: The date and time in UTC (ISO 8601).
         optimizer: The name of the optimizer.
-        candidate: A digest of the judge that was tried, and of the one that it was compared with.
+        candidate: A digest of the candidate and of the judge before the alignment.
         test_set: A digest of the labels of the test set.
-        submissions: The digests of the submissions in it.
+        submissions: The digests of the submissions in the test set.
         number: The number of this attempt on these submissions, from 1.
-        gain: The measured gain; None if the attempt was not finished.
+        gain: The measured gain, or None if the attempt was not finished.
     """
 
     date: str
@@ -105,13 +105,13 @@ class _AttemptsFile(Record):
 
 
 class Attempts:
-    """The attempts of a file, or of this process alone without one.
+    """Numbers the attempts on test sets, and records them in a file.
 
-    Test sets that share a submission count as one: with another seed, or with one label more, they would otherwise
-    begin at 0 again.
+    Test sets that share a submission count as the same test set. Otherwise another seed, or one more label, would start
+    the count again.
 
     Args:
-        path: The file, by convention `labels.lock` beside the labels; it need not exist. None for no file.
+        path: The file, by convention `labels.lock` next to the labels. It need not exist. None records nothing.
     """
 
     def __init__(self, path: str | Path | None):
@@ -127,13 +127,13 @@ class Attempts:
         return 1 + max((attempt.number for attempt in attempts if submissions & {*attempt.submissions}), default=0)
 
     def begin(self, attempt: Attempt) -> Attempt:
-        """Record an attempt before its test set is looked at; one that was recorded before keeps its number.
+        """Record an attempt before its test set is read.
 
         Args:
-            attempt: The attempt, with the least number that it can have.
+            attempt: The attempt, with the lowest number that it can have.
 
         Returns:
-            The attempt with its number.
+            The attempt with its number. If it was recorded before, this is the earlier record.
 
         Raises:
             AttemptsError: The file cannot be read or written.
@@ -151,7 +151,7 @@ class Attempts:
             return numbered
 
     def finish(self, attempt: Attempt) -> None:
-        """Record the gain of an attempt that was recorded before.
+        """Record the gain of an attempt after `begin`.
 
         Raises:
             AttemptsError: The file cannot be read or written.
@@ -182,9 +182,9 @@ def _read(path: Path) -> list[Attempt]:
 
 @contextmanager
 def _exclusive(path: Path) -> Generator[list[Attempt]]:
-    """Read the attempts, and write them back if they have changed; no other process does so meanwhile.
+    """Read the attempts, and write them back if they have changed, with a lock against other processes.
 
-    The new file is the lock: only one process can create it, and it replaces the old one in one step.
+    The new file is the lock: only one process can create it, and it replaces the old file atomically.
     """
     new, is_replaced = path.with_name(f"{path.name}.new"), False
     handle = _create(path, new)
@@ -203,7 +203,7 @@ def _exclusive(path: Path) -> Generator[list[Attempt]]:
     except OSError as error:
         raise _unwritable(path, str(error)) from None
     finally:
-        if not is_replaced:  # otherwise, it is the lock of another process by now
+        if not is_replaced:  # after the replacement, such a file is the lock of another process
             new.unlink(missing_ok=True)
 
 
@@ -230,27 +230,28 @@ def _unwritable(path: Path, reason: str) -> AttemptsError:
 
 @dataclass(frozen=True)
 class Alignment:
-    """The result of an alignment.
+    """The result of `align`: the aligned or original judge, and the measured gain in accuracy.
 
     Attributes:
-        judge: The aligned judge if it is kept, otherwise the judge as it was. Its `alignment` says how it came about;
-            `judge.save("judge.json")` writes both.
+        judge: The aligned judge if it is kept, otherwise the original judge. Its `alignment` records how it was
+            aligned. `judge.save("judge.json")` writes both.
         kept: Whether the test set proves a gain: the lower limit of `gain` is above 0.
-        gain: The accuracy of the aligned judge on the test set less that of the judge before, with a one-sided lower
-            limit in `low`, at the level of this attempt, and no upper limit. Undefined if the aligned judge was not
-            better on the dev set: the test set was not looked at then.
-        corrected_gain: The gain of a kept judge, corrected for its selection: only judges that seem much better are
-            kept, so that `gain` is too large on average. None if the judge is not kept.
-        before: The accuracy of the judge before on the test set: the mean, over the submissions, of the share of
-            questions that it answers as people do. An abstention is a wrong answer.
-        after: The accuracy of the aligned judge.
-        dev_before: The accuracy of the judge before on the dev set, without an interval.
-        dev_after: The accuracy there of the aligned judge, which was chosen by it, so that it is too high.
-        attempts: How many judges have been tried on this test set, this one included.
-        spend: What the alignment cost: the calls of all candidates, of the model that proposes instructions, and of
-            the measurements.
-        shown: The smallest gain that so many labels show with a probability of 80 %.
-        warnings: What limits the figures.
+        gain: The accuracy of the aligned judge on the test set, minus the accuracy of the original judge. It has a
+            one-sided lower limit in `low`, at the level of this attempt, and no upper limit. Undefined if the aligned
+            judge was not better on the dev set. The test set is then not used.
+        corrected_gain: The gain of a kept judge, corrected for selection bias. Only judges with a large measured gain
+            are kept. Therefore, `gain` is too large on average. None if the judge is not kept.
+        before: The accuracy of the original judge on the test set: the mean, over the submissions, of the share of
+            questions on which it agrees with the human labels. An abstention is a wrong answer.
+        after: The accuracy of the aligned judge on the test set.
+        dev_before: The accuracy of the original judge on the dev set, without an interval.
+        dev_after: The accuracy of the aligned judge on the dev set. It is too high, because the judge was selected by
+            this set.
+        attempts: The number of judges that were tried on this test set, including the aligned judge if it was tried.
+        spend: The calls, tokens and cost of all candidates, of the model that proposes instructions, and of the
+            measurements.
+        shown: The smallest gain that this number of labels shows with a probability of 80 %.
+        warnings: Limitations of the figures, one sentence each.
     """
 
     judge: LMJudge
@@ -268,7 +269,7 @@ class Alignment:
 
     @property
     def reason(self) -> str:
-        """Why the aligned judge is kept, or not."""
+        """The reason why the aligned judge is kept or not kept."""
         if self.gain.value is None:
             return "not kept: not better on the dev set, so that the test set was not looked at"
         limit = "no lower limit" if self.gain.low is None else f"at least {self.gain.low:+.3f}"
@@ -278,7 +279,7 @@ class Alignment:
         return f"{verdict}: {self.gain.value:+.3f}, {limit}, {attempt}{corrected}"
 
     def summary(self) -> str:
-        """Return the result as text, one figure a line."""
+        """Return the result as text, with one figure per line."""
         return "\n".join([*(f"{name}: {value}" for name, value in self._rows()), *self.warnings])
 
     def _repr_html_(self) -> str:
@@ -297,7 +298,7 @@ class Alignment:
 
 
 def shown_share(share: float | None) -> str:
-    """Return a share as text."""
+    """Return a share as text with three decimals, or "undefined" for None."""
     return "undefined" if share is None else f"{share:.3f}"
 
 
@@ -319,55 +320,59 @@ def align(
     max_concurrency: int = 64,
     progress: Callable[[str], None] | None = None,
 ) -> Alignment:
-    """Align a judge with people's labels, and keep the result only if a gain is proven.
+    """Optimize a judge's prompts with human labels, and keep the result only if a gain in accuracy is proven.
 
-    The labels are split by submission: an optimizer sees 40 % of them (train), its candidate is compared with the judge
-    by 20 % (dev), and 40 % prove the gain (test), once. Of a judge that is no better, a search finds a candidate that
-    seems better on dev in 92 to 99 % of cases; the test set keeps it in `alpha` of cases at most, over all attempts on
-    it.
+    The labels are split by submission. The optimizer uses the train set (40 %) and the dev set (20 %) to find a
+    candidate judge. If the candidate is better on dev, it is measured once on the test set (40 %). This is necessary,
+    because a search usually finds a candidate that seems better on dev, even if no candidate is really better (in 92 to
+    99 % of cases). The test accepts such a candidate with a probability of at most `alpha`, over all attempts on the
+    same test set.
 
-    The gain is that of submissions: for each, the share of questions that the candidate answers as people do, less that
-    of the judge before. The judge is kept if `mean - t s / sqrt(n)` is above 0, with Student's quantile t at the level
-    `alpha / (k (k + 1))` for the k-th attempt. Of several raters, the answer of most counts; questions that people
-    could not answer are left out. Where people could answer, an abstention of the judge is wrong, since otherwise a
-    judge that abstains wherever it is unsure would seem perfect. Where a judge fails, the question is left out for both
-    judges, with a warning.
+    The gain of a submission is the share of its questions on which the candidate agrees with the human labels, minus
+    the share of the original judge. The candidate is kept if `mean - t s / sqrt(n)` is above 0, with the mean and the
+    standard deviation s of the gains of n submissions. Student's quantile t has the level `alpha / (k (k + 1))` for the
+    k-th attempt.
 
-    A submission has dev and test labels only if they were drawn at random: labels that are `chosen`, or were drawn
-    `by_verdict`, have another mixture of verdicts than what the judge sees, so that a gain on them may be a loss on
-    that. They serve training alone.
+    If a question has several raters, their most frequent answer counts. A question is left out if raters could not
+    assess it or have no majority. An abstention of a judge is a wrong answer. Otherwise a judge that abstains from
+    difficult questions would seem perfect. If a judge fails on a question, the question is left out for both judges,
+    with a warning.
+
+    Dev and test contain only labels that were drawn at random. Labels with `sampled` "chosen" or "by_verdict" have
+    other frequencies of verdicts than the judge's real input. A gain on them can be a loss on real input. Therefore,
+    they are used only for training.
 
     Args:
-        judge: The judge to align, which is not changed.
-        labels: People's labels, such as `read_labels` returns.
-        optimizer: How instructions or few-shot examples are found: `"gepa"` rewrites the instructions by the raters'
-            reasons, `"miprov2"` searches for instructions and examples together, `"bootstrap"` collects examples.
-            `"reanchor"` (an experiment of DSPy) weighs the probabilities of a judge with `confidence=True`. Or an
-            optimizer of DSPy with its settings, such as `dspy.GEPA(metric=judge_metric, max_metric_calls=300, ...)`.
-        reflection_model: The model that proposes instructions; by default the judge's own. A stronger one is better.
-            An optimizer of your own keeps its own.
-        alpha: The probability of keeping a judge that is not better, over all attempts; above 0 and below 0.5.
-        seed: Which split of the labels, and which search.
-        max_cost: The most US dollars for everything. The alignment ends before a call would exceed it.
-        max_calls: The most calls to models for everything.
-        ledger: A ledger or another store, the path of a ledger, or the URL of its database. Every answer is stored
-            there, also those of the model that proposes instructions, so that a repeated alignment requests only what
-            is new.
-        attempts: The file that counts attempts on a test set, by convention `labels.lock` beside the labels. Without
-            it, only the attempts that the judge itself records are counted.
-        max_concurrency: The most calls at the same time, at least 1.
-        progress: Receives a line about each step, such as `print`. The first one says which gain these labels can
-            show, before anything is spent.
+        judge: The judge to align. It is not changed.
+        labels: Human labels, such as the result of `read_labels`.
+        optimizer: The optimizer of the prompts. `"gepa"` rewrites the instructions by the raters' reasons. `"miprov2"`
+            searches for instructions and few-shot examples together. `"bootstrap"` collects few-shot examples.
+            `"reanchor"` (an experiment of DSPy) reweights the stated probabilities of a judge with `confidence=True`.
+            You can also pass a DSPy optimizer, such as `dspy.GEPA(metric=judge_metric, max_metric_calls=300, ...)`.
+        reflection_model: The model that proposes instructions, by default the judge's model. A stronger model is
+            better. It has no effect on a DSPy optimizer that you pass, which keeps its models.
+        alpha: The highest probability of keeping a judge that is not better, over all attempts, above 0 and below 0.5.
+        seed: The random seed of the split of the labels and of the search.
+        max_cost: The highest cost of the alignment in US dollars. The alignment ends before a call would exceed it.
+        max_calls: The largest number of calls to models in the alignment.
+        ledger: A ledger or another store, the path of a ledger, or the URL of its database. It stores all answers, also
+            the answers of the model that proposes instructions. A repeated alignment requests only new answers.
+        attempts: The file that counts attempts on a test set, by convention `labels.lock` next to the labels. Without
+            it, only the attempts in the judge's `alignment` are counted.
+        max_concurrency: The largest number of concurrent calls, at least 1.
+        progress: A function that gets a line of text about each step, such as `print`. Before the first call, it gets
+            the smallest gain that these labels can show.
 
     Returns:
-        The result. Only `Alignment.kept` says whether its judge is another one than before.
+        The result. Its judge is a new judge only if `Alignment.kept` is true.
 
     Raises:
-        TypeError: `judge` is no `LMJudge`, or `optimizer` no optimizer.
-        ValueError: A setting is out of range, or the labels are too few or have all the same answer.
+        TypeError: `judge` is not an `LMJudge`, or `optimizer` is neither a name nor a DSPy optimizer.
+        ValueError: A setting is out of range, there are too few labels, or all labels have the same answer.
         AttemptsError: (a ValueError) The file of attempts cannot be read or written.
         AlignmentError: A limit is reached, the judge or the model that proposes instructions cannot be used, or the
-            judge failed on more than 20 % of a measurement. Nothing is kept, and what was spent is in `spend`.
+            judge failed on more than 20 % of the questions of a measurement. No result is kept. `spend` contains the
+            cost.
         ImportError: MIPROv2 needs optuna: `pip install "dspy[optuna]"`.
     """
     if not isinstance(cast("object", judge), LMJudge):
@@ -414,7 +419,7 @@ def align(
             test, tried = _NOT_LOOKED_AT, None
             if math.fsum(dev.differences) > 0:
                 attempt = _attempt(judge, candidate, sets, name, number)
-                # Before the test set is looked at, so that an attempt counts that is interrupted from here on.
+                # Recorded before the test set is read, because an attempt that is interrupted later also counts.
                 tried = counted.begin(attempt)
                 test = compare_judges(judge, candidate, sets.test, calls)
         except AlignmentStopped as stopped:
@@ -440,7 +445,7 @@ def align(
         kept=kept,
     )
     result: Any = copy.copy(candidate if kept else judge)
-    # A judge that stays as it was stays aligned as it was.
+    # If the judge is unchanged, it keeps its earlier alignment record.
     result.alignment = record if kept or earlier is None else earlier
     alignment = Alignment(
         judge=result,
@@ -463,14 +468,14 @@ def align(
 def _search(
     judge: LMJudge, sets: LabelSets, optimizer: Teleprompter, settings: OptimizerSettings, calls: AlignmentCalls
 ) -> LMJudge:
-    """Let an optimizer look for a better judge; it sees train and dev, and never test.
+    """Run an optimizer on the train and dev sets, and return its candidate judge.
 
     Raises:
-        TypeError: The optimizer returns another program.
+        TypeError: The optimizer returned a program that is not the judge's program.
     """
     model = CountedModel(judge.lm, calls) if decodes_again(optimizer) else None
     student = JudgeStudent(judge, [*sets.train, *sets.dev], calls, code=sets.digest[:12], model=model)
-    # A file of DSPy has attachments of examples as texts.
+    # DSPy saves the attachments of few-shot examples as texts, so examples with attachments are left out.
     trainset = [student.example(item) for item in sets.train if not item.question.submission.attachments]
     valset = [student.example(item) for item in sets.dev]
     with dspy.context(lm=settings.proposer):
@@ -496,7 +501,7 @@ def _attempt(judge: LMJudge, candidate: LMJudge, sets: LabelSets, optimizer: str
 
 
 def _identity(judge: LMJudge) -> str:
-    """Return what tells a judge from others; its prompts alone, if its model cannot be identified."""
+    """Return a text that identifies a judge: its fingerprint, or only its prompts if its model has no fingerprint."""
     return judge.fingerprint() or json.dumps(prompt_state(judge), default=str)
 
 
@@ -505,7 +510,7 @@ def _open_store(judge: LMJudge, ledger: LedgerLike | None, stack: ExitStack) -> 
         return stack.enter_context(use_ledger(ledger))
     if not is_identified(judge):
         return None
-    # What an optimizer and a measurement both ask is requested once.
+    # Answers that both the optimizer and the measurements need are requested only once.
     folder = stack.enter_context(tempfile.TemporaryDirectory())
     return stack.enter_context(Ledger(Path(folder) / "alignment.sqlite"))
 

@@ -1,6 +1,6 @@
-"""The calls of an alignment, counted, limited and stored: of each candidate, and of the model that proposes prompts.
+"""Makes the calls of an alignment, for candidates and for the model that proposes prompts: counted, limited and stored.
 
-Also compares two judges on the same labels, by submission.
+The module also compares two judges on the same labels, by submission.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from rubric_integrations.trust.alignment.keeping import LabelledQuestion
 
 
 class AlignmentError(Exception):
-    """Raised if an alignment ended early: nothing is kept, and the judge is unchanged.
+    """Raised if an alignment ended early. No result is kept, and the judge is unchanged.
 
     Args:
-        message: Why it ended.
-        spend: What the calls until then cost.
-        limit_reached: Whether `max_cost` or `max_calls` ended it.
+        message: The reason why the alignment ended.
+        spend: The calls, tokens and cost until the end.
+        limit_reached: Whether `max_cost` or `max_calls` ended the alignment.
 
     Attributes:
-        spend: What the calls until then cost.
-        limit_reached: Whether `max_cost` or `max_calls` ended it.
+        spend: The calls, tokens and cost until the end.
+        limit_reached: Whether `max_cost` or `max_calls` ended the alignment.
     """
 
     def __init__(self, message: str, spend: Spend, *, limit_reached: bool = False):
@@ -57,16 +57,16 @@ class AlignmentError(Exception):
 
 
 class AlignmentStopped(BaseException):
-    """Ends an optimizer from inside.
+    """Raised within an optimizer to end it.
 
-    It is not an `Exception`: DSPy catches every `Exception` of a program and scores the program 0, so that an optimizer
-    would finish and report the outage or the spend limit as bad prompts.
+    It is not an `Exception`, because DSPy catches every `Exception` of a program and gives the program the score 0. The
+    optimizer would then finish, and report an outage or a spend limit as bad prompts.
 
     Args:
-        reason: Why no further call is made.
+        reason: The reason why no further call can be made.
 
     Attributes:
-        limit_reached: Whether that is `max_cost` or `max_calls`.
+        limit_reached: Whether the reason is `max_cost` or `max_calls`.
     """
 
     def __init__(self, reason: object):
@@ -75,20 +75,20 @@ class AlignmentStopped(BaseException):
 
 
 class AlignmentCalls:
-    """Makes the calls of an alignment: counted where they are made, limited, retried, and stored.
+    """Makes the calls of an alignment. It counts, limits, retries and stores them.
 
     Args:
-        judge: The judge before the alignment; its candidates have the same model.
-        store: Where judgments and proposals are stored; None if the judge cannot be identified.
-        max_calls: The most calls; None for no limit.
-        max_cost: The most US dollars; None for no limit.
-        max_concurrency: The most calls at the same time.
+        judge: The original judge. Candidates use the same model.
+        store: The store of judgments and proposals, or None if the judge has no fingerprint.
+        max_calls: The largest number of calls, or None for no limit.
+        max_cost: The highest cost in US dollars, or None for no limit.
+        max_concurrency: The largest number of concurrent calls.
 
     Attributes:
-        store: The store.
+        store: The store of judgments and proposals, or None.
 
     Raises:
-        TypeError: There is a store, and the judge cannot be identified.
+        TypeError: There is a store, but the judge has no fingerprint.
         ValueError: A limit is out of range.
     """
 
@@ -105,21 +105,21 @@ class AlignmentCalls:
         self._spend_limit = SpendLimit(max_calls, max_cost)
         limits = CallLimits(max_concurrency=max_concurrency)
         self._limiter = CallLimiter(limits, in_run=True, spend_limit=self._spend_limit)
-        # Candidates share its view of the endpoint, such as an outage.
+        # Candidates share its state of the endpoint, such as an outage.
         self._limited = LimitedJudge(judge, self._limiter)
         self._replay_limiter = CallLimiter(with_retries(limits, 0), in_run=True)
         self._not_counted = LimitedJudge(judge, self._replay_limiter)
         self._under_way: set[asyncio.Task[Any]] = set()
         if store is not None:
-            StoredJudge(judge, store)  # raises at once, and not within an optimizer
+            StoredJudge(judge, store)  # raises an error here and not later within an optimizer
 
     @property
     def spend(self) -> Spend:
-        """What all calls until now cost."""
+        """The calls, tokens and cost until now."""
         return self._spend_limit.spend
 
     async def error(self, reason: object) -> AlignmentError:
-        """Wait for the calls under way, and return the error that ends the alignment for a reason."""
+        """Wait for the calls in progress, and return an error that ends the alignment for a reason."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
         spend = self.spend
         cost = "" if not spend.cost else f" and ${spend.cost:.4f}"
@@ -136,11 +136,12 @@ class AlignmentCalls:
         Args:
             judge: The candidate.
             question: The question.
-            is_counted: Whether the calls of its model are counted, limited and stored already.
+            is_counted: Whether the candidate's model is a `CountedModel`, which counts, limits and stores its calls
+                itself.
 
         Raises:
-            JudgeFailure: There is no answer to this question, and there may be one to others.
-            AlignmentStopped: No further call is made.
+            JudgeFailure: The judge failed on this question.
+            AlignmentStopped: No further call can be made.
         """
         limiter = self._replay_limiter if is_counted else self._limiter
         limited: Judge = (self._not_counted if is_counted else self._limited).wrapping(judge)
@@ -158,18 +159,18 @@ class AlignmentCalls:
     async def reply(
         self, model: str, key: str | None, request: Callable[[], Awaitable[Judgment]], cost: float | None
     ) -> Judgment:
-        """Make a call to a model, such as the one that proposes instructions, unless the store has its reply.
+        """Return a model's reply from the store, or make the call and store its reply.
 
-        A store holds judgments: the reply stands in place of the reason.
+        The store contains judgments. Therefore, a reply is stored as the reason of a judgment.
 
         Args:
             model: The name of the model.
-            key: What identifies the request; None for one that is not stored.
-            request: Makes the call.
-            cost: The most that it can cost, in US dollars; None if that is unknown.
+            key: The key of the request in the store, or None for a request that is not stored.
+            request: A function that makes the call.
+            cost: The highest possible cost of the call in US dollars, or None if it is unknown.
 
         Raises:
-            AlignmentStopped: No further call is made, or the model did not reply.
+            AlignmentStopped: No further call can be made, or the model did not reply.
         """
         try:
             with self._counted():
@@ -197,10 +198,10 @@ class AlignmentCalls:
                 self._under_way.discard(task)
 
     async def measure(self, judge: LMJudge, items: Sequence[LabelledQuestion]) -> list[bool | None]:
-        """Return for each question whether a judge answers it as people do; None if it failed.
+        """Return for each question whether a judge agrees with the human answer, or None if the judge failed.
 
         Raises:
-            AlignmentStopped: No further call is made.
+            AlignmentStopped: No further call can be made.
         """
 
         async def is_right(item: LabelledQuestion) -> bool | None:
@@ -211,7 +212,7 @@ class AlignmentCalls:
 
         tasks = [asyncio.ensure_future(is_right(item)) for item in items]
         try:
-            # If a limit is reached, the calls under way are paid for, and end in the ledger.
+            # If a limit is reached, the calls in progress are finished and stored, because they are paid.
             results = await asyncio.gather(*tasks, return_exceptions=True)
             for result in results:
                 if isinstance(result, BaseException):
@@ -223,7 +224,7 @@ class AlignmentCalls:
 
 
 def is_identified(judge: LMJudge) -> bool:
-    """Whether answers of a judge can be stored: functions without a name, for example, cannot be distinguished."""
+    """Whether a judge has a fingerprint, which is needed to store its answers. Functions without a name have none."""
     return fingerprint_of(judge) is not None
 
 
@@ -231,7 +232,7 @@ _REPLY = "REPLY"
 
 
 class CountedModel(dspy.BaseLM):
-    """A model whose calls count towards the limits of an alignment, and whose replies are stored by their requests.
+    """A wrapper around a model that counts its calls towards an alignment's limits and stores replies by their request.
 
     Args:
         lm: The model.
@@ -272,7 +273,7 @@ class CountedModel(dspy.BaseLM):
         return run_sync(self.acall(prompt, messages=messages, **kwargs))
 
     async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
-        """`__call__`, asynchronously."""
+        """Return the model's outputs asynchronously, from the store if it has them."""
         # DSPy changes the settings of a copy, such as the temperature of MIPROv2's proposals.
         own = {name: value for name, value in self.kwargs.items() if self._lm.kwargs.get(name) != value}
         settings = {**own, **kwargs}
@@ -286,12 +287,12 @@ class CountedModel(dspy.BaseLM):
         send = partial(self._send, prompt, messages, settings)
         reply = await self._calls.reply(self.model, key, send, highest_cost(self._lm, len(text.encode())))
         outputs: list[Any] = json.loads(reply.reason)
-        if "update_history" in vars(self):  # a judge that calls this model reads its reply there
+        if "update_history" in vars(self):  # a judge that calls this model reads the reply from its history
             self.update_history({"outputs": outputs, "response": None, "usage": None, "cost": None})
         return outputs
 
     async def _send(self, prompt: Any, messages: Any, settings: Mapping[str, Any]) -> Judgment:
-        """Send a request; the outputs of the model become a judgment's reason, as JSON.
+        """Send a request, and return the outputs of the model as the reason of a judgment, in JSON.
 
         Raises:
             JudgeFailure: The model did not reply.
@@ -305,14 +306,14 @@ class CountedModel(dspy.BaseLM):
             raise failure_from_error(error, UNKNOWN_CALL, settings_of(self._lm)) from None
         except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
             raise failure_from_client_error(error, UNKNOWN_CALL, settings_of(self._lm)) from None
-        # An LM that replaces DSPy's whole call reports nothing.
+        # An LM that replaces DSPy's complete call adds nothing to the history.
         spends = [completion_from_history(entry, caches=False).spend for entry in entries]
         spend = total_spend(spends) if spends else UNKNOWN_CALL
         reason = json.dumps([output if isinstance(output, str | Mapping) else str(output) for output in outputs])
         return Judgment(verdict=_REPLY, value=None, reason=reason, spend=spend or NO_SPEND)
 
 
-# With more failures, the rest says too little about the judges.
+# With a larger share of failures, the remaining questions are not representative.
 _MOST_FAILURES = 0.2
 
 
@@ -320,9 +321,9 @@ class PairedAccuracy(NamedTuple):
     """The accuracy of two judges on the same questions.
 
     Attributes:
-        before: For each submission, the share of questions that the first judge answers as people do.
-        after: The same of the second judge, in the same order.
-        failures: How many questions are left out, because a judge failed.
+        before: For each submission, the share of questions on which the first judge agrees with the human answers.
+        after: For each submission in the same order, the share for the second judge.
+        failures: The number of questions that are left out because a judge failed.
     """
 
     before: list[float]
@@ -331,17 +332,17 @@ class PairedAccuracy(NamedTuple):
 
     @property
     def differences(self) -> list[float]:
-        """For each submission, the share of the second judge less that of the first."""
+        """For each submission, the share for the second judge minus the share for the first judge."""
         return [after - before for before, after in zip(self.before, self.after, strict=True)]
 
 
 def compare_judges(
     before: LMJudge, after: LMJudge, items: Sequence[LabelledQuestion], calls: AlignmentCalls
 ) -> PairedAccuracy:
-    """Measure two judges on the same questions. Where one fails, the question is left out for both.
+    """Measure two judges on the same questions. If one judge fails on a question, it is left out for both judges.
 
     Raises:
-        AlignmentStopped: No further call is made, or the judges failed too often.
+        AlignmentStopped: No further call can be made, or a judge failed on more than 20 % of the questions.
     """
     answers = [run_sync(calls.measure(judge, items)) for judge in (before, after)]
     by_submission: dict[str, list[tuple[bool, bool]]] = {}

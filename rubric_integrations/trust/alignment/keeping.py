@@ -1,7 +1,7 @@
-"""Splits labelled submissions into three sets, and decides whether an aligned judge is kept.
+"""Splits labelled submissions into train, dev and test, and decides whether an aligned judge is kept.
 
-One set trains, one chooses, and one tests. The decision is a one-sided bound on the gain, corrected for the number of
-attempts.
+An optimizer uses train, candidates are compared on dev, and test proves the gain. A judge is kept if a one-sided lower
+limit of the gain is above 0. The limit is corrected for the number of attempts.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from rubric_integrations.trust.statistics import ROUNDING, normal_quantile, spec
 UNDEFINED = Estimate(None, None, None, 0)
 
 FEWEST_SUBMISSIONS = 20
-"""The fewest submissions of a test set: 40 % of the 50 labels below which no figure of this package is honest."""
+"""The smallest number of submissions in a test set. It is 40 % of 50 labelled submissions, which other figures need."""
 
-# The share of answers that an alignment usually changes, by which the gain is planned that labels can show.
+# The share of answers that an alignment usually changes. It is used to plan the gain that labels can show.
 _CHANGED_ANSWERS = 0.2
 _POWER = 0.8
 
 
 def alpha_of_attempt(alpha: float, attempt: int) -> float:
-    """Return the level at which one attempt on a test set is decided: `alpha / (k (k + 1))` for the k-th.
+    """Return the level of the test of one attempt on a test set: `alpha / (k (k + 1))` for the k-th attempt.
 
-    The levels of all attempts sum up to `alpha`, however many there are. So `alpha` bounds the probability that any
-    judge is kept that is not better (Bonferroni, spent over a sequence whose length nobody knows before). With
-    `alpha / k`, ten attempts would keep one in up to 13 % of cases at `alpha` = 5 % (`benchmarks/alignment.py`).
+    The sum of the levels is at most `alpha` for any number of attempts. Therefore, the probability of keeping any judge
+    that is not better is at most `alpha` (a Bonferroni correction for an unknown number of tests). With `alpha / k`,
+    ten attempts would keep such a judge in up to 13 % of cases for `alpha` = 5 % (`benchmarks/alignment.py`).
 
     Example:
         >>> [round(alpha_of_attempt(0.05, attempt), 4) for attempt in (1, 2, 10)]
@@ -48,11 +48,12 @@ def alpha_of_attempt(alpha: float, attempt: int) -> float:
 def estimate_gain(differences: Sequence[float], alpha: float, attempt: int = 1) -> Estimate:
     """Estimate the mean gain of submissions, with the one-sided lower limit `mean - t s / sqrt(n)`.
 
-    The judge is kept if `low` is above 0. There is no upper limit. Differences that are all equal have the limit
-    `mean`: `FEWEST_SUBMISSIONS` equal gains do not come by chance.
+    The judge is kept if `low` is above 0. There is no upper limit. If all differences are equal, the limit is the mean,
+    because `FEWEST_SUBMISSIONS` or more equal gains do not occur by chance.
 
     Args:
-        differences: For each submission, the share of right answers of the candidate less that of the judge before.
+        differences: For each submission, the share of right answers of the candidate minus the share of the original
+            judge.
         alpha: The probability of keeping a judge that is not better, over all attempts.
         attempt: The number of this attempt on the same test set, from 1.
 
@@ -77,11 +78,11 @@ def is_kept(gain: Estimate) -> bool:
 
 
 def corrected_gain(gain: Estimate, alpha: float, attempt: int = 1) -> float | None:
-    """Correct the measured gain of a kept judge for its selection; None without a lower limit, and never below 0.
+    """Correct the measured gain of a kept judge for selection bias. None without a lower limit.
 
-    Only judges whose measured gain is large are kept, so that it is too large on average: .109 for a true gain of .04
-    on 100 submissions. The corrected gain is the one that half of the judges with this true gain would exceed if they
-    are kept (Zhong and Prentice 2008).
+    Only judges with a large measured gain are kept. Therefore, the measured gain is too large on average, such as 0.109
+    for a true gain of 0.04 on 100 submissions. The corrected gain is a true gain, at least 0, for which half of the
+    kept judges would have at most the measured gain (Zhong and Prentice 2008).
 
     Args:
         gain: The measured gain, by `estimate_gain`.
@@ -111,11 +112,11 @@ def corrected_gain(gain: Estimate, alpha: float, attempt: int = 1) -> float | No
 def smallest_gain(submissions: int, alpha: float = 0.05, attempt: int = 1) -> float:
     """Return the smallest gain that a test set shows with a probability of 80 %, if a fifth of the answers change.
 
-    Solves `n = (z_alpha + z_power)^2 (d - g^2) / g^2` for the gain g, where d is the share of changed answers. A gain
-    in which fewer answers change is shown by fewer submissions.
+    This solves `n = (z_alpha + z_power)^2 (d - g^2) / g^2` for the gain g, where d is the share of changed answers. If
+    fewer answers change, fewer submissions show the same gain.
 
     Args:
-        submissions: The submissions of the test set, n.
+        submissions: The number n of submissions in the test set.
         alpha: The probability of keeping a judge that is not better, over all attempts.
         attempt: The number of the next attempt on this test set, from 1.
 
@@ -129,7 +130,7 @@ def smallest_gain(submissions: int, alpha: float = 0.05, attempt: int = 1) -> fl
 
 
 Part = Literal["train", "dev", "test"]
-"""What a submission is used for: an optimizer sees it, its candidates are compared by it, or it proves the gain."""
+"""The use of a submission: `train` for the optimizer, `dev` to compare candidates, or `test` to prove the gain."""
 
 SHARES: dict[Part, float] = {"train": 0.4, "dev": 0.2, "test": 0.4}
 
@@ -137,19 +138,20 @@ SHARES: dict[Part, float] = {"train": 0.4, "dev": 0.2, "test": 0.4}
 def split_submissions(
     answers: Mapping[str, Collection[str]], *, only_train: Collection[str] = (), seed: int = 0
 ) -> dict[str, Part]:
-    """Split submissions 40/20/40 into train, dev and test, so that each part has its share of each answer.
+    """Split submissions 40/20/40 into train, dev and test, with similar shares of each answer in each part.
 
-    Iterative stratification (Sechidis, Tsoumakas and Vlahavas 2011): the submissions with the rarest answer are
+    This is iterative stratification (Sechidis, Tsoumakas and Vlahavas 2011). The submissions with the rarest answer are
     distributed first, each to the part that lacks most of them. The result depends on the digests and the seed, and not
-    on the order.
+    on the order of the submissions.
 
     Args:
-        answers: For each submission, by its digest, people's answers, each with its criterion.
-        only_train: The submissions that must not be in dev or test.
-        seed: Which split.
+        answers: The human answers of each submission with their criteria, by the submission's digest.
+        only_train: The digests of submissions that must not be in dev or test.
+        seed: The random seed of the split.
 
     Returns:
-        The part of each submission. The sizes of dev and test are exact shares of those that may be there.
+        The part of each submission. If `only_train` is empty, dev and test have exactly their shares. Otherwise the
+        submissions in `only_train` replace other submissions of train, which go to dev and test.
 
     Example:
         >>> parts = split_submissions({f"{number}": ["MET"] for number in range(10)})
@@ -187,24 +189,24 @@ def split_submissions(
 
 
 def _room(free: int, in_train: int) -> dict[Part, int]:
-    """Return how many of the free submissions belong to each part, if others are in train already."""
+    """Return the number of free submissions for each part, if other submissions are already in train."""
     test = round(SHARES["test"] * free)
     dev = round(SHARES["dev"] * free)
     train = free - test - dev
-    # Submissions that must be in train take the place of others, which dev and test need more.
+    # Submissions that must be in train replace free submissions, which are more useful in dev and test.
     spare = min(train, in_train)
     more_test = math.ceil(spare * SHARES["test"] / (SHARES["test"] + SHARES["dev"]))
     return {"train": train - spare, "dev": dev + spare - more_test, "test": test + more_test}
 
 
 class LabelledQuestion(NamedTuple):
-    """A question that people have answered.
+    """A question with a human answer.
 
     Attributes:
-        question: The question, as a judge gets it.
-        answer: The answer of most raters, in canonical form; never an abstention.
-        label: A label with this answer; one with a reason, if there is one.
-        is_random: Whether the question was drawn at random, so that its label can prove a gain.
+        question: The question in the form that a judge gets.
+        answer: The most frequent answer of the raters in canonical form. It is not an abstention.
+        label: A label with this answer, if possible a label with a reason.
+        is_random: Whether the question was drawn at random. Only then can its label prove a gain.
     """
 
     question: Question
@@ -214,28 +216,28 @@ class LabelledQuestion(NamedTuple):
 
     @property
     def submission(self) -> str:
-        """A digest of the submission: equal for those with the same query and response."""
+        """A digest of the submission. It is equal for submissions with the same query and response."""
         return submission_digest(self.question.submission)
 
     @property
     def judgment(self) -> str:
-        """The digest of the judgment, as an aligned judge keeps it."""
+        """The digest of the judgment, which the `alignment` record of a judge stores."""
         return judgment_digest(self.question.submission, self.question.criterion)
 
     def is_right(self, judgment: Judgment) -> bool:
-        """Whether a judge gives people's answer. An abstention is wrong: people could tell."""
+        """Whether a judge gives the human answer. An abstention is wrong, because the human answer is a decision."""
         return canonical_answer(self.question.criterion, judgment.verdict) == self.answer
 
 
 class LabelSets(NamedTuple):
-    """The labels of an alignment.
+    """The labels of an alignment, split into three sets.
 
     Attributes:
-        train: Those that the optimizer sees.
-        dev: Those by which its candidates are compared.
-        test: Those that prove the gain.
-        digest: A digest of all of them.
-        warnings: What was left out.
+        train: The questions for the optimizer.
+        dev: The questions to compare candidates.
+        test: The questions to prove the gain.
+        digest: A digest of all questions and answers, including questions that are left out.
+        warnings: Sentences about labels that are left out.
     """
 
     train: list[LabelledQuestion]
@@ -256,26 +258,26 @@ class LabelSets(NamedTuple):
 
 
 def submission_digest(submission: Submission) -> str:
-    """Return a digest of what makes two submissions the same to `judgment_digest`: query and response."""
+    """Return a digest of the query and the response of a submission, which `judgment_digest` also uses."""
     return _digest([submission.query or "", submission.response.strip()])[:16]
 
 
 def digest_of(items: Iterable[LabelledQuestion]) -> str:
-    """Return a digest of questions with their answers, in any order."""
+    """Return a digest of questions with their answers. It does not depend on their order."""
     return _digest(sorted([item.judgment, item.answer] for item in items))
 
 
 def split_labels(labels: Iterable[LabelledJudgment], *, trained_on: Collection[str] = (), seed: int = 0) -> LabelSets:
-    """Find people's answer to each question, and split the questions by submission.
+    """Find the human answer to each question, and split the questions by submission.
 
-    Dev and test have only labels that were drawn at random. Labels that people chose, or that were drawn by the judge's
-    verdict, over-represent some verdicts, so that a gain on them need not be one on what the judge sees: the optimizer
-    may train on them. They are used if their submission is in train, or has no other labels.
+    Dev and test contain only labels that were drawn at random. Labels that annotators selected, or that were drawn by
+    the judge's verdict, over-represent some verdicts. A gain on them may not exist on real input. Therefore, they are
+    used only for training: if their submission is in train, or has no random labels.
 
     Args:
-        labels: The labels, of any number of raters.
-        trained_on: The digests of judgments that the judge was aligned with before: their submissions are in train.
-        seed: Which split.
+        labels: The labels of any number of raters.
+        trained_on: The digests of judgments that were used to align the judge before. Their submissions are in train.
+        seed: The random seed of the split.
 
     Raises:
         ValueError: There are too few labels, or all have the same answer.
@@ -326,7 +328,10 @@ def split_labels(labels: Iterable[LabelledJudgment], *, trained_on: Collection[s
 
 
 def _questions(labels: Iterable[LabelledJudgment]) -> tuple[list[LabelledQuestion], list[str]]:
-    """Return the questions with people's answers, in an order that depends on the texts alone, and what is left out."""
+    """Return the questions with their human answers, and warnings about judgments that are left out.
+
+    The order of the questions depends only on their texts.
+    """
     groups: dict[str, list[LabelledJudgment]] = {}
     computed = 0
     for label in labels:
@@ -364,7 +369,7 @@ def _questions(labels: Iterable[LabelledJudgment]) -> tuple[list[LabelledQuestio
 
 
 def _identity(label: LabelledJudgment) -> str:
-    """Return a digest of what a judge sees of a label: labels with the same are of one judgment."""
+    """Return a digest of a label's judgment, computed from all texts that a judge sees."""
     submission = label.submission
     texts = (submission.query, submission.reference, submission.response, *submission.context)
     parts: Sequence[object] = [*texts, criterion_inputs(Question(submission, label.criterion))]

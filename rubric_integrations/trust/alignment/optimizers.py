@@ -1,6 +1,6 @@
 """DSPy's optimizers by name, the metric that they maximize, and the judge as the program that they optimize.
 
-To add an optimizer, write a function that makes it, and add it to `OPTIMIZERS`.
+To add an optimizer, write a function that creates it and add the function to `OPTIMIZERS`.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ def judge_metric(
     pred_name: str | None = None,
     pred_trace: object = None,
 ) -> MetricScore:
-    """Score a judge's answer against people's, for any optimizer of DSPy, as in `dspy.GEPA(metric=judge_metric)`.
+    """Score a judge's answer by the human label. It is a metric for DSPy optimizers: `dspy.GEPA(metric=judge_metric)`.
 
-    The score is 1 if both are the same answer, and 0 if not; on a scale, 1 less the difference as a share of the scale.
-    It passes, and so may become a demonstration, only if both are the same. An abstention of the judge is wrong where
-    people could tell.
+    The score is 1 if both answers are equal and 0 if not. For different numbers on a scale, it is 1 minus the
+    difference divided by the width of the scale. The answer passes, and can become a few-shot example, only if both are
+    equal. An abstention of the judge is wrong if the label is not an abstention.
 
     Args:
-        example: A labelled judgment, as `as_example` makes it.
-        prediction: What the judge returns for it; None or without an answer if it failed.
-        trace: Not used: the same score serves evaluation and bootstrapping.
-        pred_name: Not used: each example exercises one predictor.
+        example: A labelled judgment, made by `as_example`.
+        prediction: The judge's prediction. If the judge failed, it is None or has no answer.
+        trace: Not used, because evaluation and bootstrapping use the same score.
+        pred_name: Not used, because each example calls one predictor.
         pred_trace: Not used.
 
     Returns:
-        The score with feedback, which names both answers with their reasons.
+        The score, with feedback text that contains both answers and their reasons.
 
     Example:
         >>> from rubric_integrations import Criterion, Submission
@@ -118,7 +118,7 @@ def _canonical(answer: str) -> str | float:
 
 
 def _closeness(judge: str, people: str, scale: str) -> float:
-    """Return 1 less the difference of two numbers as a share of their scale; 0 if one is no number."""
+    """Return 1 minus the difference of two numbers divided by the width of their scale, or 0 if one is not a number."""
     limits = _SCALE.search(scale)
     try:
         difference = abs(float(judge) - float(people))
@@ -134,27 +134,27 @@ def _because(reason: object) -> str:
 
 
 def _display_answer(answer: str, options: str) -> str:
-    """Return an answer, with what it stands for if it is the code of an option."""
+    """Return an answer as text. The code of an option is shown with the option."""
     line = next((line for line in options.splitlines() if line.startswith(f"{answer}: ")), None)
     return neutralize(answer if line is None else f"`{line}`")
 
 
-# An experiment may end with any release of DSPy.
+# ReAnchor is experimental, and any release of DSPy may remove it.
 _ReAnchor: Any = (
     getattr(import_module("dspy.experimental"), "ReAnchor", None) if find_spec("dspy.experimental") else None
 )
 
 OptimizerName = Literal["gepa", "miprov2", "bootstrap", "reanchor"]
-"""The optimizers that `align` knows by name."""
+"""The names of optimizers that `align` accepts."""
 
 
 class OptimizerSettings(NamedTuple):
-    """What an optimizer is made with.
+    """The settings of an optimizer that is selected by name.
 
     Attributes:
         proposer: The model that proposes instructions.
-        threads: The most calls at the same time.
-        seed: The seed of the search.
+        threads: The largest number of concurrent calls.
+        seed: The random seed of the search.
     """
 
     proposer: dspy.BaseLM
@@ -192,18 +192,20 @@ OPTIMIZERS: dict[OptimizerName, Callable[[OptimizerSettings], Teleprompter]] = {
     "bootstrap": _bootstrap,
     "reanchor": _reanchor,
 }
-"""The optimizers by name. GEPA rewrites the instructions by the raters' reasons, MIPROv2 searches for instructions and
-demonstrations together, BootstrapFewShot collects demonstrations, and ReAnchor weighs stated probabilities."""
+"""The optimizers by name. GEPA rewrites the instructions by the raters' reasons. MIPROv2 searches for instructions and
+few-shot examples together. BootstrapFewShot collects few-shot examples. ReAnchor reweights stated probabilities."""
 
 
 def make_optimizer(
     optimizer: Teleprompter | str, settings: OptimizerSettings, calls: AlignmentCalls
 ) -> tuple[Teleprompter, str]:
-    """Return an optimizer, and its name; one of a user's own as a copy, whose models count towards the limits.
+    """Return an optimizer and its name.
+
+    An optimizer object is copied, and the calls of the copy's models count towards the limits of the alignment.
 
     Raises:
-        TypeError: It is neither a name nor an optimizer of DSPy.
-        ValueError: There is no optimizer of this name.
+        TypeError: `optimizer` is neither a name nor a DSPy optimizer.
+        ValueError: There is no optimizer with this name, or the installed DSPy lacks it.
     """
     if isinstance(optimizer, str):
         make = OPTIMIZERS.get(cast("OptimizerName", optimizer))
@@ -225,14 +227,14 @@ def make_optimizer(
 
 
 def decodes_again(optimizer: Teleprompter) -> bool:
-    """Whether an optimizer tries many ways of decoding the same replies, so that each must be requested once."""
+    """Whether an optimizer decodes the same replies in many ways. Each reply must then be requested only once."""
     return _ReAnchor is not None and isinstance(optimizer, _ReAnchor)
 
 
 def run_optimizer(
     optimizer: Teleprompter, student: dspy.Module, trainset: list[dspy.Example], valset: list[dspy.Example]
 ) -> dspy.Module:
-    """Let an optimizer improve a student; those that choose among candidates do so on `valset`."""
+    """Run an optimizer on a student. Optimizers that select among candidates get the `valset`."""
     parameters = inspect.signature(optimizer.compile).parameters
     sets = {"trainset": trainset, **({"valset": valset} if "valset" in parameters else {})}
     return cast("Any", optimizer).compile(student, **sets)
@@ -245,7 +247,7 @@ _Inputs = tuple[tuple[str, str], ...]
 
 
 class _Alignment:
-    """What all copies of a student share; an optimizer copies the student, and must not copy this."""
+    """The data that all copies of a student share. An optimizer copies the student, but must not copy this object."""
 
     def __init__(
         self,
@@ -261,19 +263,19 @@ class _Alignment:
 
 
 class JudgeStudent(dspy.Module):
-    """A judge as a DSPy program, with the predictors that labels exercise, and no others.
+    """A judge as a DSPy program that an optimizer can change. It has only the predictors that the labels need.
 
-    Its calls go the same way as those of a grader: they are retried and limited, and what a ledger has is not requested
-    again. Where the judge fails on one question, the prediction has no answer.
+    Its calls are made like the calls of a grader: they are retried and limited, and judgments in the ledger are not
+    requested again. If the judge fails on a question, the prediction has no answer.
 
     Args:
         judge: The judge.
-        items: The labels of train and dev: the optimizer can ask about nothing else.
+        items: The labels of train and dev. The optimizer can request answers only to their questions.
         calls: The calls of the alignment.
-        code: What encloses texts in examples, in place of the code of this process, so that each process makes the same
-            examples.
-        model: The judge's model, if its replies are to be stored by their requests, and not by the candidate: for an
-            optimizer that decodes the same replies again and again.
+        code: The code of the fences around texts in examples. It replaces the random code of this process, because
+            each process must create the same examples.
+        model: The judge's model, if its replies are stored by the request and not by the candidate. It is set for an
+            optimizer that decodes the same replies repeatedly.
     """
 
     def __init__(
@@ -291,13 +293,13 @@ class JudgeStudent(dspy.Module):
         for name in sorted({_PREDICTORS[item.question.criterion.kind] for item in items}):
             predictor = copy.deepcopy(getattr(judge, name))
             if model is None:
-                # An optimizer replaces the whole instructions: those against instructions in a text must stay.
+                # An optimizer replaces all instructions, so the instructions about untrusted texts are kept separately.
                 own, _ = split_instructions(predictor.signature.instructions)
                 predictor.signature = predictor.signature.with_instructions(own)
             setattr(self, name, predictor)
 
     def example(self, item: LabelledQuestion) -> dspy.Example:
-        """Return a label as a DSPy example, equal in each process."""
+        """Return a label as a DSPy example. It is the same in each process."""
         label: LabelledJudgment = item.label.model_copy(update={"verdict": item.answer})
         example = as_example(label)
         code = _FENCE.match(str(example.submission))
@@ -308,11 +310,11 @@ class JudgeStudent(dspy.Module):
         return dspy.Example(**fields).with_inputs(*example.inputs().keys())
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Answer a question of the labels.
+        """Let the candidate judge answer a labelled question.
 
         Raises:
-            ValueError: The optimizer changed the inputs of an example.
-            AlignmentStopped: No further call is made.
+            ValueError: The inputs are not the inputs of a label, because the optimizer changed an example.
+            AlignmentStopped: No further call can be made.
         """
         shared = self._alignment
         question = shared.questions.get(_key(inputs))
@@ -338,17 +340,17 @@ class JudgeStudent(dspy.Module):
             return self.judge()
         judge = copy.copy(shared.judge)
         judge.lm = shared.model
-        # The predictors themselves: DSPy records by them what they decode.
+        # These are the original predictors and not copies, because DSPy records their replies by their identity.
         for name, predictor in cast("Any", self).named_predictors():
             setattr(judge, name, predictor)
         return judge
 
     def judge(self) -> LMJudge:
-        """Return the judge with the prompts of this student."""
+        """Return a copy of the judge with the prompts of this student."""
         judge = copy.copy(self._alignment.judge)
         for name, predictor in cast("Any", self).named_predictors():
-            # Optimizers give every predictor demonstrations of any example; those of another kind would teach a wrong
-            # form of the answer.
+            # Optimizers give every predictor examples of all kinds. An example of another kind of criterion would teach
+            # a wrong form of the answer.
             own, before = copy.copy(predictor), getattr(judge, name).signature
             own.demos = [demo for demo in predictor.demos if all(field in demo for field in before.output_fields)]
             _, about_texts = split_instructions(before.instructions)
@@ -358,7 +360,7 @@ class JudgeStudent(dspy.Module):
         return judge
 
 
-# One signature for each candidate, and not for each call: what is computed of it is cached.
+# Cached to make one signature for each candidate and not for each call, because DSPy caches data by the signature.
 @lru_cache(maxsize=256)
 def _with_more_instructions(signature: Any, text: str) -> Any:
     return signature.with_instructions(f"{signature.instructions.rstrip()}\n\n{text}")

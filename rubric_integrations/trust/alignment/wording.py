@@ -1,7 +1,8 @@
-"""Proposes a sharper wording of a criterion that annotators and the judge read differently.
+"""`propose_wording`: proposes a clearer wording of a criterion on which annotators and the judge differ.
 
-The docstring and the field descriptions of `ProposeWording` are the prompt. Texts of submissions, annotators and judges
-are untrusted: each is sanitized and enclosed in its own fence. Imported at first use, because it imports DSPy.
+The docstring and the field descriptions of `ProposeWording` are the prompt. The texts of submissions, annotators and
+judges are untrusted. Each text is sanitized and enclosed in its own fence. This module is imported at first use,
+because it imports DSPy.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from rubric_integrations.trust.disagreements import CriterionDisagreements, Disa
 if TYPE_CHECKING:
     from rubric_integrations.judges.models.names import ModelLike
 
-# The beginning and the end of a long text show what it is about; ten such cases fit into any model's context.
+# The beginning and the end of a long text show its subject. Ten cases of this size fit into any model's context.
 _LONGEST_SHOWN = 3_000
 
 _OPERATORS = {
@@ -82,7 +83,7 @@ def render_cases(criterion: Criterion, disagreements: Sequence[Disagreement]) ->
     return PromptInputs(
         {"kind": polarity(criterion), **{name: text.text for name, text in fenced.items()}},
         any(text.neutralized for text in fenced.values()),
-        # The cases always contain verdicts, so that the reply must be a JSON object alone.
+        # The cases always contain verdicts, so the reply must be only a JSON object.
         quotable=lambda: True,
     )
 
@@ -115,7 +116,7 @@ def _texts_of(disagreement: Disagreement) -> dict[str, str]:
 
 
 def _cut(text: str) -> str:
-    """Replace the middle of a long text by how much is omitted."""
+    """Replace the middle of a long text by the number of omitted characters."""
     if len(text) <= _LONGEST_SHOWN:
         return text
     end = _LONGEST_SHOWN // 3
@@ -125,7 +126,7 @@ def _cut(text: str) -> str:
 
 _MAX_CASES = 10
 _LONGEST_REQUIREMENT = 1_500
-# A criterion that names a verdict, or speaks to the judge, would decide its answers in place of the text.
+# A criterion that names a verdict or addresses the judge would decide the answers independently of the judged text.
 _VERDICTS = re.compile(r"\b(?:MET|UNMET|CANNOT[_ ]ASSESS)\b|\b(?:verdict|un-?met)\b")
 _TO_THE_JUDGE = re.compile(
     r"\b(?:judges?|graders?|evaluators?|you)\s+(?:should|must|may|can|will|always|never|are|have)\b"
@@ -138,15 +139,16 @@ _MARKUP = re.compile(r"```|^\s{0,3}#{1,6}\s|<\s*/?\s*\w+[^<>]*>|^\s*[{\[]", re.M
 
 
 class WordingProposal(Record):
-    """A proposed wording of a criterion. It changes nothing: read it, edit it, and put it into the rubric.
+    """A proposed wording of a criterion. The rubric is not changed: read and edit the proposal, and add it yourself.
 
     Attributes:
         requirement: The proposed requirement.
-        rationale: How people and the judge read the criterion, in the model's words.
-        before: The requirement as it is.
-        criterion: The criterion with the proposed requirement. All else is as before: weight, answers, name.
-        cases: The number of disagreements that the model was shown.
-        spend: What the proposal cost, failed attempts included.
+        rationale: The model's explanation of how annotators and the judge understand the criterion.
+        before: The present requirement.
+        criterion: The criterion with the proposed requirement. Its other fields, such as weight and answers, are
+            unchanged.
+        cases: The number of disagreements in the prompt.
+        spend: The calls, tokens and cost of the proposal, including failed attempts.
     """
 
     requirement: EncodableText
@@ -157,7 +159,7 @@ class WordingProposal(Record):
     spend: Spend = Spend()
 
     def summary(self) -> str:
-        """Return the old and the new wording, and the rationale, as text."""
+        """Return text with the present wording, the proposed wording and the rationale."""
         return f"before: {self.before}\nproposed: {self.requirement}\nrationale: {self.rationale}"
 
     def _repr_html_(self) -> str:
@@ -167,20 +169,22 @@ class WordingProposal(Record):
 def propose_wording(
     criterion: Criterion, disagreements: CriterionDisagreements | Sequence[Disagreement], model: ModelLike
 ) -> WordingProposal:
-    """Propose a requirement that says what people take a criterion to mean.
+    """Let a model propose a requirement that expresses the annotators' understanding of a criterion.
 
-    The model is shown at most ten disagreements. Labels of the old wording do not measure the new one: label some of
-    the submissions again. In a run with a ledger, only the criterion with the new wording is judged again.
+    The prompt contains at most ten disagreements. Labels of the present wording cannot measure the new wording.
+    Therefore, label some of the submissions again. If the run has a ledger, only the criterion with the new wording is
+    judged again.
 
     Args:
         criterion: The criterion of the rubric.
-        disagreements: How people and the judge differ on it, by `find_disagreements`, or some of the disagreements.
-        model: A model name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts.
+        disagreements: The differences on this criterion, by `find_disagreements`, or a list of some disagreements.
+        model: A model name, a `dspy.LM`, a LangChain chat model, or an async function of the system prompt and the user
+            prompt.
 
     Raises:
-        JudgeFailure: The model did not reply, or not with a wording that can be used.
+        JudgeFailure: The model did not reply, or its replies contain no usable wording.
         ValueError: There is no disagreement, or a check decides the criterion.
-        TypeError: `model` is none of the four kinds.
+        TypeError: `model` has another type.
     """
     cases = disagreements.examples if isinstance(disagreements, CriterionDisagreements) else disagreements
     if criterion.check is not None:
@@ -222,7 +226,7 @@ async def _propose(criterion: Criterion, cases: Sequence[Disagreement], model: M
 
 
 def _problem(requirement: str, criterion: Criterion) -> str | None:
-    """Say why a proposed requirement cannot be used; None if it can."""
+    """Return the reason why a proposed requirement cannot be used, or None if it can be used."""
     before = criterion.requirement
     if not requirement:
         return "is empty"

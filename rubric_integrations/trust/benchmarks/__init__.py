@@ -1,4 +1,4 @@
-"""Judges against people on public data: how often recorded judges agree with human labels, and a judge of your own.
+"""Measures the agreement of judges with human labels on public data sets, for recorded judges and for your own judge.
 
-`sets` reads the data, and `figures` computes the tables of docs/judges.md and of the command `benchmark`.
+`sets` reads the data. `figures` computes the tables of docs/judges.md and of the command `benchmark`.
 """

@@ -1,4 +1,4 @@
-"""Reads SummHay and LLMBar from clones of their repositories, whose layouts are those of their authors."""
+"""Reads SummHay and LLMBar from clones of their authors' repositories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SUMMARIES = Path("data", "eval_benchmark_data.json")
 _PAIRS = Path("Dataset", "LLMBar")
 _CONFIGS = Path("LLMEvaluator", "evaluators", "config")
 _SUBSETS = ("Natural", "Adversarial/Neighbor", "Adversarial/GPTInst", "Adversarial/GPTOut", "Adversarial/Manual")
-# The runs whose replies and patterns are complete on all subsets, as in the figures of docs/judges.md.
+# The recorded runs with complete replies and patterns on all subsets, as in docs/judges.md.
 _RATINGS = (
     "GPT-4/Rating", "GPT-4/Rating_NoRules", "GPT-4/Rating_Metrics", "GPT-4/Rating_Reference",
     "GPT-4/Rating_Metrics_Reference", "ChatGPT/Rating", "ChatGPT/Rating_NoRules",
@@ -38,7 +38,7 @@ def is_clone_of_llmbar(folder: Path) -> bool:
 
 
 def summaries_of_clone(clone: Path) -> list[dict[str, Any]]:
-    """Return the summaries of SummHay, one dictionary each, with the levels of people and of recorded judges."""
+    """Return the summaries of SummHay as dictionaries, with the answers of annotators and of recorded judges."""
     return [
         {
             "id": f"summary{number}",
@@ -68,14 +68,14 @@ def _levels_of_judges(entry: Mapping[str, Any]) -> Iterator[tuple[str, dict[str,
 def pairs_of_clone(
     clone: Path,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, dict[str, str]]]:
-    """Return the outputs of LLMBar with their ratings, the pairs with the choices, and the patterns of the choices."""
+    """Return the outputs of LLMBar with ratings, the pairs with choices, and the patterns that parse the choices."""
     outputs: list[dict[str, Any]] = []
     pairs: list[dict[str, Any]] = []
     for subset in _SUBSETS:
         folder = clone / _PAIRS / subset
         results = {run: _read_json(folder / "evaluators" / run / "result.json") for run in (*_RATINGS, *_CHOICES)}
         for number, pair in enumerate(_read_json(folder / "dataset.json")):
-            # The last step of a prompt: before it, some prompts request metrics and a reference.
+            # Only the last reply counts, because some prompts first request metrics and a reference.
             replies = {run: result[number]["results"][-1] for run, result in results.items()}
             pair_id = f"{subset}/{number}"
             outputs += (

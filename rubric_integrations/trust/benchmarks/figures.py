@@ -1,4 +1,4 @@
-"""How far judges agree with people on a set: each judge alone, two judges on the same questions, and panels."""
+"""Agreement of judges with human labels on a data set: single judges, pairs of judges, and panels."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ _CLUSTER = "cluster"
 
 
 class JudgeFigures(NamedTuple):
-    """A judge's agreement with people on the criteria of one kind, all judgments together.
+    """A judge's agreement with human labels on all criteria of one kind.
 
     Attributes:
         kind: The kind of the criteria.
         judge: The judge.
-        n: The number of judgments that people and the judge both decided.
-        unread: The number of its replies that could not be read, or of its failures.
-        abstained: The number of judgments in which it could not tell.
-        accuracy: The share of equal answers.
-        kappa: Cohen's kappa, for which all different answers are equally far apart.
-        weighted_kappa: The quadratically weighted kappa of ordered answers; None for others.
+        n: The number of judgments that both the annotators and the judge decided.
+        unread: The number of failures, such as replies that could not be parsed.
+        abstained: The number of judgments from which the judge abstained.
+        accuracy: The share of judgments on which the judge and the human labels agree.
+        kappa: Cohen's kappa without weights.
+        weighted_kappa: Cohen's kappa with quadratic weights for ordered answers, or None for other answers.
         ac1: Gwet's AC1.
-        bias: The judge's mean value minus people's, as a share of the scale; None if answers have no order.
+        bias: The judge's mean value minus the annotators' mean value, as a share of the scale. None for answers without
+            an order.
     """
 
     kind: str
@@ -53,11 +54,11 @@ class JudgeFigures(NamedTuple):
 
 
 class PeopleFigures(NamedTuple):
-    """How far the raters of a set agree with each other on the criteria of one kind.
+    """The agreement of the raters of a set with each other, on the criteria of one kind.
 
     Attributes:
-        alpha: Krippendorff's alpha, for which all different answers are equally far apart.
-        weighted_alpha: The same with quadratic distances, for ordered answers; None for others.
+        alpha: Krippendorff's alpha with equal distances between answers, or None without two raters of a judgment.
+        weighted_alpha: Krippendorff's alpha with quadratic distances, or None for answers without an order.
     """
 
     alpha: float | None
@@ -70,16 +71,16 @@ class Benchmark:
 
     Attributes:
         data: The set.
-        level: The level of the intervals, which are those of the set's clusters.
+        level: The confidence level of the intervals, which allow for the set's clusters.
     """
 
     data: BenchmarkSet
     level: float = 0.95
 
     def rows_of(self, judges: Sequence[RecordedJudge]) -> list[GradedRow]:
-        """Return the answers of a judge, or of a panel, as the rows of a run without texts.
+        """Return the answers of a judge or a panel as rows of a run. The rows have no texts.
 
-        A panel has the questions that all its judges answered.
+        The rows of a panel contain only questions with a reply of every judge.
         """
         rows: list[GradedRow] = []
         for item in self.data.items:
@@ -98,7 +99,7 @@ class Benchmark:
 
     @cached_property
     def labels(self) -> list[LabelledJudgment]:
-        """The answers that count as right, as labels."""
+        """The reference answers as human labels."""
         items = {item.id: item for item in self.data.items}
         return [
             LabelledJudgment(
@@ -123,7 +124,7 @@ class Benchmark:
         return select_groups(self._groups, [match.row for match in matches])
 
     def measure(self, judge: RecordedJudge, kind: str) -> JudgeFigures:
-        """Measure a judge on the criteria of one kind.
+        """Measure a judge's agreement with human labels on the criteria of one kind.
 
         Raises:
             ValueError: The judge has no reply to a question of this kind.
@@ -150,16 +151,16 @@ class Benchmark:
         )
 
     def kinds_of(self, judge: RecordedJudge) -> set[str]:
-        """Return the kinds of the criteria that a judge answered."""
+        """Return the kinds of criteria for which a judge has replies."""
         return {match.criterion.tags[0] for match in self._matches(judge)}
 
     def compare(self, judge: RecordedJudge, other: RecordedJudge, kind: str | None = None) -> Estimate:
-        """Estimate how much larger the accuracy of a judge is than that of another, on the questions both answered.
+        """Estimate a judge's accuracy minus another judge's accuracy, on the questions that both answered.
 
         Args:
             judge: The judge.
             other: The other judge.
-            kind: The kind of the criteria; None for all.
+            kind: The kind of the criteria, or None for all kinds.
         """
         others = {(match.row, match.judged.name): match.right for match in self._matches(other, kind)}
         pairs = [
@@ -191,7 +192,7 @@ class Benchmark:
         return PeopleFigures(alpha, weighted if criterion.kind == "ordinal" else None)
 
     def panel(self, judges: Sequence[RecordedJudge]) -> RecordedJudge:
-        """Return a panel as one judge, with the default voting of graders, on the questions that all were asked."""
+        """Return a panel's answers as one judge, by the default voting, for questions with a reply of all judges."""
         answers = {
             (row.id, entry.name): entry.verdict
             for row in self.rows_of(judges)
@@ -200,7 +201,7 @@ class Benchmark:
         return RecordedJudge(f"panel of {len(judges)}", "votes", max(judge.date for judge in judges), answers)
 
     def unanimous(self, judges: Sequence[RecordedJudge], kind: str) -> tuple[float, JudgeFigures]:
-        """Return the share of the questions on which all judges agree, and the figures of their answers there."""
+        """Return the share of questions on which all judges agree, and the agreement of these answers with labels."""
         everywhere, agreed = 0, dict[Question, str | None]()
         for row in self.rows_of(judges):
             for entry in row.report.criteria if row.report else ():
@@ -211,7 +212,7 @@ class Benchmark:
         return len(agreed) / everywhere, self.measure(judge, kind)
 
     def certify(self, judges: Sequence[RecordedJudge], alpha: float) -> Certificate:
-        """Certify the answers on which all judges agree; one judgment of each cluster counts."""
+        """Certify the answers on which all judges agree, with one judgment of each cluster (see `certify`)."""
         return certify(self.rows_of(judges), self.labels, alpha=alpha, cluster=_CLUSTER)
 
 
@@ -224,7 +225,7 @@ def _with_equal_distances(match: Match) -> Match:
 
 
 def _entry(criterion: Criterion, answers: Mapping[str, str | None]) -> CriterionReport:
-    """Return the entry of a report with the answer of one judge, or with the votes of several."""
+    """Return an entry of a report with the answer of one judge, or with the votes of several judges."""
     votes = tuple(_vote(criterion, name, answer) for name, answer in answers.items())
     unread = CriterionReport(
         name=criterion.name or "",

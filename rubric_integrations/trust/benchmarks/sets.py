@@ -1,6 +1,6 @@
 """Public data sets with human labels for each criterion and with recorded judges, in one common form.
 
-The data are not part of the library: `load_set` reads them from a folder with one subfolder for each set.
+The data are not part of the library. `load_set` reads them from a folder with one subfolder for each set.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ class RecordedJudge(NamedTuple):
 
     Attributes:
         name: The judge's name.
-        prompt: The kind of its prompt.
-        date: When its replies were published.
-        answers: Its answer to each question that it replied to; None for a reply that could not be read, or a failure.
+        prompt: The kind of the judge's prompt.
+        date: The month or year in which the replies were published.
+        answers: The judge's answer to each question with a reply. None is a reply that could not be parsed, or another
+            failure.
     """
 
     name: str
@@ -63,18 +64,18 @@ class RecordedJudge(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name with the kind of prompt, which a set has only once."""
+        """The name with the kind of prompt, which is unique in a set."""
         return f"{self.name}, {self.prompt}"
 
 
 class BenchmarkItem(NamedTuple):
-    """What was judged by people and by recorded judges.
+    """An item of a set, such as a response, that annotators and recorded judges have judged.
 
     Attributes:
-        id: Its id.
-        cluster: What it has in common with items that depend on it, such as their task.
+        id: The id of the item.
+        cluster: The cluster of items that depend on each other, such as the id of their task.
         criteria: The criteria, by name.
-        labels: The answer of each rater to each criterion.
+        labels: The answers of the raters, by the name of the criterion and the name of the rater.
     """
 
     id: str
@@ -84,15 +85,15 @@ class BenchmarkItem(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where a set comes from.
+    """The origin of a set.
 
     Attributes:
-        title: Its name in texts.
-        repository: Its repository on GitHub.
-        commit: The commit that the data were taken from.
-        licence: Its licence.
-        cluster: What the items of a cluster have in common.
-        raters: Who labelled it.
+        title: The title of the set in texts.
+        repository: The repository on GitHub.
+        commit: The commit of the data.
+        licence: The licence of the data.
+        cluster: The property that the items of a cluster share, such as "task".
+        raters: The source of the human labels.
     """
 
     title: str
@@ -129,7 +130,7 @@ SOURCES = {
         "the majority of three experts",
     ),
 }  # fmt: skip
-"""The sets, by the names that `load_set` and `--sets` take."""
+"""The sets, by the names that `load_set` and `--sets` accept."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +138,11 @@ class BenchmarkSet:
     """A data set in the common form.
 
     Attributes:
-        name: Its name in `SOURCES`.
-        items: What people labelled.
+        name: The name of the set in `SOURCES`.
+        items: The items with human labels.
         judges: The recorded judges.
-        rows: What a judge grades: the items whose texts and sources are public; empty if there are none.
-        answers_of: Converts the graded `rows` to answers to the questions of the items.
+        rows: The rows that a new judge can grade, because their texts and sources are public. Empty if there are none.
+        answers_of: A function that converts the graded `rows` to answers to the questions of the items.
     """
 
     name: str
@@ -154,21 +155,21 @@ class BenchmarkSet:
 
     @property
     def source(self) -> Source:
-        """Where the set comes from."""
+        """The origin of the set."""
         return SOURCES[self.name]
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of its criteria, in the order of `CRITERION_KINDS`."""
+        """The kinds of the set's criteria, in the order of `CRITERION_KINDS`."""
         present = {criterion.tags[0] for item in self.items for criterion in item.criteria.values()}
         return tuple(kind for kind in CRITERION_KINDS if kind in present)
 
     @cached_property
     def references(self) -> dict[Question, str]:
-        """The answer that counts as right for each question; questions on which raters are divided have none.
+        """The reference answer to each question, without questions whose raters have no majority.
 
-        It is the majority of the answers to a binary criterion, and for an ordered one the level next to the mean of
-        the values, rounded half up.
+        For ordered answers of several raters, the levels are numbered in their order. The reference is the level with
+        the rounded mean number (0.5 is rounded up). For other answers, it is the most frequent answer.
         """
         answers = (
             ((item.id, name), _reference(item.criteria[name], [*labels.values()]))
@@ -192,15 +193,15 @@ def _verdicts(row: GradedRow) -> Iterator[tuple[str, str | None]]:
 
 
 class BenchmarkDataError(ValueError):
-    """The data of a set are not there, or do not have its form."""
+    """Raised if the data of a set are missing or have another format."""
 
 
 def load_set(name: str, data: Path) -> BenchmarkSet:
-    """Read a set.
+    """Read a data set.
 
     Args:
-        name: Its name in `SOURCES`.
-        data: The folder that has the data of the set; see `folder_of`.
+        name: The name of the set in `SOURCES`.
+        data: The folder with the data of the set (see `folder_of`).
 
     Raises:
         BenchmarkDataError: The name is unknown, or the data cannot be read.
@@ -216,11 +217,11 @@ def load_set(name: str, data: Path) -> BenchmarkSet:
 
 
 def folder_of(name: str, data: Path) -> Path:
-    """Return the folder of a set: the subfolder with its name, or a clone of the repository of SummHay or LLMBar.
+    """Return the folder of a set: a subfolder with its name, or a clone of the repository of SummHay or LLMBar.
 
     Args:
-        name: Its name in `SOURCES`.
-        data: The folder with the subfolder or the clone, or the clone itself.
+        name: The name of the set in `SOURCES`.
+        data: The folder that contains the subfolder or the clone, or the clone itself.
 
     Raises:
         BenchmarkDataError: The name is unknown, or there is no such folder.
@@ -241,7 +242,7 @@ def folder_of(name: str, data: Path) -> Path:
 
 
 def commit_of(data: Path) -> str | None:
-    """Return the commit of a git clone, or None for a folder that is not in one."""
+    """Return the commit of a git clone, or None for a folder that is not in a clone."""
     try:
         process = subprocess.run(  # noqa: S603
             ["git", "-C", str(data), "rev-parse", "HEAD"],  # noqa: S607
@@ -253,9 +254,9 @@ def commit_of(data: Path) -> str | None:
 
 
 def rows_to_grade(sets: Sequence[BenchmarkSet]) -> list[Row]:
-    """Return the rows of several sets, whose `metadata` name the set and the cluster.
+    """Return the rows of several sets, with the set and the cluster in their `metadata`.
 
-    Clusters are in the order of a hash, so that a run that a limit ends has a random part of each set.
+    Clusters are sorted by a hash. Therefore, a run that a limit ends contains a random part of each set.
     """
     rows = [
         row._replace(id=f"{data.name}/{row.id}", metadata={"set": data.name, **(row.metadata or {})})
@@ -266,7 +267,7 @@ def rows_to_grade(sets: Sequence[BenchmarkSet]) -> list[Row]:
 
 
 def judge_of_run(data: BenchmarkSet, rows: Iterable[GradedRow], name: str) -> RecordedJudge:
-    """Return the answers of a run of `rows_to_grade` to the questions of one set.
+    """Return a judge with the answers of a run of `rows_to_grade` to the questions of one set.
 
     Args:
         data: The set.
@@ -311,7 +312,7 @@ def _by_judge(
 
     Args:
         replies: The judge's key, the question and the answer of each reply.
-        about: Returns the name, the kind of prompt and the date of a judge, by its key.
+        about: A function that gets a judge's key and returns its name, its kind of prompt and its date.
     """
     answers: dict[str, dict[Question, str | None]] = {}
     for key, question, answer in replies:
@@ -404,13 +405,13 @@ _ORDERS = ("ab", "ba")
 
 
 def _load_llmbar(folder: Path) -> BenchmarkSet:
-    """Read LLMBar: each pair is a question in both orders, and of two equal ratings, each output wins in one order."""
+    """Read LLMBar. Each pair is a question in both orders. With two equal ratings, each output wins in one order."""
     if is_clone_of_llmbar(folder):
         outputs, pairs, patterns = pairs_of_clone(folder)
     else:
         outputs, pairs = _read_lines(folder / "items.jsonl"), _read_lines(folder / "pairs.jsonl")
         patterns = _read_json(folder / "parsing.json")
-    # ChatGPT rated three outputs with 10: above the scale, and still a comparison.
+    # ChatGPT rated three outputs with 10. This is above the scale, but the ratings can still be compared.
     recorded = _RATING.model_copy(update={"scale": Scale(min=0, max=10, integer=True)})
     items = [
         BenchmarkItem(
@@ -447,7 +448,7 @@ def _load_llmbar(folder: Path) -> BenchmarkSet:
 
 
 def _compare_ratings(ratings: Mapping[str, float | None]) -> dict[Question, str | None]:
-    """Convert the ratings of outputs to the better output of each pair of which both were rated."""
+    """Convert the ratings of outputs to the better output of each pair with two ratings."""
     answers: dict[Question, str | None] = {}
     for output in ratings:
         pair, _, number = output.rpartition("/output_")
@@ -465,8 +466,8 @@ def _compare_ratings(ratings: Mapping[str, float | None]) -> dict[Question, str 
 
 
 def _read_choice(reply: str, patterns: Mapping[str, str], order: str) -> str | None:
-    """Read the output that a reply prefers, by the pattern that the authors published for the judge's prompt."""
-    # As the authors read it: where a reply matches both patterns, the first one counts.
+    """Parse the preferred output from a reply, by the pattern that the authors published for the judge's prompt."""
+    # As in the authors' code, the first pattern counts if a reply matches both patterns.
     shown = next((number for number in ("1", "2") if re.search(patterns[number], reply)), None)
     return shown if shown is None or order == "ab" else "21"[int(shown) - 1]
 
@@ -493,7 +494,7 @@ _NEEDS_SOURCES = ("Q1", "Q4", "Q5")
 
 
 def _load_llm_rubric(folder: Path) -> BenchmarkSet:
-    """Read LLM-Rubric. A judge grades six of its nine questions: the sources for the others are not in the data."""
+    """Read LLM-Rubric. A new judge grades six of its nine questions. The data lack the sources for the others."""
     lines = _read_lines(folder / "items.jsonl")
     criteria = {
         each["id"]: Criterion(
@@ -532,7 +533,7 @@ def _load_llm_rubric(folder: Path) -> BenchmarkSet:
 
 
 def _load_conala(folder: Path) -> BenchmarkSet:
-    """Read CoNaLa. A judge grades all but the two answers that are empty."""
+    """Read CoNaLa. A new judge grades all answers except two empty ones."""
     lines = _read_lines(folder / "items.jsonl")
     scale = _read_json(folder / "rubrics.json")["conala-usefulness"]["criteria"][0]
     usefulness = Criterion(
@@ -579,7 +580,7 @@ _STORY_JUDGES = {
 
 
 def _load_ttcw(folder: Path) -> BenchmarkSet:
-    """Read TTCW. A judge grades the 36 stories whose texts are public."""
+    """Read TTCW. A new judge grades the 36 stories with public texts."""
     lines = _read_lines(folder / "items.jsonl")
     criteria = {
         each["id"]: Criterion(

@@ -14,6 +14,7 @@ from rubric_integrations.graders import RubricAsJudgeGrader
 from rubric_integrations.judges import Question
 from rubric_integrations.runs import RunFile
 from rubric_integrations.scoring import JudgeFailure, Judgment
+from rubric_integrations.testing import ScriptedJudge
 from rubric_integrations.trust import read_labels
 from tests.reporting.page.runs import FIRST, RUBRIC, SECOND, EchoJudge, Line, own_line, own_rubrics
 
@@ -90,6 +91,21 @@ def test_mark_says_its_answer_in_words_and_the_reason_once_the_pointer_is_on_its
         "! error -2error: the judge failed: left out. transport: no reply", "✕ tone +1tone: x. because x"
     ]  # fmt: skip
     assert page.inner_text("#rows li:nth-child(2) .missed >> nth=0") == "✕ right +3 ●"
+
+
+def test_narrow_row_shows_the_value_of_an_answer_that_is_partly_met_and_the_panel_names_tags(
+    show: Callable[..., Any],
+) -> None:
+    options = [{"label": "plain", "value": 1}, {"label": "stiff", "value": 0.9}]
+    criterion = {"name": "tone", "requirement": "Tone?", "weight": 1, "options": options, "tags": ["style"]}
+    grader = PerCriterionGrader(ScriptedJudge(lambda _question: "stiff"))
+    run = RunFile.of("run", grade_many(["It is."], Rubric.from_dict({"criteria": [criterion]}), grader))
+    page = show(run, viewport={"width": 390, "height": 800})
+    page.keyboard.press("t")
+    page.wait_for_selector("#rows .missed:text-is('.9 tone +1')")
+    page.evaluate("location.hash = '#s0'")
+    page.wait_for_selector("#one .grade")
+    assert page.inner_text("#one .grade") == "0.900, passed. By tag: style 0.900."
 
 
 def test_list_with_many_criteria_says_how_many_marks_are_left_out(show: Callable[..., Any]) -> None:

@@ -1,6 +1,6 @@
 """A ledger in a PostgreSQL database, which processes on any number of machines share.
 
-It is a package of its own because it imports psycopg (extra `postgres`).
+It is a separate package because it imports psycopg (extra `postgres`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Connects to PostgreSQL, creates the tables, and runs the transactions of a ledger in one thread with one connection.
 
-Calls that arrive during a transaction form the next one. A transaction is sent as one pipeline and takes one round
-trip, for any number of callers. Every statement may run twice: if the connection is lost before the answer, nobody
-knows whether it was committed. Tables of another version are refused.
+Calls that arrive during a transaction form the next transaction. A transaction is sent as one pipeline and takes one
+round trip, for any number of callers. Every statement must allow a repetition: if the connection is lost before the
+reply, it is unknown whether the transaction was committed. Tables of another version are refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SCHEMA_VERSION = 1
 # would refuse their escapes, too.
 _TABLES = (
     "CREATE TABLE rubric_ledger (version int NOT NULL)",
-    # A row without a judgment is a lease of its owner, or a contested key (see `leases.py`) that nobody has leased.
+    # A row without a judgment is a lease of its owner, or a contested key (see `leases.py`) that no process has leased.
     "CREATE TABLE rubric_judgments"
     " (key text PRIMARY KEY, owner text, judgment text, at timestamptz NOT NULL DEFAULT clock_timestamp())",
     "CREATE INDEX rubric_leases ON rubric_judgments (owner) WHERE judgment IS NULL",
@@ -48,12 +48,12 @@ _TABLES = (
     " at timestamptz NOT NULL, times bigint NOT NULL, batch text NOT NULL)",
     "CREATE TABLE rubric_spending (run text, part text, calls bigint NOT NULL, cost double precision NOT NULL,"
     " PRIMARY KEY (run, part))",
-    # What was submitted to the batch APIs of providers, and not collected yet.
+    # The batches that were submitted to the batch APIs of providers.
     "CREATE TABLE rubric_batches (number bigserial PRIMARY KEY, id text UNIQUE NOT NULL, record text NOT NULL)",
 )
-# Any number that other programs are unlikely to use.
+# An arbitrary number that other programs are unlikely to use.
 _LOCK = "SELECT pg_advisory_xact_lock(8241996540317)"
-# Not `to_regclass`, which after a wait for the lock does not know yet what other processes have made meanwhile.
+# Not `to_regclass`: after a wait for the lock, it does not see tables that other processes created in the meantime.
 _EXISTS = "SELECT FROM pg_class WHERE relname = 'rubric_ledger' AND pg_table_is_visible(oid)"
 
 
@@ -62,11 +62,11 @@ def prepare(db: Connection, name: str, *, create: bool) -> None:
 
     Args:
         db: The connection.
-        name: The ledger, for messages.
-        create: Whether to make the tables if there are none.
+        name: The name of the ledger, for messages.
+        create: Whether to create the tables if there are none.
 
     Raises:
-        LedgerError: The tables are of another version, or there are none and they are not to be made.
+        LedgerError: The tables are of another version, or there are none and `create` is False.
     """
     version = _version(db)
     if version is None and create:
@@ -75,7 +75,7 @@ def prepare(db: Connection, name: str, *, create: bool) -> None:
                 f"{name}: its `search_path` names no schema that exists: make it with `CREATE SCHEMA`, or name another"
             )
         with db.transaction():
-            # Of several processes, one makes the tables; the lock ends with the transaction.
+            # Only one of several processes creates the tables. The lock ends with the transaction.
             db.execute(_LOCK)
             version = _version(db)
             if version is None:
@@ -103,7 +103,7 @@ def _version(db: Connection) -> int | None:
     return version[0] if version else 0
 
 
-# Where the URL says nothing: without them, a lost machine would be noticed after hours.
+# Used for settings that the URL does not have. Without them, a lost machine would be noticed only after hours.
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -112,22 +112,22 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
     "fallback_application_name": "rubric-integrations",
 }
-# Codes of errors after which the same transaction may succeed: two transactions were in each other's way, or the server
-# is stopped, starts, has no connection left, or is no longer the one that is written to.
+# Codes of errors after which the same transaction may succeed: two transactions had a conflict, or the server is
+# stopping or starting, has no free connection, or no longer accepts writes after a failover.
 _PASSING = frozenset({"40001", "40P01", "57P01", "57P02", "57P03", "53300", "25006"})
 
 
 class Server:
-    """A PostgreSQL server and its database, by a URL.
+    """A PostgreSQL database on a server, identified by its URL.
 
     Args:
-        url: The URL, with all that libpq reads from one, such as `sslmode`.
+        url: The URL, with any settings that libpq reads from a URL, such as `sslmode`.
 
     Attributes:
         address: The URL without user, password and options.
 
     Raises:
-        LedgerError: It is not a URL that libpq can read.
+        LedgerError: libpq cannot read the URL.
     """
 
     def __init__(self, url: str):
@@ -147,14 +147,18 @@ class Server:
         return f"Server({self.address!r})"
 
     def connect(self, *, create: bool) -> Connection:
-        """Connect, and check the tables; make them if there are none and `create` is True.
+        """Connect to the server and check the tables.
+
+        Args:
+            create: Whether to create the tables if there are none.
 
         Raises:
             psycopg.Error: The server cannot be reached or used.
-            LedgerError: The tables are not those of this version.
+            LedgerError: The tables are of another version, or there are none and `create` is False.
         """
         defaults = {name: value for name, value in _DEFAULTS.items() if name not in self._settings}
-        # Without prepared statements and any other state of a session, so that a pool of connections may stand between.
+        # Without prepared statements or other session state, because there may be a connection pool between this
+        # process and the server.
         db = psycopg.connect(self._url, autocommit=True, prepare_threshold=None, **defaults)
         try:
             prepare(db, self.address, create=create)
@@ -164,11 +168,11 @@ class Server:
         return db
 
     def passes(self, error: BaseException, db: Connection | None) -> bool:
-        """Whether an error may pass: a conflict, or a server that restarts, fails over or cannot be reached.
+        """Whether a repetition may succeed after an error: a conflict, or a server that restarts or cannot be reached.
 
         Args:
             error: The error of a transaction, or of `connect`.
-            db: The connection; None if it was not made.
+            db: The connection, or None if there was none.
         """
         if not isinstance(error, psycopg.Error):
             return False
@@ -194,7 +198,7 @@ class Server:
 
 def _address_of(settings: dict[str, Any]) -> str:
     host, port, database = (str(settings.get(name) or "") for name in ("host", "port", "dbname"))
-    # Of a malformed URL, libpq may take parts of the password for these.
+    # In a malformed URL, libpq may mistake parts of the password for these.
     if "@" in host + database or not port.replace(",", "").isdigit():
         port = ""
     if "@" in host + database:
@@ -204,24 +208,24 @@ def _address_of(settings: dict[str, Any]) -> str:
 
 _logger = logging.getLogger(__name__)
 
-# Seconds to wait for a server that was lost, before the callers get an error.
+# Seconds to wait for a lost server before the callers get an error.
 OUTAGE_SECONDS = 300.0
-# Seconds between two attempts to reach it; the pause grows from the first to the second.
+# Seconds between two attempts to reach the server. The pause grows from the first value to the second.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-# Calls in one transaction.
+# The largest number of calls in one transaction.
 MAX_CALLS = 1_000
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 Read = Callable[[], Sequence[Result]]
-"""Returns one result for each item, after the transaction is committed."""
+"""The type of a function that returns one result for each item, after the transaction is committed."""
 Send = Callable[[Connection, Sequence[Item]], Read[Result]]
-"""Sends the statements for some items, without waiting for their results."""
+"""The type of a function that sends the statements for some items, without waiting for their results."""
 
 
 def send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]]]) -> Read[list[Any]]:
-    """Send queries with their values; the results are their rows."""
+    """Send queries with their values. The result of each query is its list of rows."""
     cursors = [db.execute(query.encode(), values) for query, values in queries]
     return lambda: [cursor.fetchall() for cursor in cursors]
 
@@ -229,7 +233,8 @@ def send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]
 class Phase(IntEnum):
     """The order of calls within a transaction."""
 
-    # First, because it locks a whole run: two transactions would wait for each other if either had locked rows before.
+    # First, because it locks an entire run. Two transactions could wait for each other if one of them had locked rows
+    # before.
     CLAIM = 0
     RECORD = 1
     EXPIRE = 2
@@ -240,18 +245,18 @@ class Phase(IntEnum):
 
 
 class Upkeep(Protocol):
-    """What the worker does by itself."""
+    """The tasks that the worker does without a call: heartbeats, and the end of leases."""
 
     def due_in(self) -> float | None:
-        """Return the seconds until the next heartbeat; None if there is none."""
+        """Return the seconds until the next heartbeat, or None if none is needed."""
         ...
 
     def send_beat(self, db: Connection) -> Callable[[], None]:
-        """Send a heartbeat; what is returned is called after it is committed."""
+        """Send a heartbeat and return a function that must be called after the transaction is committed."""
         ...
 
     def send_farewell(self, db: Connection) -> None:
-        """Send what ends all leases."""
+        """Send the statements that end all leases."""
         ...
 
     def abandon_leases(self) -> None:
@@ -271,10 +276,10 @@ class Worker:
 
     Args:
         server: The server.
-        db: A connection, if there is one; otherwise the thread makes it.
+        db: An open connection, or None if the thread has to connect.
 
     Attributes:
-        upkeep: The heartbeats, which are set before the first call.
+        upkeep: The heartbeats. They are set before the first call.
     """
 
     def __init__(self, server: Server, db: Connection | None):
@@ -301,12 +306,12 @@ class Worker:
         item: Item,
         discard: Callable[[Result], None] | None = None,
     ) -> Result:
-        """Run a call as a part of a transaction.
+        """Run a call as part of a transaction and wait for its result.
 
         Args:
-            phase: When it runs within the transaction.
+            phase: The position of the call within the transaction.
             send: Sends the statements of all calls with the same `send`.
-            item: What this call is about.
+            item: The item that is passed to `send`.
             discard: Receives the result if the caller was cancelled.
 
         Raises:
@@ -322,26 +327,34 @@ class Worker:
             raise
 
     def call_sync(self, phase: Phase, send: Send[Item, Result], item: Item, timeout: float | None = None) -> Result:
-        """Run a call as a part of a transaction, and block until its result is there; raises as `call` does.
+        """Run a call as part of a transaction and block until its result is there.
+
+        Args:
+            phase: The position of the call within the transaction.
+            send: Sends the statements of all calls with the same `send`.
+            item: The item that is passed to `send`.
+            timeout: The longest time to wait, in seconds. None waits without a limit.
 
         Raises:
             TimeoutError: The result is not there after `timeout` seconds.
+            LedgerError: The database cannot be used, or the ledger is closed.
         """
         return self._put(phase, send, item).result(timeout)
 
     def post(self, phase: Phase, send: Send[Item, Any], item: Item) -> None:
-        """Run a call as a part of a transaction, some time soon.
+        """Add a call to a later transaction, without waiting for it.
 
         Raises:
             LedgerError: The ledger is closed. If the call fails, the next `call` or `call_sync` raises its error.
         """
-        # Without the lock, since the garbage collector may call this in any thread, also in that of the worker.
+        # Without the lock, because the garbage collector may call this in any thread, including the thread of the
+        # worker.
         if self._closing.is_set():
             raise self._closed_error()
         self._queue.put(_Call(phase, send, item, None))
 
     def close(self) -> None:
-        """Run the calls so far, end all leases, and close the connection."""
+        """Run all calls made so far, end all leases, and close the connection."""
         with self._lock:
             self._closing.set()
             self._queue.put(None)
@@ -350,10 +363,11 @@ class Worker:
 
     def _put(self, phase: Phase, send: Send[Item, Result], item: Item) -> Future[Result]:
         future = Future[Result]()
-        # It is running from the start, so that a cancelled caller does not cancel what is in a transaction.
+        # The future is marked as running immediately. Otherwise a cancelled caller would cancel a call that is part of
+        # a transaction.
         future.set_running_or_notify_cancel()
         call = _Call(phase, send, item, future)
-        # No call comes after the end of the queue, where nobody would answer it.
+        # No call may be added after the end of the queue, because the thread would not run it.
         with self._lock:
             if self._closing.is_set():
                 raise self._closed_error()
@@ -378,7 +392,7 @@ class Worker:
             self._db.close()
 
     def _run_once(self) -> bool:
-        # In a function of its own, so that no call is alive while the thread waits: a call keeps its ledger alive.
+        # In a separate function: no call may stay alive while the thread waits, because a call keeps its ledger alive.
         calls, is_open = self._gather()
         if calls or self._is_beat_due():
             self._execute(calls)
@@ -389,7 +403,11 @@ class Worker:
         return due_in is not None and due_in <= 0
 
     def _gather(self) -> tuple[list[_Call], bool]:
-        """Wait for a call or for the next heartbeat, and return the calls that are there, and whether more may come."""
+        """Wait for a call or for the next heartbeat.
+
+        Returns:
+            The calls in the queue, and whether more calls may come.
+        """
         calls: list[_Call] = []
         timeout = self.upkeep.due_in() if self.upkeep is not None else None
         try:
@@ -405,7 +423,7 @@ class Worker:
             return calls, True
 
     def _execute(self, calls: Sequence[_Call]) -> None:
-        """Run some calls in one transaction, again and again while the server is lost, and hand over their results."""
+        """Run some calls in one transaction, repeat it while the server is lost, and pass the results on."""
         pause = SHORTEST_PAUSE
         while True:
             had_connection = self._db is not None
@@ -450,10 +468,10 @@ class Worker:
         return groups
 
     def _is_over(self, error: Exception, *, had_connection: bool) -> bool:
-        """Whether to stop waiting for the server, after an error."""
+        """Whether to give up after an error instead of waiting for the server."""
         passes = self._server.passes(error, self._db)
         if self._db is not None:
-            # After an error in a pipeline, one cannot rely on its state.
+            # After an error in a pipeline, the state of the connection is unknown.
             self._db.close()
             self._db = None
         if not passes:
@@ -461,7 +479,7 @@ class Worker:
         now = time.monotonic()
         if self._lost_since is None:
             self._lost_since = now
-        # A connection that only has to be made again is nothing to report.
+        # No warning yet if the existing connection was lost: a new connection may succeed.
         if not had_connection and not self._has_warned:
             self._has_warned = True
             _logger.warning(

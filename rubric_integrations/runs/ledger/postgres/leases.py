@@ -1,11 +1,13 @@
-"""Leases on keys in a PostgreSQL database: each key is requested by one caller at a time, over all machines.
+"""Leases on keys in a PostgreSQL database: one caller at a time requests a key, over all machines.
 
-The protocol is that of the SQLite ledger, with the clock of the database. An owner is registered before its first
-lease, and its heartbeat is part of each transaction that leases. If it stays silent, another owner removes it together
-with its leases, in one transaction. A late owner learns from its next heartbeat that it has lost them. It may still
-store a judgment that it has paid for: its keys are contested (`Acquired.is_contested`) until they have a judgment.
+The protocol is the same as in the SQLite ledger, but it uses the clock of the database. An owner is registered before
+its first lease. Each transaction that leases keys sends a heartbeat. If an owner sends no heartbeats, another owner
+removes it together with its leases, in one transaction. The removed owner finds at its next heartbeat that its leases
+are lost. It may still store a judgment that it has paid for. Therefore its keys are contested (`Acquired.is_contested`)
+until they have a judgment.
 
-It is a separate module as a subject: it decides who may request a judgment, and `ledger.py` stores judgments.
+It is a separate module because it has its own subject: it decides which process may request a judgment. `ledger.py`
+stores judgments.
 """
 
 from __future__ import annotations
@@ -22,16 +24,19 @@ from rubric_integrations.runs.ledger.postgres.connection import Connection, Phas
 
 # Seconds without a heartbeat after which the leases of an owner expire.
 LEASE_SECONDS = 10.0
-# Seconds between two attempts to obtain a key that somebody else holds; the pause grows from the first to the second.
+# Seconds between two attempts to lease a key that another caller has leased. The pause grows from the first value to
+# the second.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 
 _REGISTER = "INSERT INTO rubric_owners (owner, host, pid) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
 _BEAT = "UPDATE rubric_owners SET beat = clock_timestamp() WHERE owner = %s"
-# Seconds for which the event loop waits, before a request, to read whether a contested key is still leased.
+# The longest time, in seconds, that the event loop is blocked before a request, to read whether a contested key is
+# still leased.
 LONGEST_CHECK = 1.0
 
-# The heartbeat locks the owner's row, so that nobody removes the owner meanwhile. Without new keys nothing is written.
-# A contested key is a lease from the time -infinity, and without an owner while nobody leases it.
+# The heartbeat locks the row of the owner. Therefore no other process can remove the owner during the transaction.
+# Without new keys, nothing is written. A contested key is stored as a lease from the time -infinity. Its owner is NULL
+# while no caller has leased it.
 _LEASE = """
 WITH wanted AS (
     SELECT key FROM unnest(%(keys)s::text[]) AS x (key)
@@ -44,7 +49,8 @@ WITH wanted AS (
 )
 INSERT INTO rubric_judgments AS j (key, owner) SELECT wanted.key, beat.owner FROM wanted, beat ORDER BY 1
 ON CONFLICT (key) DO UPDATE SET owner = excluded.owner WHERE j.judgment IS NULL AND j.owner IS NULL"""
-# While the server was down, nobody could send a heartbeat: silence begins at its start.
+# While the server was down, no owner could send a heartbeat. Therefore the time without heartbeats begins at the start
+# of the server at the earliest.
 _FIND = """
 SELECT x.key, j.judgment, j.owner, o.host, o.pid, o.owner IS NULL
     OR clock_timestamp() - greatest(o.beat, pg_postmaster_start_time()) > make_interval(secs => %(seconds)s),
@@ -65,24 +71,24 @@ _REMOVE_LEASES = """
 UPDATE rubric_judgments AS j SET owner = NULL, at = '-infinity'
 WHERE judgment IS NULL AND owner = ANY(%(owners)s::text[])
 AND NOT EXISTS (SELECT FROM rubric_owners AS o WHERE o.owner = j.owner)"""
-# An owner whose process ended while it held no lease would leave its row behind for good.
+# Without this, the row of an owner whose process ended without a lease would stay forever.
 _REMOVE_IDLE = """
 DELETE FROM rubric_owners AS o WHERE beat < clock_timestamp() - interval '1 hour'
 AND NOT EXISTS (SELECT FROM rubric_judgments AS j WHERE j.owner = o.owner AND j.judgment IS NULL)"""
 _REMOVE_OWNER = "DELETE FROM rubric_owners WHERE owner = %s"
 
-# A clock that goes on while the machine sleeps, where there is one.
+# A clock that does not stop while the machine sleeps, if the system has one.
 _now: Callable[[], float] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 )
 
 
 class Holder(NamedTuple):
-    """Who holds a key that a caller waits for.
+    """The other owner of a key that a caller waits for.
 
     Attributes:
-        owner: The owner; its name is empty if nobody has leased the key.
-        is_silent: Whether its leases may be removed.
+        owner: The owner. Its name is empty if no process has leased the key.
+        is_silent: Whether the owner's last heartbeat is so old that its leases may be removed.
     """
 
     owner: Owner
@@ -90,14 +96,14 @@ class Holder(NamedTuple):
 
 
 _KeyState = str | Holder | Acquired
-"""A key as one caller sees it: its stored judgment as JSON, who else holds it, or the caller's acquisition of it."""
+"""The state of a key for one caller: the stored judgment as JSON, the other owner, or the caller's acquisition."""
 
 
 class PostgresLeases(KeyLeases[Holder]):
     """The leases of one process in a database.
 
     Args:
-        worker: Runs the transactions; all methods whose names begin with `send` run in its thread.
+        worker: Runs the transactions. All methods whose names begin with `send` or `_send` run in its thread.
     """
 
     def __init__(self, worker: Worker):
@@ -107,11 +113,14 @@ class PostgresLeases(KeyLeases[Holder]):
         worker.upkeep = self
 
     async def obtain(self, keys: Sequence[str]) -> list[str | Acquired]:
-        """Wait until nobody else holds a lease on the first of some keys, and lease it unless its judgment is stored.
+        """Wait until no other caller has a lease on the first key, and lease this key unless its judgment is stored.
+
+        Args:
+            keys: The keys that the caller needs.
 
         Returns:
-            For the first key, and for those after it up to one that somebody else holds: the stored judgment as JSON,
-            or its acquisition if the caller now holds the lease.
+            A list with one entry for the first key and for each key after it, up to the first key that another caller
+            has leased. An entry is the stored judgment as JSON, or the acquisition if the caller now has the lease.
 
         Raises:
             LedgerError: The database cannot be used.
@@ -135,8 +144,8 @@ class PostgresLeases(KeyLeases[Holder]):
         try:
             return self._worker.call_sync(Phase.READ, send_queries, query, LONGEST_CHECK)[0][0]
         except TimeoutError:
-            # Without an answer, the leases do not count as held. Whoever requests them again waits for the server
-            # without blocking the event loop.
+            # Without a reply, the leases count as lost. The next request for them waits for the server without blocking
+            # the event loop.
             return 0
 
     def _end(self, keys: list[str], owner: Owner) -> None:
@@ -145,11 +154,11 @@ class PostgresLeases(KeyLeases[Holder]):
             self._worker.post(Phase.RELEASE, self._send_releases, (owner, keys))
 
     def due_in(self) -> float | None:
-        """Return the seconds until the next heartbeat; None while no lease is held."""
+        """Return the seconds until the next heartbeat, or None if this process has no lease."""
         return self._renewed_at + LEASE_SECONDS / 5 - _now() if self._held else None
 
     def send_beat(self, db: Connection) -> Callable[[], None]:
-        """Send a heartbeat; what is returned is called after it is committed."""
+        """Send a heartbeat and return a function that must be called after the transaction is committed."""
         sent_at, beat = _now(), db.execute(_BEAT, (self._owner.name,))
 
         def note() -> None:
@@ -174,8 +183,8 @@ class PostgresLeases(KeyLeases[Holder]):
     def _send_acquisitions(self, db: Connection, requests: Sequence[Sequence[str]]) -> Read[list[_KeyState]]:
         """Lease the keys of several callers that are neither stored nor leased, and read the others.
 
-        The results are the states of each caller's keys, up to the first key that has another owner. The caller waits
-        for that one, and must not hold later keys meanwhile: two callers could wait for each other.
+        The results are, for each caller, the states of its keys up to the first key that has another owner. The caller
+        waits for that key. It must not lease later keys in the meantime, because two callers could wait for each other.
         """
         keys, sent_at = sorted({key for request in requests for key in request}), _now()
         if not self._is_registered:
@@ -192,7 +201,7 @@ class PostgresLeases(KeyLeases[Holder]):
             if new.rowcount > 0:
                 self._renewed_at = sent_at
             results = [self._grant(request, by_key) for request in requests]
-            # What nobody needs yet: those after a key that somebody else holds.
+            # Keys after a key that another caller has leased are not needed yet.
             excess = [key for key in keys if by_key[key][2] == self._owner.name and key not in self._held]
             self.release(dict.fromkeys(excess, Acquired(self._owner)))
             return results
@@ -206,7 +215,7 @@ class PostgresLeases(KeyLeases[Holder]):
             if judgment is not None:
                 states.append(judgment)
             elif owner == self._owner.name and key not in self._held:
-                # Of the database alone one cannot tell whether a task of this process holds it.
+                # The database does not show whether another task of this process has leased the key.
                 self._held.add(key)
                 states.append(Acquired(self._owner, is_contested))
             else:
@@ -215,20 +224,21 @@ class PostgresLeases(KeyLeases[Holder]):
         return states
 
     def _send_releases(self, db: Connection, releases: Sequence[tuple[Owner, Sequence[str]]]) -> Read[None]:
-        # Those of an earlier owner are lost: another task of this process may hold the keys now.
+        # The leases of an earlier owner are lost: another task of this process may have leased the keys since.
         keys = sorted({key for owner, released in releases if owner is self._owner for key in released})
         for statement in _RELEASE:
             db.execute(statement, (keys, self._owner.name))
 
         def read() -> list[None]:
-            # Not earlier: another task of this process could get the lease, which this would then end.
+            # Not before the commit: another task of this process could get the lease, and this transaction would end
+            # it.
             self._held.difference_update(keys)
             return [None] * len(releases)
 
         return read
 
     def _send_expiry(self, db: Connection, owners: Sequence[Owner]) -> Read[None]:
-        """End all leases of owners that are dead, or still silent."""
+        """End all leases of owners whose process has ended, or that still send no heartbeats."""
         names = {owner.name: owner.is_dead and owner.pid is not None for owner in owners if owner.name}
         values = {"owners": list(names), "dead": list(names.values()), "seconds": LEASE_SECONDS}
         for statement in (_REMOVE_SILENT, _REMOVE_LEASES):
@@ -237,6 +247,6 @@ class PostgresLeases(KeyLeases[Holder]):
         return lambda: [None] * len(owners)
 
     def abandon_leases(self) -> None:
-        """Begin again as another owner: this one was removed because it was silent, or could not release its leases."""
+        """Continue as a new owner: this owner was removed, or may have been unable to release its leases."""
         self._abandon()
         self._is_registered = False

@@ -45,8 +45,8 @@ BATCHES = "SELECT id, record FROM rubric_batches ORDER BY number"
 FILE = "SELECT content FROM rubric_files WHERE sha256 = %s"
 
 
-# Of two rows of one statement with the same key, PostgreSQL would refuse the second, and without an order two
-# transactions could wait for each other: the rows of each statement are distinct and sorted.
+# The rows of each statement are distinct and sorted: PostgreSQL refuses two rows with the same key in one statement,
+# and without an order two transactions could wait for each other.
 _FILES = "INSERT INTO rubric_files VALUES (%s, %b) ON CONFLICT DO NOTHING"
 _RUBRICS = """
 INSERT INTO rubric_rubrics SELECT * FROM unnest(%s::text[], %s::text[]) AS x (hash, rubric) ORDER BY 1
@@ -73,7 +73,7 @@ FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[]) AS x (key, kind, m
 ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, message = excluded.message, at = excluded.at,
     times = f.times + excluded.times, batch = excluded.batch
 WHERE f.batch <> excluded.batch"""
-# Without the lock, two transactions would not see each other's claims, and would both be granted the same.
+# Without the lock, two transactions would not see each other's claims, and both would get the same amount.
 _LOCK_RUN = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 8241996540317))"
 _OTHERS = """
 SELECT coalesce(sum(calls), 0)::float8, coalesce(sum(cost), 0)::float8 FROM rubric_spending
@@ -89,12 +89,12 @@ RETURNING calls::float8, cost"""
 
 
 class FailureOfKey(NamedTuple):
-    """A failure of a judge, and the key of the judgment that it did not make.
+    """A failure of a judge, and the key of the judgment that is missing because of it.
 
     Attributes:
         key: The key.
         failure: The failure.
-        batch: A unique text, so that a failure that is written twice counts once.
+        batch: A unique text. With it, a failure that is written twice counts once.
     """
 
     key: str
@@ -108,12 +108,12 @@ class FailureOfKey(NamedTuple):
 
 
 class ClaimOfPart(NamedTuple):
-    """What one part of a run claims of its limits.
+    """The claim of one part of a run on the limits of the run.
 
     Attributes:
         run: The name of the run, as JSON.
         part: A unique name of the part.
-        claim: What it claims.
+        claim: The claim.
     """
 
     run: str
@@ -122,14 +122,14 @@ class ClaimOfPart(NamedTuple):
 
 
 def send_submissions(db: Connection, records: Sequence[SubmissionRecord]) -> Read[None]:
-    """Record submissions with their rubrics and files, each once."""
+    """Record submissions with their rubrics and files. Each of them is stored once."""
     files = {digest: content for record in records for digest, content in record.files.items()}
     for digest, content in sorted(files.items()):
         db.execute(_FILES, (digest, content))
     rubrics = {record.rubric_hash: json.dumps(record.rubric) for record in records if record.rubric_hash is not None}
     if rubrics:
         db.execute(_RUBRICS, (list(rubrics), list(rubrics.values())))
-    # Numbered in the order of the run, which `rescore` keeps.
+    # Numbered in the order of the run, because `rescore` yields them in this order.
     rows = list({record.hash: record for record in records}.values())
     columns = ([row.hash for row in rows], [json.dumps(row.id) for row in rows], [row.submission for row in rows])
     db.execute(_SUBMISSIONS, (*columns, [row.rubric_hash for row in rows]))
@@ -137,14 +137,14 @@ def send_submissions(db: Connection, records: Sequence[SubmissionRecord]) -> Rea
 
 
 def send_grader(db: Connection, graders: Sequence[tuple[str, str]]) -> Read[None]:
-    """Record grader configurations: their digests, and their JSON."""
+    """Record grader configurations, as pairs of a digest and JSON."""
     for grader in graders:
         db.execute(_GRADER, grader)
     return lambda: [None] * len(graders)
 
 
 def send_failures(db: Connection, failures: Sequence[FailureOfKey]) -> Read[None]:
-    """Record failures; of several failures of one key, the last is kept, and all are counted."""
+    """Record failures. If a key has several, the last one is stored, and all are counted."""
     last: dict[str, FailureOfKey] = {}
     times: dict[str, int] = {}
     for failure in failures:
@@ -157,8 +157,8 @@ def send_failures(db: Connection, failures: Sequence[FailureOfKey]) -> Read[None
 
 
 def send_claims(db: Connection, records: Sequence[ClaimOfPart]) -> Read[Shares]:
-    """Record what parts of runs claim of their limits, and read what they are granted."""
-    # In one order, because two transactions with the same runs would wait for each other.
+    """Record the claims of parts of runs on the limits of the runs, and read the granted shares."""
+    # Sorted, because otherwise two transactions with the same runs could wait for each other.
     for run in sorted({record.run for record in records}):
         db.execute(_LOCK_RUN, (run,))
     cursors: list[tuple[psycopg.Cursor[Any], psycopg.Cursor[Any]]] = []
@@ -173,8 +173,8 @@ def send_claims(db: Connection, records: Sequence[ClaimOfPart]) -> Read[Shares]:
     return read
 
 
-# The first judgment of a key is kept: if its owner's lease expired, another caller has requested the judgment
-# meanwhile, and others may have read that one.
+# The first judgment of a key is kept: if an owner's lease expired, another caller has requested the judgment since, and
+# other callers may have read it.
 _STORE = """
 INSERT INTO rubric_judgments AS j (key, judgment)
 SELECT * FROM unnest(%s::text[], %s::text[]) AS x (key, judgment) ORDER BY 1
@@ -194,15 +194,16 @@ class _PostgresState(ProcessState):
 class PostgresLedger(LedgerBase[_PostgresState]):
     """A store of judgments in a PostgreSQL database, for any number of processes on any number of machines.
 
-    It has the methods of `Ledger`, and the same guarantees: each judgment is requested once, whoever dies is replaced
-    after ten seconds without a heartbeat, and a judgment is safe once `Lease.store` returns. A server that is lost is
-    waited for, up to five minutes. Of one process, one thread has one connection.
+    It has the methods and guarantees of `Ledger`. Each judgment is requested once. If a process dies, another one takes
+    over its leases after ten seconds without a heartbeat. When `Lease.store` returns, the judgment is stored. If the
+    connection to the server is lost, calls wait for up to five minutes. Each process uses one connection, in one
+    thread.
 
     Args:
-        url: The database, such as `"postgresql://user@host:5432/database?sslmode=require"`, with everything that
-            libpq reads from a URL. Prefer a password that is not part of it: `PGPASSWORD`, `~/.pgpass` or a service
-            file. Whoever pickles the ledger pickles the URL. The tables are made on first use, in the first schema of
-            the `search_path`, and begin with `rubric_`.
+        url: The URL of the database, such as `"postgresql://user@host:5432/database?sslmode=require"`, with any
+            settings that libpq reads from a URL. Prefer a password outside the URL: `PGPASSWORD`, `~/.pgpass` or a
+            service file, because a pickle of the ledger contains the URL. The tables are created at the first use, in
+            the first schema of the `search_path`. Their names begin with `rubric_`.
 
     Attributes:
         address: The URL without user, password and options.
@@ -227,7 +228,7 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         return PostgresLedger, (self._url,)
 
     def close(self) -> None:
-        """End the leases that are still held, and close the connection."""
+        """End the remaining leases and close the connection."""
         self._state.worker.close()
 
     @property
@@ -240,7 +241,12 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         return self._query(COUNT)[0][0]
 
     def save_batch(self, batch_id: str, record: str) -> None:
-        """Store the record of a batch, in place of an earlier one; it is safe when this returns."""
+        """Store the record of a batch and replace an earlier one. When this returns, the record is stored safely.
+
+        Args:
+            batch_id: The id of the batch.
+            record: The record of the batch, as JSON.
+        """
         self._query(SAVE_BATCH, batch_id, record)
 
     def batches(self) -> dict[str, str]:
@@ -248,15 +254,15 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         return dict(self._query(BATCHES))
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Replace the claim of one part of a run on the limits of the run, and return what is granted.
+        """Replace the claim of one part of a run on the limits of the run and return the granted shares.
 
         Args:
-            run: The name of the run, the same for all processes and machines that share its limits.
+            run: The name of the run. It is the same for all processes and machines that share its limits.
             part: A unique name of the part, such as one process.
-            claim: What the part has spent, and what it wants to spend.
+            claim: The amounts that the part has spent and that it wants to spend.
 
         Returns:
-            What the part may spend in all, and what the other parts have claimed.
+            The amount that the part may spend in total, and the amount that the other parts have claimed.
         """
         record = ClaimOfPart(json.dumps(run), part, claim)
         return await self._state.worker.call(Phase.CLAIM, send_claims, record)
@@ -274,14 +280,14 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         return _PostgresState(PostgresLeases(worker), worker)
 
     def _store_function(self, state: _PostgresState) -> StoreJudgments:
-        # Made for each lease: in the state, it would keep the ledger alive.
+        # Made for each lease. If the state contained it, it would keep the ledger alive.
         return partial(state.worker.call, Phase.STORE, self._send_judgments)
 
     def _query(self, query: str, *values: object) -> list[Any]:
         return self._state.worker.call_sync(Phase.READ, send_queries, (query, values))
 
     def _send_judgments(self, db: Connection, batch: Sequence[Mapping[str, Judgment]]) -> Read[Mapping[str, Judgment]]:
-        """Store the judgments of several callers, and return for each caller those that are kept."""
+        """Store the judgments of several callers, and return for each caller the judgments that the ledger keeps."""
         judgments, state = join_batch(batch), self._state
         texts = {key: json.dumps(judgment.model_dump(mode="json")) for key, judgment in judgments.items()}
         db.execute(_STORE, (list(texts), list(texts.values())))
