@@ -191,6 +191,17 @@ def test_steps_of_swe_agent_beside_its_history_do_not_stop_the_options_that_read
     assert [(call.name, call.result) for call in row.submission.trajectory.calls] == [("bash", "a.py")]
 
 
+def test_events_of_one_run_in_json_lines_are_refused_with_the_way_to_read_them(write: Write) -> None:
+    message = {"role": "assistant", "content": [{"type": "text", "text": "Done."}]}
+    events = [{"kind": "ConversationStateUpdateEvent", "source": "environment", "id": "a", "key": "stats", "value": {}},
+              {"kind": "MessageEvent", "source": "agent", "id": "b", "llm_message": message}]  # fmt: skip
+    with pytest.raises(ResponsesError, match=r"one conversation \(openhands_sdk\): write .* in a `\.json` file"):
+        list(read_responses(write("events.jsonl", *events)))
+    assert read(write("events.json", events)) == [("events", "Done.", None)]
+    with pytest.raises(ResponsesError, match="or name it by `response_column`"):
+        list(read_responses(write("rows.jsonl", {"role": "user", "content": "6 x 7?"})))
+
+
 # Rows of tools.
 
 
