@@ -10,8 +10,9 @@ import heapq
 from array import array
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +34,7 @@ from rubric_integrations.reporting.grades import (
 from rubric_integrations.runs.files import GradedRow, RunFile, read_run, run_line
 from rubric_integrations.scoring.formula import reaches_mark
 from rubric_integrations.submission.submission import Submission
+from rubric_integrations.submission.tables import ResponsesError
 from rubric_integrations.trust import Estimate, GateResult, SequentialGate, fewest_to_pass, gate
 from rubric_integrations.trust.gates import decide_mean
 from rubric_integrations.trust.matching import dependence_warnings
@@ -465,7 +467,7 @@ class RowsOfFile:
             refuse_unregistered_metrics(rubrics.shared, str(rubric_file))
             if strict:
                 _refuse_partial(rubrics.shared, str(rubric_file))
-        elif rubric_file is None and path.is_file() and (path.suffix.lower() in (".yaml", ".yml") or is_rubric(path)):
+        elif rubric_file is None and path.is_file() and (_is_yaml_without_rows(path, read) or is_rubric(path)):
             raise ValueError(f"{path}: is a rubric: name the file of responses after it, such as {path} responses.csv")
         for row in read():
             self._count += 1
@@ -514,6 +516,15 @@ class RowsOfFile:
     def take_place(self, row: Row) -> int:
         """Return the position of a finished row, from 0, and remove it from the rows in progress."""
         return self._places.pop(row.id)
+
+
+def _is_yaml_without_rows(path: Path, read: Callable[[], Iterator[Row]]) -> bool:
+    """Return whether a YAML file has no rows, or is one response, as which a rubric with a fault is read."""
+    if path.suffix.lower() not in (".yaml", ".yml"):
+        return False
+    with suppress(ResponsesError):
+        return all(row.id == path.stem and row.rubric is None for row in islice(read(), 1))
+    return True
 
 
 def _refuse_partial(rubric: Rubric, source: str) -> None:

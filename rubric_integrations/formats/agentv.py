@@ -214,14 +214,14 @@ class EvalCase(NamedTuple):
 
 
 def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalCase]:
-    """Yield the cases of an eval file of AgentV, promptfoo, BiGGen-Bench or tau2, each with its rubric.
+    """Yield the cases of a file of AgentV, promptfoo, BiGGen-Bench, InfoBench or tau2, each with its rubric.
 
     Some assertions cannot be read, for example because they need code of the file. A warning and `Rubric.left_out` list
     them, and a grade of the case is then `partial` and never `passed`. A case without any readable assertion is skipped
     with a warning.
 
     Args:
-        path: The file, YAML or JSON.
+        path: The file, YAML, JSON or JSON Lines.
         strict: Whether to refuse a file if a part of it cannot be read.
 
     Raises:

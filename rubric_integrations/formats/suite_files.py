@@ -47,6 +47,8 @@ _CASE_FILES = ("case.yaml", "case.yml")
 def load_with_tests(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
     """Parse a file. For a configuration of promptfoo or AgentV, insert the tests that are in other files.
 
+    A `.jsonl` file is a list of its lines.
+
     Args:
         source: A path or an open file. Other files are read only for a path.
 
@@ -57,6 +59,8 @@ def load_with_tests(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[
         RubricError: A file cannot be read or is outside the directory, or there are more than 1,000 files, 10 MB or
             100,000 values.
     """
+    if isinstance(source, str | PathLike) and Path(source).suffix.lower() == ".jsonl":
+        return _parse_lines(read_content(source), str(source)), str(source)
     document, name = load(source)
     if isinstance(source, str | PathLike) and isinstance(document, Mapping):
         followed = with_tests(cast("Mapping[str, Any]", document), Files(Path(source).parent, name))
@@ -64,6 +68,13 @@ def load_with_tests(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[
             check_document(followed, name)
         return followed, name
     return document, name
+
+
+def _parse_lines(text: str, name: str) -> list[Any]:
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    document = [parse(line, "json", f"{name}, line {number}") for number, line in lines]
+    check_document(document, name)
+    return document
 
 
 def reason_not_read(name: str) -> str:
@@ -164,9 +175,7 @@ class Files:
         if suffix == ".csv":
             return [_test_of_row(row, name, number) for number, row in enumerate(_rows(text, name), start=1)]
         if suffix == ".jsonl":
-            lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-            document: Any = [parse(line, "json", f"{name}, line {number}") for number, line in lines]
-            check_document(document, name)
+            document: Any = _parse_lines(text, name)
         elif suffix in (".json", ".yaml", ".yml"):
             document = load_text(text, "json" if suffix == ".json" else "yaml", name)
         else:

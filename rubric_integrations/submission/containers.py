@@ -68,7 +68,7 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
         raise LayoutError(f"has the columns {names!r} of a pandas table, and other values beside them: write it again")
     if columns.response is None and (is_single_row(data) or (dialect_of(data) is not None and not is_row(data))):
         return None
-    unread = next((unread for unread in UNREAD_DOCUMENTS if data.keys() >= set(unread.keys)), None)
+    unread = next((unread for unread in UNREAD_DOCUMENTS if data.keys() >= unread.keys), None)
     if unread:
         raise LayoutError(f"is {unread.name}, whose rows are not read without options: {unread.remedy}")
     refuse_rows_within(data)
@@ -249,6 +249,19 @@ def _is_deepeval(data: Fields) -> bool:
     return is_run or all_objects(run.get("test_results"), has_keys("name", "metrics_data", "conversational"))
 
 
+def _is_tau2(data: Fields) -> bool:
+    return has_keys("tasks", "info")(data) and ("simulations" in data or "agent_info" in as_mapping(data["info"]))
+
+
+def _tau2_rows(data: Fields) -> Sequence[Any]:
+    if not data.get("simulations"):
+        raise LayoutError(
+            "is tau2's results without simulations: name one of the files that tau2 writes in the folder `simulations` "
+            "beside it"
+        )
+    return rows_at(data, "simulations")
+
+
 def _single_row(data: Fields) -> list[Fields]:
     return [data]
 
@@ -258,7 +271,7 @@ DOCUMENTS = (
     Document("Inspect log", has_keys("version", "eval", "plan"), _inspect_rows),
     Document("deepeval test run", _is_deepeval, _deepeval_rows),
     *(Document(known.name, known.matches, _single_row) for known in TRACE_FORMATS),
-    Document("tau2 results", has_keys("simulations", "tasks", "info"), partial(rows_at, path="simulations")),
+    Document("tau2 results", _is_tau2, _tau2_rows),
     Document("pandas table", _is_split_frame, _split_rows),
     Document("pandas table", _is_table_frame, partial(rows_at, path="data")),
     Document("pandas table", _is_column_frame, _column_rows),
@@ -276,13 +289,14 @@ class UnreadDocument(NamedTuple):
     """
 
     name: str
-    keys: tuple[str, ...]
+    keys: frozenset[str]
     remedy: str
 
 
+SWE_AGENT_KEYS = frozenset({"trajectory", "history", "info"})
 UNREAD_DOCUMENTS = (
     UnreadDocument(
-        "a trajectory of SWE-agent", ("trajectory", "history", "info"),
+        "a trajectory of SWE-agent", SWE_AGENT_KEYS,
         "`--response-column history` grades its conversation, `--response-column info.submission` its patch",
     ),
 )  # fmt: skip

@@ -496,9 +496,20 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             yield from waiting
             waiting.clear()
     if refusal and not is_right:
-        is_document = path.suffix.lower() in (".json", ".yaml", ".yml")
-        raise ResponsesError(f"{path}: {refusal}{AS_TEXT if is_document else ''}")
+        raise ResponsesError(f"{path}: {_with_remedy(refusal, path.suffix.lower(), read)}")
     yield from waiting
+
+
+def _with_remedy(refusal: str, suffix: str, read: Callable[[], Iterator[Entry]]) -> str:
+    """Return the refusal of a file without a response, with what to do if it may be one response as a whole."""
+    if suffix in (".json", ".yaml", ".yml"):
+        return f"{refusal}{AS_TEXT}"
+    if suffix in (".jsonl", ".ndjson"):
+        dialect = dialect_of([entry.fields for entry in islice(read(), _MAX_WITHOUT_RESPONSE)])
+        # The last dialect reads every list.
+        if dialect not in (None, "refused", "openai_chat"):
+            return f"its lines are one conversation ({dialect}): write them as one list in a `.json` file"
+    return refusal
 
 
 def _without_absent_calls(row: Row) -> Row:

@@ -14,7 +14,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 from rubric_integrations._util.json import parse_json
 from rubric_integrations.rubric.rubric import RubricError
 from rubric_integrations.submission.columns import ColumnNames, missing_column
-from rubric_integrations.submission.containers import find_rows, is_at, is_single_row, rows_at
+from rubric_integrations.submission.containers import SWE_AGENT_KEYS, find_rows, is_at, is_single_row, rows_at
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import own_id
 from rubric_integrations.submission.messages import is_conversation
@@ -116,6 +116,9 @@ def _single_row(path: Path, data: object, text: str, columns: ColumnNames) -> tu
         return {own_id_column: path.stem, response: text}, ONE_RESPONSE
     fields = cast("dict[str, Any]", data)
     is_named = columns.response is not None and is_at(fields, columns.response)
+    if is_named and fields.keys() >= SWE_AGENT_KEYS:
+        # Its `trajectory` repeats the commands of its `history`, and is not a conversation.
+        fields = {**fields, "trajectory": None if columns.response == "history" else fields["history"]}
     if is_named or (columns.response is None and is_single_row(fields)):
         return (fields if own_id(fields, columns) else {**fields, own_id_column: path.stem}), "JSON, one row"
     return {own_id_column: path.stem, response: text if dialect_of(fields) is None else fields}, ONE_RESPONSE

@@ -310,6 +310,18 @@ def _tau2(row: Fields) -> Iterable[ToolAnswer]:
     return [ToolAnswer({"id": row_id, "response": row["messages"], "metadata": metadata})]
 
 
+def _openhands(row: Fields) -> Iterable[ToolAnswer]:
+    if not row["history"]:
+        return [failed_answer(row["instance_id"], row.get("error") or "its `history` is empty")]
+    metadata = short_values(as_mapping(row.get("metadata")), "agent_class") | short_values(row, "error")
+    return [ToolAnswer({"id": row["instance_id"], "response": row["history"], "metadata": metadata})]
+
+
+def _is_openhands(row: Fields) -> bool:
+    names = ("instance_id", "instruction", "history", "test_result")
+    return has_keys(*names)(row) and isinstance(row["history"], list) and has_no_response(row)
+
+
 def _dspy(row: Fields) -> Iterable[ToolAnswer]:
     name, *others = prefixed_values(row, "pred_")
     if others:
@@ -484,7 +496,11 @@ def _is_langsmith_frame(row: Fields) -> bool:
 
 
 def _is_ragas(row: Fields) -> bool:
-    return "user_input" in row and ("response" in row or _is_ragas_chat(row["user_input"]))
+    if "user_input" not in row or "response" in row:
+        return "user_input" in row
+    # The header of a table has no values.
+    is_header = row["user_input"] is None and has_no_response(row)
+    return is_header or _is_ragas_chat(_repr_list(row["user_input"]))
 
 
 def _is_tau_bench(row: Fields) -> bool:
@@ -537,6 +553,7 @@ ROW_FORMATS = (
     ),
     RowFormat("tau-bench results", _is_tau_bench, _tau_bench, respond="trajectory", has_all_calls=True),
     RowFormat("tau2 results", _is_tau2, _tau2, respond="trajectory", has_all_calls=True),
+    RowFormat("OpenHands output", _is_openhands, _openhands, has_all_calls=True),
 )  # fmt: skip
 """The formats of rows that tools write. The first format that matches reads a row."""
 

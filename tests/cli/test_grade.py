@@ -105,14 +105,23 @@ def test_bad_input_is_one_clear_line_and_exits_with_2(files: Path, case: str) ->
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("name", ["rubric.yaml", "rubric.json", "broken.yaml"])
+@pytest.mark.parametrize("name", ["rubric.yaml", "rubric.json", "broken.yaml", "fault.yaml"])
 def test_rubric_without_responses_is_refused_with_the_remedy(files: Path, name: str) -> None:
     (files / "rubric.json").write_text('[{"requirement": "Says 42", "weight": 2}]')
     (files / "broken.yaml").write_text("- {wieght: 1}")
+    (files / "fault.yaml").write_text("criteria: [{wieght: 1}]")
     result = run("grade", files / name)
     assert (result.exit_code, result.stderr) == (
         2, f"{files / name}: is a rubric: name the file of responses after it, such as {files / name} responses.csv\n"
     )  # fmt: skip
+
+
+def test_rows_in_yaml_without_a_shared_rubric_are_not_taken_for_a_rubric(files: Path) -> None:
+    rows = files / "rows.yaml"
+    rows.write_text("- {id: a, response: It is 42.}")
+    assert "row a has no `rubric`" in run("grade", rows).stderr
+    rows.write_text("- {id: a, response: It is 42., rubric: [{requirement: Says 42, check: {contains: '42'}}]}")
+    assert run("grade", rows).exit_code == 0
 
 
 @pytest.mark.parametrize("own", ['"rubric": [{"requirement": "Says 42"}]', '"rubrics": ["Says 42"]'])

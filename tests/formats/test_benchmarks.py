@@ -137,6 +137,19 @@ def test_questions_of_infobench_become_criteria_of_equal_weight(tmp_path: Path) 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("rows", [[INFOBENCH], [INFOBENCH, {**INFOBENCH, "id": "b"}], [WILDBENCH]])
+def test_rows_with_rubrics_are_read_from_json_lines(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    """InfoBench is published in this form."""
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    cases = [(case.id, case.input, case.rubric.criteria) for case in load_eval_cases(path)]
+    assert cases == [(case.id, case.input, case.rubric.criteria) for case in load_eval_cases(tmp_path / "rows.json")]
+    path.write_text(json.dumps(rows[0]) + "\n{broken")
+    with pytest.raises(RubricError, match=r"rows\.jsonl, line 2: is not JSON"):
+        list(load_eval_cases(path))
+
+
 def eval_of(**fields: Any) -> dict[str, Any]:
     return {"sql": {key: value for key, value in (MODELGRADED["sql"] | fields).items() if value is not None}}
 

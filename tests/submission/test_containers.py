@@ -152,6 +152,8 @@ def test_json_of_pandas_with_another_name_of_the_response_asks_for_it(write: Wri
         ("f.traj", {"trajectory": [], "history": [], "info": {}}, "SWE-agent.*--response-column history"),
         ("f.json", {"testCases": [], "metricsScores": []}, "deepeval without test cases"),
         ("f.json", {"version": 2, "eval": {}, "plan": {}, "status": "error"}, "Inspect log without samples"),
+        ("f.json", {"info": {"agent_info": {}}, "tasks": [{"id": "a"}]}, "in the folder `simulations` beside it"),
+        ("f.json", {"info": {"agent_info": {}}, "tasks": [], "simulations": []}, "in the folder `simulations`"),
         ("f.jsonl", {"custom_id": "a", "method": "POST", "url": "/v1", "body": {}}, "input of an OpenAI batch"),
         ("f.jsonl", {"question": "q", "example_a": 1, "pred_a": 2, "example_b": 1, "pred_b": 2},
          "several outputs.*--response-column pred_a --reference-column example_a"),
@@ -170,6 +172,34 @@ def test_part_of_an_object_that_is_named_is_graded(write: Write) -> None:
     assert read(path, response_column="info.submission") == [("f", "diff --git a b", None)]
     [row] = read_responses(path, response_column="history")
     assert row.submission == Submission.from_messages(CHAT)
+
+
+@pytest.mark.parametrize(("column", "response"), [("history", "Done."), ("info.submission", "diff --git a b")])
+def test_steps_of_swe_agent_beside_its_history_do_not_stop_the_options_that_read_it(
+    write: Write, column: str, response: str
+) -> None:
+    command = {"role": "assistant", "agent": "main", "content": "Looking.", "thought": "Looking.", "action": "ls"}
+    history = [{"role": "user", "agent": "main", "content": "Fix it."}, command,
+               {"role": "user", "agent": "main", "content": "a.py"},
+               {"role": "assistant", "agent": "main", "content": "Done.", "thought": "", "action": ""}]  # fmt: skip
+    step = {"action": "ls", "observation": "a.py", "response": "Looking.", "thought": "Looking.", "state": {}}
+    path = write("f.traj", {"trajectory": [step], "history": history, "info": {"submission": "diff --git a b"}})
+    (row,) = read_responses(path, response_column=column)
+    assert row.submission is not None
+    assert row.submission.response == response
+    assert row.submission.trajectory is not None
+    assert [(call.name, call.result) for call in row.submission.trajectory.calls] == [("bash", "a.py")]
+
+
+def test_events_of_one_run_in_json_lines_are_refused_with_the_way_to_read_them(write: Write) -> None:
+    message = {"role": "assistant", "content": [{"type": "text", "text": "Done."}]}
+    events = [{"kind": "ConversationStateUpdateEvent", "source": "environment", "id": "a", "key": "stats", "value": {}},
+              {"kind": "MessageEvent", "source": "agent", "id": "b", "llm_message": message}]  # fmt: skip
+    with pytest.raises(ResponsesError, match=r"one conversation \(openhands_sdk\): write .* in a `\.json` file"):
+        list(read_responses(write("events.jsonl", *events)))
+    assert read(write("events.json", events)) == [("events", "Done.", None)]
+    with pytest.raises(ResponsesError, match="or name it by `response_column`"):
+        list(read_responses(write("rows.jsonl", {"role": "user", "content": "6 x 7?"})))
 
 
 # Rows of tools.
@@ -383,6 +413,24 @@ EVALS_ROWS = [
     ("e.dev.2", "row e.dev.2: has no answer: timed out", None),
 ]
 
+
+def openhands(instance: str, history: list[Any], error: str | None = None) -> dict[str, Any]:
+    return {"instance_id": instance, "test_result": {"git_patch": "diff"}, "instruction": "Fix it.", "history": history,
+            "metadata": {"agent_class": "CodeActAgent"}, "metrics": {}, "error": error, "instance": {}}  # fmt: skip
+
+
+OPENHANDS = [
+    openhands("org__repo-1", [
+        {"id": 0, "source": "user", "action": "message", "args": {"content": "Fix it."}},
+        {"id": 1, "source": "agent", "action": "finish", "args": {"final_thought": "Done."}},
+    ]),
+    openhands("org__repo-2", [], "RuntimeError: no disk"),
+]  # fmt: skip
+OPENHANDS_ROWS = [
+    ("org__repo-1", "Done.", '{"role": "user", "content": "Fix it."}'),
+    ("org__repo-2", "row org__repo-2: has no answer: RuntimeError: no disk", None),
+]
+
 FORMATS: dict[str, tuple[list[Any], list[Any]]] = {
     "promptfoo results": (PROMPTFOO, PROMPTFOO_ROWS),
     "OpenAI batch": (OPENAI, OPENAI_ROWS),
@@ -401,6 +449,7 @@ FORMATS: dict[str, tuple[list[Any], list[Any]]] = {
     **TRACES,
     "tau-bench results": (TAU_BENCH, TAU_BENCH_ROWS),
     "tau2 results": (TAU2, TAU2_ROWS),
+    "OpenHands output": (OPENHANDS, OPENHANDS_ROWS),
 }
 
 
@@ -590,6 +639,11 @@ def test_table_of_a_tool_is_read_from_csv(write: Write) -> None:
     [row] = read_responses(ragas)
     assert row.submission
     assert row.submission.context == ("a, b", "c")
+    # `EvaluationDataset.to_csv` writes conversations as Python.
+    chat = "[{'content': '6 x 7?', 'type': 'human'}, {'content': '42.', 'type': 'ai', 'tool_calls': None}]"
+    assert read(write("chat.csv", f'user_input,reference\n"{chat}",42\n')) == [
+        ("1", "42.", '{"role": "user", "content": "6 x 7?"}')
+    ]
 
 
 def test_path_into_a_column_of_parquet_is_read(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from tests.submission.dialects.examples import (
     TAU2,
     VERCEL,
     VERCEL_MODEL,
+    atif_call,
     autogen_call,
     autogen_message,
     autogen_result,
@@ -131,6 +132,18 @@ def test_atif_step_with_a_foreign_field_is_refused(step: dict[str, Any]) -> None
     for steps in ({"steps": [step]}, [{**step, "step_id": 1}]):
         with pytest.raises(ValueError, match=r"`steps\[0\]\.\w+` is not a field of ATIF"):
             Trajectory.from_messages(steps)
+
+
+def test_atif_result_without_a_call_id_is_that_of_the_only_call_of_its_step() -> None:
+    """Harbor's own agent, Terminus 2, writes its results without `source_call_id`."""
+    call = atif_call("c1", {"keystrokes": "ls"})
+    step = {"step_id": 1, "source": "agent", "message": "Looking.", "observation": {"results": [{"content": "a.txt"}]}}
+    steps = Trajectory.from_messages({"steps": [{**step, "tool_calls": [call]}]}).steps
+    assert [(step.role, [c.result for c in step.calls]) for step in steps] == [("assistant", ["a.txt"])]
+    several = Trajectory.from_messages({"steps": [{**step, "tool_calls": [call, atif_call("c2", {})]}]}).steps
+    assert [(step.role, [c.result for c in step.calls]) for step in several] == [
+        ("assistant", [None, None]), ("tool", []),
+    ]  # fmt: skip
 
 
 def test_atif_step_with_its_optional_fields_is_read() -> None:
