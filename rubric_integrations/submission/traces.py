@@ -592,6 +592,8 @@ def _read_mlflow_trace(row: Fields) -> list[ToolAnswer]:
 
 def _mlflow_span(row: Fields, trace_id: str) -> Span:
     attributes = object_at(row, "attributes")
+    if not attributes:
+        raise ValueError("a span has no attributes, which have its type")
     kind = text_at({"spanType": _value(attributes.get("mlflow.spanType"), is_json=True)}, "spanType")
     kinds = {"TOOL": "tool", "CHAT_MODEL": "chat", "LLM": "chat"}
     parent = first_field(row, "parent_span_id", "parent_id")
