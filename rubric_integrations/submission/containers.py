@@ -192,6 +192,8 @@ def _split_rows(data: Fields) -> Iterator[dict[str, Any]]:
     columns, rows = data["columns"], data["data"]
     if not isinstance(columns, list) or not isinstance(rows, list):
         raise LayoutError("is a pandas table whose `columns` and `data` are not two lists: write it again")
+    if not all(isinstance(name, str | int) and not isinstance(name, bool) for name in cast("list[Any]", columns)):
+        raise LayoutError("is a pandas table with a column whose name is neither a text nor a number: write it again")
     for number, row in enumerate(cast("list[Any]", rows), start=1):
         if not isinstance(row, list) or len(row) != len(columns):
             raise LayoutError(

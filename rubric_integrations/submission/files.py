@@ -388,10 +388,11 @@ def _trace_entries(path: Path, layout: Layout, known: RowFormat, first: Entry) -
     """Yield an entry for each trace in a file of spans, and an entry for each unreadable row from `first` on."""
 
     def rows() -> Iterator[tuple[Entry, Mapping[str, Any] | None]]:
-        entries = READERS[path.suffix.lower()](path, layout)
-        return ((entry, entry.fields) for entry in entries if entry.number >= first.number)
+        return ((entry, entry.fields) for entry in READERS[path.suffix.lower()](path, layout))
 
     for entry, answer in read_traces(known, rows):
+        if entry.number < first.number:
+            continue
         fields, error = answer or ({}, entry.error or _unknown_form(known, entry))
         yield Entry(entry.number, entry.place, fields, error, entry.form, known.name, entry.fields)
 

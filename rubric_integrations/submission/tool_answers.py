@@ -116,8 +116,45 @@ def all_objects(values: object, test: Callable[[Fields], bool]) -> bool:
 
 
 def as_mapping(value: object) -> Fields:
-    """Return a value if it is an object. Otherwise return an empty object."""
+    """Return a value if it is an object. Otherwise return an empty object: use it for values that are not evidence."""
     return cast("Fields", value) if isinstance(value, Mapping) else {}
+
+
+def object_at(fields: Fields, name: str) -> Fields:
+    """Return an entry that must be an object. The object is empty if the entry is missing.
+
+    Raises:
+        ValueError: The entry is another value.
+    """
+    return _checked(fields, name, Mapping) or {}
+
+
+def list_at(fields: Fields, name: str) -> list[Any]:
+    """Return an entry that must be a list. The list is empty if the entry is missing.
+
+    Raises:
+        ValueError: The entry is another value.
+    """
+    return _checked(fields, name, list) or []
+
+
+def text_at(fields: Fields, name: str) -> str | None:
+    """Return an entry that must be a text or a whole number, as text, or None if it is missing or empty.
+
+    Raises:
+        ValueError: The entry is another value.
+    """
+    value = _checked(fields, name, str | int)
+    return None if value is None else str(value)
+
+
+def _checked(fields: Fields, name: str, kind: Any) -> Any:
+    value = fields.get(name)
+    if not has_value(value):
+        return None
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise ValueError(f"`{name}` has a value of the type {type(value).__name__}")
+    return value
 
 
 def short_values(fields: Fields, *names: str) -> dict[str, Any]:
@@ -159,7 +196,7 @@ def prompt_of(prompt: object) -> Any:
 
 def query_of(inputs: object) -> Any:
     """Return the task in the inputs of a program, or None if no input has a usual name of a task."""
-    return task_fields(inputs).get("query") if inputs else None
+    return None if inputs in (None, {}, []) else task_fields(inputs).get("query")
 
 
 def response_of(output: object) -> Any:

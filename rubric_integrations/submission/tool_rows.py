@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rubric_integrations._util.json import read_json_lines
+from rubric_integrations.submission.dialects.blocks import first_field
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import row_fields
 from rubric_integrations.submission.messages import value_text
@@ -26,6 +27,8 @@ from rubric_integrations.submission.tool_answers import (
     has_keys,
     has_no_response,
     has_value,
+    list_at,
+    object_at,
     prefixed_values,
     prompt_of,
     query_of,
@@ -94,7 +97,7 @@ def _promptfoo(row: Fields) -> Iterable[ToolAnswer]:
     # 1 means a failed assertion about an answer, and 2 means an error of the provider.
     if row.get("failureReason") == 2 or output is None or output != output:  # noqa: PLR0124
         return [failed_answer(row_id, row.get("error") or (isinstance(response, Mapping) and response.get("error")))]
-    prompt, provider = as_mapping(row.get("prompt")), as_mapping(row.get("provider"))
+    prompt, provider = object_at(row, "prompt"), as_mapping(row.get("provider"))
     case = as_mapping(row.get("testCase"))
     metadata = short_values(case, "description") | short_values(as_mapping(row.get("vars")))
     metadata |= {"provider": provider.get("label") or provider.get("id"), "prompt": prompt.get("label")}
@@ -114,12 +117,12 @@ def _inspect_sample(row: Fields) -> Iterable[ToolAnswer]:
     if dialect_of(conversation) != "inspect_ai":
         return [failed_answer(row_id, "its `messages` cannot be read")]
     metadata = dict(as_mapping(row.get("metadata")))
-    fields = {"id": row_id, "response": conversation, "reference": reference or None}
+    fields = {"id": row_id, "response": conversation, "reference": reference if has_value(reference) else None}
     return [ToolAnswer({**fields, "rubric": metadata.pop("rubric", None), "metadata": metadata})]
 
 
 def _langsmith_frame(row: Fields) -> Iterable[ToolAnswer]:
-    row_id = str(row.get("id") or row.get("example_id"))
+    row_id = str(first_field(row, "id", "example_id"))
     groups = {kind: prefixed_values(row, f"{kind}.") for kind in ("inputs", "outputs", "reference")}
     outputs = groups["outputs"]
     usual = row_fields(outputs, warns=False).get("response") if len(outputs) > 1 else next(iter(outputs.values()), None)
@@ -162,7 +165,7 @@ def _ragas_messages(messages: Sequence[Fields]) -> list[dict[str, Any]]:
     for message in messages:
         kind = str(message.get("type"))
         item: dict[str, Any] = {"role": roles.get(kind, kind), "content": message.get("content")}
-        calls = message.get("tool_calls") or []
+        calls = list_at(message, "tool_calls")
         if calls:
             waiting = [f"call{made + index}" for index in range(len(calls))]
             made += len(calls)
@@ -305,9 +308,10 @@ def _tau2(row: Fields) -> Iterable[ToolAnswer]:
     if not row.get("messages"):
         voice = "it is a voice simulation (`ticks`), which no reader reads"
         return [failed_answer(row_id, voice if row.get("ticks") else f"it ended by {row['termination_reason']!r}")]
+    messages = list_at(row, "messages")
     metadata = short_values(row, "task_id", "trial", "termination_reason")
     metadata |= short_values(as_mapping(row.get("reward_info")), "reward")
-    return [ToolAnswer({"id": row_id, "response": row["messages"], "metadata": metadata})]
+    return [ToolAnswer({"id": row_id, "response": messages, "metadata": metadata})]
 
 
 def _openhands(row: Fields) -> Iterable[ToolAnswer]:
@@ -357,25 +361,27 @@ def _is_alpaca_eval(row: Fields) -> bool:
 def _deepeval(row: Fields) -> Iterable[ToolAnswer]:
     camel_case = "metricsData" in row
 
-    def value(fields: Fields, name: str) -> Any:
+    def key(name: str) -> str:
         first, *others = name.split("_")
-        return fields.get(first + "".join(map(str.capitalize, others)) if camel_case else name)
+        return first + "".join(map(str.capitalize, others)) if camel_case else name
 
     metadata = {**short_values(row, "success", "scenario", "expectedOutcome"), **as_mapping(row.get("metadata"))}
-    context = [*(value(row, "retrieval_context") or ()), *(row.get("context") or ())]
-    fields = {"id": row["name"], "reference": value(row, "expected_output"), "context": context, "metadata": metadata}
+    context = [*list_at(row, key("retrieval_context")), *list_at(row, "context")]
+    fields = {
+        "id": row["name"], "reference": row.get(key("expected_output")), "context": context, "metadata": metadata,
+    }  # fmt: skip
     is_conversation = bool(row.get("turns"))
-    answer = value(row, "actual_output")
+    answer = row.get(key("actual_output"))
     if not is_conversation and answer is None:
         return [failed_answer(row["name"], "it has no actual output")]
     turns = row["turns"] if is_conversation else [{"role": "user", "content": row["input"]}, {**row, "content": answer}]
     messages = list[dict[str, Any]]()
     for turn in turns:
-        calls = value(turn, "tools_called") or []
+        calls = list_at(turn, key("tools_called"))
         ids = [f"call{len(messages)}-{number}" for number in range(len(calls))]
         if calls:
             tool_calls = [
-                {"id": own, "function": {"name": call["name"], "arguments": value(call, "input_parameters") or {}}}
+                {"id": own, "function": {"name": call["name"], "arguments": object_at(call, key("input_parameters"))}}
                 for own, call in zip(ids, calls, strict=True)
             ]
             messages.append({"role": "assistant", "content": None, "tool_calls": tool_calls})

@@ -37,10 +37,13 @@ from rubric_integrations.submission.tool_answers import (
     has_keys,
     has_no_response,
     has_value,
+    list_at,
+    object_at,
     parsed_json,
     prefixed_values,
     query_of,
     response_of,
+    text_at,
     unread_rows,
 )
 
@@ -99,11 +102,15 @@ def read_traces(
         LayoutError: No trace has content, or the spans of too many traces are mixed.
     """
     last = dict[str, int]()
+    damaged = set[str | None]()
     for index, (_, row) in enumerate(read()):
-        last |= dict.fromkeys((span.trace for span in _spans_of(known, row)), index)
+        spans = _spans_of(known, row)
+        if spans is None:
+            damaged.add(_trace_of(row))
+        last |= dict.fromkeys((span.trace for span in spans or ()), index)
     waiting, count, has_content, has_model, has_answers = dict[str, dict[str, Span]](), 0, False, False, False
     for index, (place, row) in enumerate(read()):
-        spans = _spans_of(known, row)
+        spans = _spans_of(known, row) or []
         if not spans:
             yield place, None
         for span in spans:
@@ -119,7 +126,9 @@ def read_traces(
                 if known.name == _LANGSMITH and all(span.parent is not None for span in complete):
                     continue
                 has_answers = True
-                yield from ((place, answer) for answer in trace_answers(complete))
+                answers = trace_answers(complete)
+                is_whole = damaged.isdisjoint({trace, None})
+                yield from ((place, answer if is_whole else failed_answer(trace, _LOST)) for answer in answers)
         if count > MAX_OPEN_SPANS:
             raise LayoutError(
                 f"has more than {MAX_OPEN_SPANS:,} spans of traces that are mixed with each other: sort its rows by "
@@ -140,11 +149,21 @@ def read_traces(
         )
 
 
-def _spans_of(known: RowFormat, row: Fields | None) -> list[Span]:
-    """Return the spans of a row. Empty if the row cannot be read."""
+def _spans_of(known: RowFormat, row: Fields | None) -> list[Span] | None:
+    """Return the spans of a row, or None if the row cannot be read."""
     with suppress(*_MALFORMED):
-        return list(SPANS[known.name](row)) if row is not None and known.matches(row) else []
-    return []
+        return list(SPANS[known.name](row)) if row is not None and known.matches(row) else None
+    return None
+
+
+def _trace_of(row: Fields | None) -> str | None:
+    """Return the id of the trace of a row that cannot be read as spans, or None if the row may be of any trace."""
+    context = as_mapping((row or {}).get("context"))
+    trace = first_field(row or {}, "trace_id", "traceId", "context.trace_id") or context.get("trace_id")
+    return trace if isinstance(trace, str) else None
+
+
+_LOST = "another row of the file cannot be read, which may be a call of this trace: correct that row or remove it"
 
 
 # The errors that the readers raise for malformed rows.
@@ -343,9 +362,9 @@ _LANGSMITH = "LangSmith runs"
 def _langsmith_spans(row: Fields, trace: str | None = None) -> Iterator[Span]:
     """Yield a run and the runs inside it. The id of the trace is the id of its root run."""
     parent, run_id = row.get("parent_run_id"), _id(first_field(row, "id", "run_id"))
-    parent = str(parent) if has_value(parent) else None
+    parent = _id(parent) if has_value(parent) else None
     trace = trace or (_id(row.get("trace_id")) if parent else run_id)
-    kind = {"tool": "tool", "llm": "chat"}.get(str(row.get("run_type")), "step")
+    kind = {"tool": "tool", "llm": "chat"}.get(text_at(row, "run_type") or "", "step")
     sent, received = _value(row.get("inputs")), _value(row.get("outputs"))
     error = str(row["error"]) if has_value(row.get("error")) else None
     if kind == "tool":
@@ -355,7 +374,7 @@ def _langsmith_spans(row: Fields, trace: str | None = None) -> Iterator[Span]:
         if parent is None and error is None:
             error = _unclear_outputs(received)
     yield Span(trace, run_id, parent, kind, str(row.get("name")), str(row.get("start_time")), sent, received, error)
-    for child in row.get("child_runs") or ():
+    for child in list_at(row, "child_runs"):
         yield from _langsmith_spans({"parent_run_id": run_id, **child}, trace)
 
 
@@ -422,15 +441,15 @@ def _langfuse_spans(row: Fields) -> list[Span]:
 
 def _langfuse_span(row: Fields) -> Span:
     kinds = {"TOOL": "tool", "GENERATION": "chat"}
-    kind = kinds.get(str(row.get("type")), "step")
+    kind = kinds.get(text_at(row, "type") or "", "step")
     attributes = as_mapping(as_mapping(parsed_json(row.get("metadata"))).get("attributes"))
-    name = str(attributes.get("gen_ai.tool.name") or _TOOL_PREFIX.sub("", str(row.get("name"))))
+    name = str(attributes.get("gen_ai.tool.name") or _TOOL_PREFIX.sub("", str(text_at(row, "name"))))
     parent = first_field(row, "parentObservationId", "parent_observation_id")
     trace, start = first_field(row, "traceId", "trace_id"), first_field(row, "startTime", "start_time")
     message = first_field(row, "statusMessage", "status_message")
-    error = str(message or "it failed") if row.get("level") == "ERROR" else None
+    error = str(message or "it failed") if text_at(row, "level") == "ERROR" else None
     return Span(
-        _id(trace), _id(row["id"]), str(parent) if has_value(parent) else None, kind, name, str(start),
+        _id(trace), _id(row["id"]), _id(parent) if has_value(parent) else None, kind, name, str(start),
         _value(row.get("input")), _value(row.get("output")), error,
     )  # fmt: skip
 
@@ -447,7 +466,7 @@ def _read_langfuse_trace(row: Fields) -> list[ToolAnswer]:
 
 def _langfuse_whole(trace: Fields, *, is_json: bool = False) -> Span:
     values = [_value(trace.get(name), is_json=is_json) for name in ("input", "output")]
-    error = "its level is ERROR" if trace.get("level") == "ERROR" and values[1] is None else None
+    error = "its level is ERROR" if text_at(trace, "level") == "ERROR" and values[1] is None else None
     return Span(_id(trace["id"]), "", None, "step", str(trace.get("name") or ""), "", values[0], values[1], error)
 
 
@@ -458,7 +477,7 @@ def _is_langfuse_trace(row: Fields) -> bool:
 
 def _read_langfuse_document(data: Fields) -> list[ToolAnswer]:
     trace = data["trace"]
-    spans = [_langfuse_span({"traceId": trace["id"], **row}) for row in data["observations"]]
+    spans = [_langfuse_span({"traceId": trace["id"], **row}) for row in list_at(data, "observations")]
     return trace_answers(spans, _langfuse_whole(trace, is_json=True))
 
 
@@ -473,7 +492,7 @@ def _id(value: object) -> str:
         ValueError: The id is missing. Its spans would be joined to other spans without an id, or become a separate
             trace.
     """
-    if not isinstance(value, str | int) or value == "":
+    if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
         raise ValueError(f"{value!r} is not an id")
     return str(value)
 
@@ -494,12 +513,13 @@ def _value(value: object, *, is_json: bool = False) -> Any:
 
 def _phoenix_spans(row: Fields) -> list[Span]:
     context = as_mapping(row.get("context")) or prefixed_values(row, "context.")
-    attributes = as_mapping(parsed_json(row.get("attributes"))) or prefixed_values(row, "attributes.")
-    parent, status = row.get("parent_id"), row.get("status_code")
-    kind, start = str(row.get("span_kind")), str(row.get("start_time"))
+    attributes = object_at({"attributes": parsed_json(row.get("attributes"))}, "attributes")
+    attributes = attributes or prefixed_values(row, "attributes.")
+    parent, status = row.get("parent_id"), text_at(row, "status_code")
+    kind, start = str(text_at(row, "span_kind")), str(row.get("start_time"))
     error = str(row.get("status_message") or "it failed") if status == "ERROR" else None
     span = Span(
-        _id(context["trace_id"]), _id(context["span_id"]), str(parent) if has_value(parent) else None, kind,
+        _id(context["trace_id"]), _id(context["span_id"]), _id(parent) if has_value(parent) else None, kind,
         str(row.get("name")), start, error=error,
     )  # fmt: skip
     return [_openinference_span(attributes, span)]
@@ -508,26 +528,29 @@ def _phoenix_spans(row: Fields) -> list[Span]:
 def _openinference_span(attributes: Fields, span: Span) -> Span:
     nested = _nested(attributes)
     kind = {"LLM": "chat", "TOOL": "tool"}.get(str(span.kind).upper(), "step")
-    model, tool = as_mapping(nested.get("llm")), as_mapping(nested.get("tool"))
-    values = [_value(as_mapping(nested.get(name)).get("value")) for name in ("input", "output")]
-    messages = [_openinference_messages(model.get(f"{name}_messages")) for name in ("input", "output")]
-    values = [sent or value for sent, value in zip(messages, values, strict=True)]
-    name = str(tool.get("name") or span.name) if kind == "tool" else span.name
+    model, tool = object_at(nested, "llm"), object_at(nested, "tool")
+    values = [_value(object_at(nested, name).get("value")) for name in ("input", "output")]
+    for index, name in enumerate(("input_messages", "output_messages")):
+        messages = parsed_json(model.get(name))
+        # In a CSV, pandas writes the messages in Python's form. The value has them as JSON.
+        if not isinstance(messages, str) or not has_value(values[index]):
+            values[index] = _openinference_messages(list_at({name: messages}, name)) or values[index]
+    name = text_at(tool, "name") or span.name if kind == "tool" else span.name
     return span._replace(kind=kind, name=name, input=values[0], output=values[1])
 
 
-def _openinference_messages(items: object) -> list[dict[str, Any]]:
+def _openinference_messages(items: list[Any]) -> list[dict[str, Any]]:
     """Return messages of OpenInference in OpenAI's form."""
     converted = list[dict[str, Any]]()
-    for item in cast("list[Any]", items) if isinstance(items, list) else []:
-        message = as_mapping(_nested(as_mapping(item)).get("message"))
-        contents = [as_mapping(as_mapping(part).get("message_content")) for part in message.get("contents") or []]
+    for item in items:
+        message = _nested(item)["message"]
+        contents = [object_at(part, "message_content") for part in list_at(message, "contents")]
         content = message.get("content") or [
             {"type": "text", "text": part["text"]} if part.get("text") is not None
             else {"type": "image_url", "image_url": as_mapping(as_mapping(part.get("image")).get("image"))}
             for part in contents
         ]  # fmt: skip
-        calls = [as_mapping(as_mapping(call).get("tool_call")) for call in message.get("tool_calls") or []]
+        calls = [object_at(call, "tool_call") for call in list_at(message, "tool_calls")]
         converted.append({
             "role": message.get("role"), "content": content or None,
             **({"tool_calls": calls} if calls else {}),
@@ -582,19 +605,21 @@ def _read_mlflow_trace(row: Fields) -> list[ToolAnswer]:
 
 
 def _mlflow_span(row: Fields, trace_id: str) -> Span:
-    attributes = as_mapping(row.get("attributes"))
-    kind = _value(attributes.get("mlflow.spanType"), is_json=True)
+    attributes = object_at(row, "attributes")
+    if not attributes:
+        raise ValueError("a span has no attributes, which have its type")
+    kind = text_at({"spanType": _value(attributes.get("mlflow.spanType"), is_json=True)}, "spanType")
     kinds = {"TOOL": "tool", "CHAT_MODEL": "chat", "LLM": "chat"}
     parent = first_field(row, "parent_span_id", "parent_id")
-    status = as_mapping(row.get("status"))
-    code = str(status.get("code") or row.get("status_code"))
+    status = object_at(row, "status")
+    code = str(text_at(status, "code") or text_at(row, "status_code"))
     failure = status.get("message") or row.get("status_message") or "it failed"
     values = [_value(attributes.get(f"mlflow.span{name}"), is_json=True) for name in ("Inputs", "Outputs")]
     start = first_field(row, "start_time_unix_nano", "start_time")
     return Span(
         trace_id, str(first_field(row, "span_id") or as_mapping(row.get("context")).get("span_id")),
-        str(parent) if parent else None, kinds.get(str(kind), "step"), str(row.get("name")), str(start), values[0],
-        values[1], str(failure) if code.endswith("ERROR") else None,
+        _id(parent) if has_value(parent) else None, kinds.get(kind or "", "step"), str(row.get("name")), str(start),
+        values[0], values[1], str(failure) if code.endswith("ERROR") else None,
     )  # fmt: skip
 
 
@@ -626,28 +651,28 @@ def _otlp_spans(row: Fields) -> Iterator[Span]:
                 yield _otel_span(
                     {name: value for fields in (*events, own) for name, value in fields.items()},
                     _id(span["traceId"]), _id(span["spanId"]), span.get("parentSpanId"), str(span.get("name")),
-                    str(span.get("startTimeUnixNano")), as_mapping(span.get("status")),
+                    str(span.get("startTimeUnixNano")), object_at(span, "status"),
                 )  # fmt: skip
 
 
 def _otlp_attributes(holder: Fields) -> dict[str, Any]:
-    return {item["key"]: _otlp_value(item.get("value")) for item in holder.get("attributes") or []}
+    return {_id(item["key"]): _otlp_value(object_at(item, "value")) for item in list_at(holder, "attributes")}
 
 
-def _otlp_value(value: object) -> Any:
-    kind, content = next(iter(as_mapping(value).items()), ("", cast("Any", None)))
+def _otlp_value(value: Fields) -> Any:
+    kind, content = next(iter(value.items()), ("", cast("Any", None)))
     if kind == "arrayValue":
-        return [_otlp_value(item) for item in content.get("values") or []]
+        return [_otlp_value(item) for item in list_at(content, "values")]
     if kind == "kvlistValue":
-        return {item["key"]: _otlp_value(item.get("value")) for item in content.get("values") or []}
-    return content
+        return {item["key"]: _otlp_value(object_at(item, "value")) for item in list_at(content, "values")}
+    return text_at(value, kind) if kind == "stringValue" else content
 
 
 def _sdk_spans(row: Fields) -> list[Span]:
     """Return the span of a line that `ReadableSpan.to_json` of OpenTelemetry's SDK wrote."""
     context, events = row["context"], [as_mapping(event.get("attributes")) for event in row.get("events") or []]
     attributes = {name: value for fields in (*events, row["attributes"] or {}) for name, value in fields.items()}
-    start, status = str(row.get("start_time")), as_mapping(row.get("status"))
+    start, status = str(row.get("start_time")), object_at(row, "status")
     trace_id, span_id = _id(context["trace_id"]), _id(context["span_id"])
     return [_otel_span(attributes, trace_id, span_id, row.get("parent_id"), str(row.get("name")), start, status)]
 
@@ -658,13 +683,14 @@ def _otel_span(
     code = str(first_field(status, "code", "status_code"))
     message = first_field(status, "message", "description") or attributes.get("error.type") or "it failed"
     error = str(message) if code == "2" or code.endswith("ERROR") else None
-    span = Span(trace_id, span_id, str(parent) if parent else None, None, name, start, error=error)
-    if kind := attributes.get("openinference.span.kind"):
-        return _openinference_span(attributes, span._replace(kind=str(kind)))
-    operation = str(attributes.get("gen_ai.operation.name"))
+    parent = _id(parent) if has_value(parent) else None
+    span = Span(trace_id, span_id, parent, None, name, start, error=error)
+    if kind := text_at(attributes, "openinference.span.kind"):
+        return _openinference_span(attributes, span._replace(kind=kind))
+    operation = str(text_at(attributes, "gen_ai.operation.name"))
     if operation == "execute_tool":
         values = [_value(attributes.get(f"gen_ai.tool.call.{key}")) for key in ("arguments", "result")]
-        tool = str(attributes.get("gen_ai.tool.name") or _TOOL_PREFIX.sub("", name))
+        tool = text_at(attributes, "gen_ai.tool.name") or _TOOL_PREFIX.sub("", name)
         return span._replace(kind="tool", name=tool, input=values[0], output=values[1])
     if not any(key.startswith("gen_ai.") for key in attributes):
         return span

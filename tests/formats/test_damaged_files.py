@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import settings
 
 from rubric_integrations import Rubric, RubricError
 from rubric_integrations.formats import load_eval_cases
@@ -56,10 +57,15 @@ def places_in(data: Any) -> Iterator[tuple[Any, Any]]:
         yield from places_in(value)
 
 
+def drawn(chance: random.Random, places: range, times: int) -> list[int]:
+    """Draw places; under the profile for `make test`, a third of them."""
+    times = times if settings().max_examples >= 100 else -(-times // 3)
+    return sorted(chance.sample(places, min(times, len(places))))
+
+
 def damaged(document: Any, value: Any, chance: random.Random, times: int) -> Iterator[Any]:
     """Yield copies of a document in each of which the value replaces another."""
-    count = len(list(places_in(document)))
-    for index in sorted(chance.sample(range(count), min(times, count))):
+    for index in drawn(chance, range(len(list(places_in(document)))), times):
         copy = json.loads(json.dumps(document))
         holder, key = list(places_in(copy))[index]
         holder[key] = value
@@ -72,11 +78,11 @@ def test_damaged_file_is_refused_or_read_as_it_stands(name: str, document: Any, 
     as_json, as_yaml = tmp_path / "rubric.json", tmp_path / "rubric.yaml"
     text = json.dumps(document)
     # Cut: a prefix of JSON is not JSON. A prefix of YAML may be YAML, which another parser must read alike.
-    for end in chance.sample(range(1, len(text)), 20):
+    for end in drawn(chance, range(1, len(text)), 20):
         as_json.write_text(text[:end])
         assert rubrics_of(as_json) == []
     plain = yaml.safe_dump(document)
-    for end in chance.sample(range(1, len(plain)), 10):
+    for end in drawn(chance, range(1, len(plain)), 10):
         as_yaml.write_text(plain[:end])
         if rubrics := rubrics_of(as_yaml):
             as_json.write_text(json.dumps(yaml.load(plain[:end], Loader=yaml.SafeLoader)))

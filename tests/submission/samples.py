@@ -54,11 +54,23 @@ DIALECT_ROWS = {
     if not isinstance(value, dspy.History) and name != "dspy_react"
 }
 
+_STEP = {
+    "id": "s",
+    "run_type": "tool",
+    "name": "times",
+    "start_time": "2",
+    "inputs": {"a": 6},
+    "outputs": {"output": "42"},
+}
+_RUN = {"id": "r", "run_type": "chain", "name": "agent", "start_time": "1", "inputs": {"question": "6 x 7?"},
+        "outputs": {"answer": "It is 42."}, "child_runs": [_STEP]}  # fmt: skip
+
 SAMPLES = [
     *(Sample("plain rows", suffix, PLAIN) for suffix in (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".xlsx")),
     *(Sample(name, ".jsonl", rows) for name, (rows, _) in FORMATS.items()),
     *(Sample(f"pandas {orient}", ".json", data) for orient, data in PANDAS.items()),
     *(Sample(f"rows of {name}", ".jsonl", rows) for name, rows in DIALECT_ROWS.items()),
+    Sample("LangSmith runs within a run", ".jsonl", [_RUN]),
     Sample("promptfoo document", ".json", {"evalId": "e", "results": {"version": 3, "results": PROMPTFOO}}),
     Sample("Inspect document", ".json", {"version": 2, "eval": {}, "plan": {}, "samples": INSPECT}),
     Sample("Inspect archive", ".eval", INSPECT),

@@ -13,15 +13,17 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from openpyxl.utils.exceptions import IllegalCharacterError
 
 from rubric_integrations.formats.registry import FORMATS
-from rubric_integrations.submission import ResponsesError, Row, read_responses
+from rubric_integrations.submission import ResponsesError, Row, Step, Trajectory, read_responses
 from rubric_integrations.submission.containers import DOCUMENTS
 from rubric_integrations.submission.dialects.blocks import NO_NAME
 from rubric_integrations.submission.dialects.detect import DIALECTS
 from rubric_integrations.submission.inputs import read_row
 from rubric_integrations.submission.tool_rows import ROW_FORMATS, find_row_format
-from tests.submission.samples import DIALECT_ROWS, SAMPLES, Sample, encode
+from tests.submission.dialects.examples import EXAMPLES, REFUSED
+from tests.submission.samples import DIALECT_ROWS, PLAIN, SAMPLES, Sample, encode
 from tests.submission.traces import TRACES
 
 Answers = dict[str, tuple[str, str | None]]
@@ -99,7 +101,7 @@ def encode_mutant(sample: Sample, data: Any) -> bytes:
     is_json = sample.suffix in (".jsonl", ".json", ".traj")
     try:
         content = encode(sample.suffix, data)
-    except (TypeError, ValueError, AttributeError):  # of the libraries that write tables
+    except (TypeError, ValueError, AttributeError, IllegalCharacterError):  # of the libraries that write tables
         assume(False)
         raise
     if is_json:
@@ -149,6 +151,89 @@ def call_counts(rows: list[Row], *, with_results: bool) -> dict[str, int]:
     }
 
 
+class Fact(NamedTuple):
+    """One thing that is read: of the steps, in their order, and of the row.
+
+    Attributes:
+        kind: What it is, such as the `result` of a call.
+        text: What was read; None if there is nothing.
+        is_error: Whether a result is that of a tool that failed.
+    """
+
+    kind: str
+    text: str | None
+    is_error: bool | None = None
+
+
+def facts_of_steps(steps: tuple[Step, ...]) -> list[Fact]:
+    facts: list[Fact] = []
+    for step in steps:
+        facts += [Fact("role", step.role), Fact("name", step.name), Fact("text", step.text)]
+        for call in step.calls:
+            facts += [Fact("call", call.name), Fact("arguments", text_of(call.arguments))]
+            facts.append(Fact("result", call.result, call.is_error))
+    return facts
+
+
+def facts_of_row(row: Row) -> list[Fact]:
+    assert row.submission
+    texts = {name: getattr(row.submission, name) for name in ("response", "query", "reference")}
+    trajectory = row.submission.trajectory
+    steps = facts_of_steps(trajectory.steps) if trajectory else []
+    return [*(Fact(name, text) for name, text in texts.items()), *steps]
+
+
+def check_other_type(before: list[Fact], after: list[Fact], path: tuple[Any, ...], old: Any, new: Any) -> None:
+    """Fail if a value of another type in place of one that was read is neither an error nor shown in its place.
+
+    - All that was read elsewhere is read as before: the same steps, with the same roles, calls and results.
+    - A change is one in which the new value is seen, or the disappearance of what the old value contained.
+    - A value without content is one that is missing: it may remove what was in the old value, but no call elsewhere.
+    - A text or a number in place of one, or a text in place of the blocks of a message, is not of another type. Such a
+      file is another one, but no call is lost outside the old value.
+    """
+    names = {fact.text for fact in before if fact.kind == "call" and fact.text}
+    key = next((key for key in reversed(path) if isinstance(key, str)), None)
+    is_text = isinstance(new, str) and isinstance(old, list | dict) and key in ("content", "message")
+    if is_empty(new) or is_text:
+        assert count_calls(after) >= count_calls(before) - calls_in(old, names), (path, new)
+        return
+    if is_scalar(old) and is_scalar(new):
+        assert count_calls(after) >= count_calls(before) - (old in _FINAL), (path, new)
+        return
+    assert [fact.kind for fact in after] == [fact.kind for fact in before], (path, new, after)
+    changes = [(was, now) for was, now in zip(before, after, strict=True) if was != now]
+    shown = [was for was, now in changes if now.kind != "role" and was.text != now.text and is_shown(new, now.text)]
+    contents = " ".join(forms_of(old))
+    lost = [was for was, _ in changes if was not in shown and not (was.text and was.text in contents)]
+    assert not lost, (path, new, lost, after)
+    assert shown or not changes, (path, new, changes)
+
+
+# A call of it is the answer.
+_FINAL = ("final_answer", "finish")
+
+
+def count_calls(facts: list[Fact]) -> int:
+    return sum(fact.kind == "call" for fact in facts)
+
+
+def is_empty(value: Any) -> bool:
+    """Return whether a value stands for nothing; NaN is what a table has in an empty cell."""
+    return value in (None, "", [], {}) or value != value
+
+
+def is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def is_shown(value: Any, text: str | None) -> bool:
+    """Return whether all that a value contains is in a text."""
+    if isinstance(value, dict | list):
+        return all(is_shown(item, text) for item in (value.values() if isinstance(value, dict) else value))
+    return text is not None and any(form in text for form in (text_of(value), str(value)))
+
+
 ANY_SAMPLE = st.sampled_from(SAMPLES)
 _settings = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 UNHARMED: dict[str, list[Row]] = {}
@@ -171,7 +256,11 @@ def unharmed(sample: Sample, path: Path) -> Answers:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
 def test_every_sample_is_read(sample: Sample, folder: Path) -> None:
-    assert unharmed(sample, folder / f"f{sample.suffix}")
+    answers = unharmed(sample, folder / f"f{sample.suffix}")
+    if sample.name == "plain rows":
+        # An empty cell is a text without characters.
+        read = {row_id: (response, query or None) for row_id, (response, query) in answers.items()}
+        assert read == {row["id"]: (row["response"], row["query"]) for row in PLAIN}
 
 
 @_settings
@@ -204,27 +293,31 @@ def check_count(rows: list[Row], sample: Sample, mutant: Mutant) -> None:
 
 
 _ONE_ROW = {"one row", "one conversation", "lm-eval samples", "lm-eval repeats", "pandas split", "pandas columns"}
-_TRACES = {*TRACES, "LangSmith runs", "openai/evals log"}
+_TRACES = {*TRACES, "LangSmith runs", "LangSmith runs within a run", "openai/evals log"}
 
 
 def check_calls(rows: list[Row], before: list[Row], sample: Sample, mutant: Mutant) -> None:
     """Fail if a conversation lacks a call that the mutation did not remove."""
     if not sample.name.startswith((*_CONVERSATION, "one ")) or mutant.path[-1] in _SELECTED:
         return
-    is_part = isinstance(mutant.old, dict | list) and mutant.change in ("replace", "remove")
     # Any other text or a number cannot be distinguished from a row's own response.
     if sample.name.startswith("rows of") and mutant.path[1:] == ("response",):
         return
+    is_part = isinstance(mutant.old, dict | list) and mutant.change in ("replace", "remove")
     names = {call.name for row in before if row.submission and row.submission.trajectory
              for call in row.submission.trajectory.calls}  # fmt: skip
     # The calls in the value that was there, by the names of their tools.
-    removed = sum(json.dumps(mutant.old).count(f'"{name}"') for name in names) if is_part else 0
-    damaged = max(1, sum(json.dumps(mutant.old).count(f'"{name}"') for name in names))
+    removed = calls_in(mutant.old, names) if is_part else 0
+    damaged = max(1, calls_in(mutant.old, names))
     # All are there, if not as calls, then as results without one, which a check refuses. Only one may be damaged.
     for with_results, missing in ((True, removed), (False, damaged)):
         counts = call_counts(before, with_results=with_results)
         for row_id, number in call_counts(rows, with_results=with_results).items():
             assert number >= counts.get(row_id, 0) - missing, (row_id, mutant.path, mutant.change, mutant.new)
+
+
+def calls_in(value: Any, names: set[str]) -> int:
+    return sum(json.dumps(value).count(f'"{name}"') for name in names)
 
 
 # A message that says so belongs to another run.
@@ -251,6 +344,70 @@ def test_file_whose_first_row_lacks_a_key_or_has_it_twice_is_an_error_or_has_all
 
 
 _JSON = (".jsonl", ".json", ".traj")
+_OTHERS: list[Any] = [False, {"q9": 77531}, "q9 text", ["q9", 77531], True, 77531]
+_CONVERSATIONS = {name: rows[0]["response"] for name, rows in DIALECT_ROWS.items()}
+
+
+def is_other_type(old: Any, new: Any) -> bool:
+    return type(old) is not type(new) and old is not None
+
+
+@pytest.mark.parametrize("name", [*_CONVERSATIONS, "dspy_react", *REFUSED])
+def test_value_of_another_type_in_a_conversation_is_an_error_in_one_line_or_is_shown(name: str) -> None:
+    conversation = copy.deepcopy(_CONVERSATIONS.get(name) or REFUSED.get(name) or EXAMPLES[name].conversation)
+    errors: list[str] = []
+    before = [] if name in REFUSED else facts_of_steps(Trajectory.from_messages(conversation).steps)
+    for path in paths_of(conversation):
+        holder, old = at(conversation, path[:-1]), at(conversation, path)
+        for new in (*_OTHERS, None, [], {}, float("nan")):
+            holder[path[-1]] = new
+            try:
+                after = facts_of_steps(Trajectory.from_messages(conversation).steps)
+            except (TypeError, ValueError) as error:
+                errors.append(str(error))
+                continue
+            finally:
+                holder[path[-1]] = old
+            if is_other_type(old, new) and not _SELECTED & set(path):
+                check_other_type(before, after, path, old, new)
+    assert [error for error in errors if not error.startswith("`") or "\n" in error] == []
+
+
+# Other samples have the same rows in another container, or are tables.
+_ROW_SAMPLES = [
+    sample for sample in SAMPLES if sample.suffix in _JSON and not sample.name.startswith(("rows of", "one "))
+]
+
+
+@pytest.mark.parametrize("sample", _ROW_SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
+def test_value_of_another_type_in_a_row_of_a_tool_is_an_error_or_is_shown(sample: Sample, folder: Path) -> None:
+    """Each value is replaced by all others; under the profile for `make test` by one of them, and an object by None."""
+    file, data = folder / f"f{sample.suffix}", copy.deepcopy(sample.data)
+    before = {row.id: facts_of_row(row) for row in unharmed_rows(sample, file) if row.submission}
+    count = 1 if settings().max_examples < 100 else len(_OTHERS)
+    for number, path in enumerate(paths_of(data)):
+        holder, old = at(data, path[:-1]), at(data, path)
+        # A text or a number in place of one may be the id of another trace.
+        others = [new for new in _OTHERS if is_other_type(old, new) and not (is_scalar(old) and is_scalar(new))]
+        chosen = [others[(number + index) % len(others)] for index in range(min(count, len(others)))]
+        for new in [*chosen, None] if isinstance(old, dict | list) else chosen:
+            holder[path[-1]] = new
+            rows = check_errors(read_file(file, encode(sample.suffix, data)))
+            holder[path[-1]] = old
+            for row in rows:
+                check_row(before, row, path, old, new)
+
+
+def check_row(before: dict[str, list[Fact]], row: Row, path: tuple[Any, ...], old: Any, new: Any) -> None:
+    """Fail if a row is another one, unless the changed value is its id, or all of it, or why it had no answer."""
+    if row.submission is None:
+        return
+    is_row = isinstance(old, dict) and [key for key in path if isinstance(key, int)] == [path[-1]]
+    is_answer = is_shown(new, row.submission.response) or row.submission.response in forms_of(new)
+    if row.id in before and not (is_row and is_answer):
+        check_other_type(before[row.id], facts_of_row(row), path, old, new)
+    else:
+        assert is_answer or is_shown(new, row.id) or row.id.isdigit(), (path, new, row)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
@@ -345,7 +502,8 @@ def check_answer(row_id: str, answer: tuple[str, str | None], before: Answers, s
 def test_file_that_is_cut_off_or_has_other_bytes_is_an_error_or_reads_as_before(
     sample: Sample, data: st.DataObject, folder: Path
 ) -> None:
-    place = data.draw(st.integers(0, len(encode(sample.suffix, sample.data))))
+    # A spreadsheet has the time in it, and so never the same length.
+    place = data.draw(st.integers(0, 99_999)) % (len(encode(sample.suffix, sample.data)) + 1)
     added = data.draw(st.sampled_from([None, b"\0", b"\xed\xa0\x80", b"\xff"]))
     check_bytes(sample, folder / f"f{sample.suffix}", place, added)
 
@@ -360,8 +518,8 @@ def check_bytes(sample: Sample, path: Path, place: int, added: bytes | None = No
         # Several rows of lm-eval are one answer.
         lines = 1 if sample.name == "lm-eval samples" else sum(bool(line.strip()) for line in content.split(b"\n"))
         assert len(rows) >= (lines if content.strip() else 0), (sample.name, place, added)
-    if sample.suffix in (".csv", ".tsv") and added != b"\0":
-        # A cell at the end of a table without quotes does not show that it is cut off.
+    if sample.suffix in (".csv", ".tsv") and added != b"\0" and content.count(b'"') % 2 == 0:
+        # A cell at the end of a table does not show that it is cut off, but a quote that is not closed does.
         rows = rows[:-1]
     for row_id, (response, query) in answers_of(rows).items():
         clean = row_id.replace("\0", "")
@@ -391,7 +549,8 @@ def test_no_file_is_claimed_by_the_reader_of_another_format() -> None:
     rows = {sample.name: sample.data for sample in SAMPLES if isinstance(sample.data, list)}
     for name, row in [(name, row) for name, values in rows.items() for row in values]:
         # A trace may be a file of its own, and a row of one.
-        assert {known.name for known in DOCUMENTS if known.matches(row)} <= {name}, name
+        own = {name, *(known for known, names in _ALSO.items() if name in names)}
+        assert {known.name for known in DOCUMENTS if known.matches(row)} <= own, name
         assert len([known.name for known in ROW_FORMATS if known.matches(row)]) <= 1, name
         claimed = find_row_format(row)
         assert claimed is None or name in (claimed.name, *_ALSO.get(claimed.name, ())), (name, claimed)
@@ -404,6 +563,7 @@ def test_no_file_is_claimed_by_the_reader_of_another_format() -> None:
 
 
 _ALSO = {
+    "LangSmith runs": ("LangSmith runs within a run",),
     "Inspect log": ("Inspect archive", "Inspect archive, Zstandard"),
     "ragas results": ("ragas conversations",),
     "lm-eval samples": ("lm-eval repeats",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 from collections.abc import Callable, Sequence
@@ -26,7 +27,6 @@ from tests.submission.traces import (
     PHOENIX,
     PHOENIX_ROWS,
     SDK,
-    SDK_ROWS,
     TASK,
     TRACES,
     USER,
@@ -230,6 +230,29 @@ def test_call_of_this_turn_is_not_taken_for_an_earlier_one(write: Write) -> None
 
 
 @pytest.mark.parametrize(
+    ("rows", "path"),
+    [
+        (PHOENIX, (0, "attributes", "tool")),
+        (PHOENIX, (0, "span_kind")),
+        (PHOENIX, (1, "attributes", "input")),
+        (OBSERVATIONS, (1, "type")),
+        (OBSERVATIONS, (1, "traceId")),
+        (MLFLOW, (0, "data", "spans", 0, "attributes")),
+        (SDK, (1, "attributes", "gen_ai.tool.name")),
+        (TRACES["OTLP spans"][0], (0, "resourceSpans", 0, "scopeSpans", 0, "spans", 1, "attributes", 1, "value")),
+    ],
+)
+def test_trace_with_a_span_whose_value_has_another_type_is_an_error(write: Write, rows: Any, path: Any) -> None:
+    rows = copy.deepcopy(rows)
+    holder = rows
+    for key in path[:-1]:
+        holder = holder[key]
+    for value in (True, ["x"]):
+        holder[path[-1]] = value
+        assert not [row for row in read(write("f.jsonl", *rows)) if row[:2] == ("t1", ANSWER)]
+
+
+@pytest.mark.parametrize(
     ("values", "words"),
     [
         ([sdk("t1", "s1", None, genai("chat"))], "without content.*CAPTURE_MESSAGE_CONTENT"),
@@ -242,7 +265,7 @@ def test_file_without_answers_is_refused_with_the_reason(write: Write, values: l
         list(read_responses(write("f.jsonl", *values)))
 
 
-def test_rows_that_are_no_spans_are_errors_and_others_are_read(write: Write) -> None:
+def test_row_that_is_no_span_is_an_error_and_so_are_traces_that_may_lack_it(write: Write) -> None:
     rows = read(
         write(
             "f.jsonl",
@@ -255,7 +278,9 @@ def test_rows_that_are_no_spans_are_errors_and_others_are_read(write: Write) -> 
             {**SDK[0], "context": {"trace_id": "", "span_id": "s9"}},
         )
     )
-    assert [row for row in rows if row[0] in ("t1", "t2")] == SDK_ROWS
+    for row_id, error, _ in rows:
+        if row_id in ("t1", "t2"):
+            assert "another row of the file cannot be read, which may be a call of this trace" in str(error)
     assert [(row[0], str(row[1])[:30]) for row in rows if row[0] not in ("t1", "t2")] == [
         ("1", "line 1 is not JSON: Expecting "),
         ("3", "line 3 is no row of OpenTeleme"),
@@ -263,6 +288,27 @@ def test_rows_that_are_no_spans_are_errors_and_others_are_read(write: Write) -> 
         ("11", "line 11 is list, not an object"),
         ("12", "line 12 is no row of OpenTelem"),
     ]
+
+
+def test_row_of_a_known_trace_that_cannot_be_read_makes_only_that_trace_an_error(write: Write) -> None:
+    damaged = {**PHOENIX[1], "attributes": 5}
+    assert damaged["context"]["trace_id"] == PHOENIX_ROWS[0][0]
+    rows = read(write("f.jsonl", PHOENIX[0], damaged, *PHOENIX[2:]))
+    assert [row for row in rows if row[0] in {row_id for row_id, *_ in PHOENIX_ROWS[1:]}] == PHOENIX_ROWS[1:]
+    assert "which may be a call of this trace" in str(dict(row[:2] for row in rows)[PHOENIX_ROWS[0][0]])
+
+
+def test_messages_of_phoenix_in_the_form_of_python_are_read_from_their_value(write: Write) -> None:
+    rows = [flat(row) for row in PHOENIX[:3]]
+    for row in rows:
+        for name in ("input", "output"):
+            key = f"attributes.llm.{name}_messages"
+            assert not row.get(key)
+            row[key] = "[{'message': {'role': 'user'}}]" if row.get(f"attributes.{name}.value") else None
+    assert read(write("f.jsonl", *rows)) == PHOENIX_ROWS[:2]
+    rows[0]["attributes.llm.output_messages"] = "[{'message': {'role': 'user'}}]"
+    del rows[0]["attributes.output.value"]
+    assert str(read(write("f.jsonl", *rows))[0][1]).startswith("line 1 is no row of Phoenix spans")
 
 
 def test_malformed_content_is_an_error_of_its_trace(write: Write) -> None:

@@ -34,9 +34,11 @@ from rubric_integrations.submission.dialects.blocks import (
     count_field,
     data_text,
     first_field,
+    flag_field,
     get_field,
     list_field,
     number_field,
+    object_field,
     read_arguments,
     read_block,
     read_content,
@@ -63,10 +65,12 @@ def read_agentv(conversation: Any, attachments: AttachmentList) -> list[Message]
 
 
 def _is_turn(line: Mapping[str, Any]) -> bool:
-    return line.get("v") == 1 and "agent" in line and "type" in line
+    return "v" in line and "agent" in line and "type" in line
 
 
 def _read_line(line: Mapping[str, Any], place: str, attachments: AttachmentList) -> Message:
+    if (version := line.get("v", 1)) != 1:
+        raise ValueError(f"`{place}` has the version {version!r} of AgentV's transcripts: write version 1")
     role, content = read_role(line, place), line.get("content")
     name, milliseconds = text_field(line, "name"), number_field(line, "duration_ms")
     if role == "tool":
@@ -100,14 +104,14 @@ def _read_agentv_call(call: Any, place: str, attachments: AttachmentList) -> lis
         text_field(call, "name", "tool") or NO_NAME,
         read_arguments(first_field(call, "input", "arguments")),
     )
-    result = get_field(call, "result")
+    result = object_field(call, "result")
     holder = call if result is None else result
-    output, status = get_field(holder, "output"), get_field(holder, "status")
+    output, status = get_field(holder, "output"), text_field(holder, "status")
     if output is None and result is None and status is None:
         return [Call(name, arguments)]  # Its result may be a separate line, which refers to the call by name.
     # The place is used as the id, because ids may repeat or be missing. The call contains its result.
     call_id = place
-    is_error = _FAILED.get(status) if isinstance(status, str) else None
+    is_error = _FAILED.get(status or "")
     text = result_text(output, place, attachments)
     return [Call(name, arguments, call_id), Result(text, call_id, name, is_error)]
 
@@ -253,8 +257,8 @@ def _read_calls(value: Any, place: str, attachments: AttachmentList) -> list[Par
     answers = results if isinstance(results, list) else list_field(results, "tool_call_results", place)
     for index, result in enumerate(cast("list[Any]", answers)):
         text = _text(get_field(result, "value"), f"{place}[{index}]", attachments)
-        failed = get_field(result, "is_error")
-        parts.append(Result(text, text_field(result, "call_id"), text_field(result, "name"), bool(failed)))
+        failed = bool(flag_field(result, "is_error"))
+        parts.append(Result(text, text_field(result, "call_id"), text_field(result, "name"), failed))
     return parts
 
 

@@ -20,9 +20,12 @@ from rubric_integrations.submission.dialects.blocks import (
     Result,
     Text,
     UnknownBlockError,
+    code_field,
     count_field,
+    flag_field,
     get_field,
     list_field,
+    object_field,
     read_call,
     result_text,
     text_field,
@@ -79,7 +82,8 @@ def read_autogen(conversation: Any, attachments: AttachmentList) -> list[Message
         elif kind in _CODE:
             parts = _read_code(item, place)
         elif kind in _CALLS or kind in _TEXTS or _is_structured(kind):
-            parts = _read_content(get_field(item, "content"), place, attachments)
+            content = list_field(item, "content", place) if kind == _CALLS[0] else get_field(item, "content")
+            parts = _read_content(content, place, attachments)
         else:
             raise UnknownBlockError(place, f"is a message of the type {kind!r}, which no reader knows")
         if text := text_field(item, "thought"):
@@ -113,7 +117,8 @@ def _mappings(states: Any) -> list[Mapping[str, Any]]:
 
 
 def _kind(message: Any) -> str:
-    return text_field(message, "type") or ""
+    kind = get_field(message, "type")
+    return kind if isinstance(kind, str) else ""
 
 
 def _is_structured(kind: str) -> bool:
@@ -141,9 +146,8 @@ def _read_content(content: Any, place: str, attachments: AttachmentList) -> list
 
 def _read_result(result: Any, place: str, attachments: AttachmentList) -> Result:
     text = result_text(get_field(result, "content"), place, attachments)
-    is_error = get_field(result, "is_error")
-    is_known = isinstance(is_error, bool)
-    return Result(text, text_field(result, "call_id"), text_field(result, "name"), is_error if is_known else None)
+    is_error = flag_field(result, "is_error")
+    return Result(text, text_field(result, "call_id"), text_field(result, "name"), is_error)
 
 
 def _read_unseen(item: Any, seen: set[str | None], place: str, attachments: AttachmentList) -> list[Part]:
@@ -157,8 +161,8 @@ def _read_unseen(item: Any, seen: set[str | None], place: str, attachments: Atta
 
 def _read_code(item: Any, place: str) -> list[Part]:
     if _kind(item) == _CODE[1]:
-        result = get_field(item, "result")
-        return [Result(text_field(result, "output") or "", None, "execute_code", get_field(result, "exit_code") != 0)]
+        result = object_field(item, "result")
+        return [Result(text_field(result, "output") or "", None, "execute_code", code_field(result, "exit_code") != 0)]
     blocks = [
         {key: get_field(block, key) for key in ("language", "code")} for block in list_field(item, "code_blocks", place)
     ]

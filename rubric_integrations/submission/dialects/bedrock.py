@@ -27,7 +27,7 @@ from rubric_integrations.submission.dialects.blocks import (
     read_arguments,
     text_field,
 )
-from rubric_integrations.submission.dialects.chat import read_role, refuse_unread_calls
+from rubric_integrations.submission.dialects.chat import FAILED, read_role, refuse_unread_calls
 
 _FILES = ("image", "document", "video", "audio")
 _KEYS = (*_FILES, "text", "toolUse", "toolResult", "reasoningContent", "citationsContent", "cachePoint",
@@ -105,6 +105,5 @@ def _read_result(result: Any, place: str, attachments: AttachmentList) -> Result
             continue
         parts = _read_block(block, f"{place}.toolResult.content[{number}]", attachments)
         texts += [part.text for part in parts if isinstance(part, Text)]
-    status = get_field(result, "status")
-    is_error = status == "error" if isinstance(status, str) else None
+    is_error = FAILED.get(text_field(result, "status") or "")
     return Result("\n".join(texts), text_field(result, "toolUseId"), is_error=is_error)

@@ -134,18 +134,89 @@ def all_fields(record: Any) -> dict[str, Any]:
 
 
 def text_field(record: Any, *keys: str) -> str | None:
-    """Return the value of the first field that is a text and not empty, or None if there is none."""
-    return next((value for key in keys if isinstance(value := get_field(record, key), str) and value), None)
+    """Return the first of several fields that is not empty. A whole number is returned as text.
+
+    Raises:
+        ValueError: The field or the record is another value of JSON.
+
+    Example:
+        >>> text_field({"call_id": "", "id": 7}, "call_id", "id")
+        '7'
+    """
+    for key in keys:
+        value = _field(record, key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        if isinstance(value, bool | float | list | tuple | Mapping):
+            raise _wrong_type(record, key, "a text")
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def object_field(record: Any, key: str) -> Any:
+    """Return a field that must be an object, or None if it is missing.
+
+    Raises:
+        ValueError: The field or the record is another value of JSON.
+    """
+    value = _field(record, key)
+    if isinstance(value, _NO_OBJECTS):
+        raise _wrong_type(record, key, "an object")
+    return value
+
+
+def flag_field(record: Any, key: str) -> bool | None:
+    """Return a field that must be true, false, 1 or 0, or None if it is missing.
+
+    Raises:
+        ValueError: The field or the record is another value of JSON.
+    """
+    value = _field(record, key)
+    if value is None or (isinstance(value, int) and value in (0, 1)):
+        return None if value is None else bool(value)
+    raise _wrong_type(record, key, "true or false")
+
+
+def code_field(record: Any, key: str) -> int | None:
+    """Return a field that must be a whole number, such as the exit code of a command, or None if it is missing.
+
+    Raises:
+        ValueError: The field or the record is another value of JSON.
+    """
+    value = _field(record, key)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise _wrong_type(record, key, "a whole number")
+    return value
+
+
+_NO_OBJECTS = (str, bytes, int, float, list, tuple)
+
+
+def _field(record: Any, key: str) -> Any:
+    if isinstance(record, _NO_OBJECTS):
+        raise ValueError(
+            f"`messages` has {short_repr(record)} in place of an object with `{key}`: correct it or remove it, or "
+            "evidence would be missing from what is graded"
+        )
+    return get_field(record, key)
+
+
+def _wrong_type(record: Any, key: str, kind: str) -> ValueError:
+    return ValueError(
+        f"`{key}` must be {kind}, got {short_repr(get_field(record, key))} in {short_repr(record)}: correct it or "
+        "remove it, or evidence would be missing from what is graded"
+    )
 
 
 def list_field(record: Any, key: str, place: str) -> list[Any]:
-    """Return a field that must be a list, or an empty list if it is missing.
+    """Return a field that must be a list. The list is empty if the field is missing, or an empty text or object.
 
     Raises:
-        ValueError: The field is not a list.
+        ValueError: The field is not a list, or the record is not an object.
     """
-    value = get_field(record, key)
-    if value is None:
+    value = _field(record, key)
+    if value is None or (isinstance(value, str | Mapping) and not value):
         return []
     if not isinstance(value, list | tuple):
         raise ValueError(f"`{place}.{key}` must be a list, got {type(value).__name__}: write one entry per item")
@@ -480,12 +551,15 @@ def read_call(call: Any, place: str) -> Call:
         >>> read_call({"id": "c1", "function": {"name": "look", "arguments": '{"year": 2024}'}}, "tool_calls[0]")
         Call(name='look', arguments={'year': 2024}, id='c1')
     """
+    if isinstance(call, _NO_OBJECTS):
+        raise ValueError(f"`{place}` is {short_repr(call)}, not a call: pass {{'name': ..., 'args': ..., 'id': ...}}")
     function = first_field(call, "function", "custom")
     # Inspect writes the name of the function instead of an object.
     name = function if isinstance(function, str) else text_field(call if function is None else function, "name")
     holder = call if function is None or isinstance(function, str) else function
     arguments = first_field(holder, "arguments", "args", "input")
-    if name is None and arguments is None:
+    # Inspect always writes the arguments, too.
+    if arguments is None and (name is None or isinstance(function, str)):
         raise ValueError(f"`{place}` is {short_repr(call)}, not a call: pass {{'name': ..., 'args': ..., 'id': ...}}")
     return Call(name or NO_NAME, read_arguments(arguments), text_field(call, "call_id", "id"))
 
@@ -509,11 +583,11 @@ def result_text(output: Any, place: str, attachments: AttachmentList) -> str:
 
 
 def _read_result(block: Any, place: str, attachments: AttachmentList) -> Result:
-    output, status = first_field(block, "content", "output", "tools"), get_field(block, "status")
+    output = first_field(block, "content", "output", "tools")
     if get_field(block, "type") in RESULTS:
         is_error = None  # OpenAI's items do not record it.
     else:
-        has_failed = get_field(block, "is_error") or status == "error"
+        has_failed = flag_field(block, "is_error") or text_field(block, "status") == "error"
         is_error = bool(has_failed or str(get_field(output, "type")).endswith("_tool_result_error"))
     return Result(result_text(output, place, attachments), text_field(block, *_IDS), None, is_error)
 

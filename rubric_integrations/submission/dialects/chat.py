@@ -37,6 +37,7 @@ from rubric_integrations.submission.dialects.blocks import (
     count_field,
     data_text,
     first_field,
+    flag_field,
     get_field,
     list_field,
     read_arguments,
@@ -60,6 +61,10 @@ ROLES: dict[str, Role] = {
     "function": "tool",
 }
 """The role of a step, by the role (OpenAI) or the type (LangChain) of a message."""
+
+
+FAILED = {"error": True, "success": False}
+"""Whether a tool failed, by the status of its result. Another status does not tell it."""
 
 
 def read_chat(messages: list[Any], attachments: AttachmentList) -> list[Message]:
@@ -86,9 +91,9 @@ def read_message(message: Any, place: str, attachments: AttachmentList) -> Messa
             "add one of them or remove the message, or the judge would read an empty message"
         )
     if role == "tool":
-        status, text = get_field(record, "status"), result_text(content, f"{place}.content", attachments)
+        status, text = text_field(record, "status"), result_text(content, f"{place}.content", attachments)
         # Only LangChain's messages have a status. OpenAI's messages do not record whether the tool failed.
-        is_error = status == "error" if isinstance(status, str) else None
+        is_error = FAILED.get(status or "")
         if error := get_field(record, "error"):
             is_error, text = True, text or result_text(error, f"{place}.error", attachments)
         return Message(role, [Result(text, _result_id(record, place), name, is_error)], place)
@@ -120,7 +125,7 @@ def _result_id(message: Any, place: str) -> str | None:
         raise ValueError(
             f"`{place}.tool_call_ids` has {len(ids)} ids, but one result belongs to one call: write a message for each"
         )
-    return text_field(message, "tool_call_id") or next((call_id for call_id in ids if isinstance(call_id, str)), None)
+    return text_field(message, "tool_call_id") or text_field({"tool_call_ids": (ids or [None])[0]}, "tool_call_ids")
 
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+")
@@ -199,10 +204,8 @@ def _tool_calls(message: Any, place: str) -> list[Call]:
     """
     calls: list[Call] = []
     for key in ("tool_calls", "invalid_tool_calls"):
-        entries = get_field(message, key) or []
-        if not isinstance(entries, list | tuple):
-            raise ValueError(f"`{place}.{key}` must be a list of calls, got {short_repr(entries)}")
-        calls += [read_call(call, f"{place}.{key}[{index}]") for index, call in enumerate(cast("list[Any]", entries))]
+        entries = enumerate(list_field(message, key, place))
+        calls += [read_call(call, f"{place}.{key}[{index}]") for index, call in entries]
     # Early versions of LangChain have the calls only in `additional_kwargs`, in OpenAI's form.
     extra = None if calls else get_field(message, "additional_kwargs")
     calls += [read_call(call, f"{place}.additional_kwargs") for call in list_field(extra, "tool_calls", place)]
@@ -333,7 +336,7 @@ def _read_contents(contents: Any, name: str, attachments: AttachmentList) -> lis
 def _read_gemini_part(part: Any, place: str, attachments: AttachmentList) -> list[Part]:
     text = get_field(part, "text")
     if isinstance(text, str):
-        return [Text("[reasoning]", "note") if get_field(part, "thought") else Text(text)]
+        return [Text("[reasoning]", "note") if flag_field(part, "thought") else Text(text)]
     if (call := first_field(part, "functionCall", "function_call")) is not None:
         name = text_field(call, "name")
         if name is None:
@@ -344,7 +347,7 @@ def _read_gemini_part(part: Any, place: str, attachments: AttachmentList) -> lis
     if (code := first_field(part, "executableCode", "executable_code")) is not None:
         return [Call(_CODE, read_arguments(all_fields(code)), text_field(code, "id"))]
     if (outcome := first_field(part, "codeExecutionResult", "code_execution_result")) is not None:
-        is_error = get_field(outcome, "outcome") not in (None, "OUTCOME_OK")
+        is_error = text_field(outcome, "outcome") not in (None, "OUTCOME_OK")
         output = text_field(outcome, "output") or ""
         return [Result(output, text_field(outcome, "id"), _CODE, is_error)]
     for keys in (("inlineData", "inline_data"), ("fileData", "file_data")):

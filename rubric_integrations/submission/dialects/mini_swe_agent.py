@@ -22,9 +22,11 @@ from rubric_integrations.submission.dialects.blocks import (
     Result,
     Text,
     UnknownBlockError,
+    code_field,
     get_field,
     list_field,
     number_field,
+    object_field,
     read_block,
     result_text,
     text_field,
@@ -66,7 +68,7 @@ def read_mini_swe_agent(conversation: Any, attachments: AttachmentList) -> list[
     messages: list[Message] = []
     waiting: list[str] = []
     for index, item in enumerate(items):
-        place, extra = f"messages[{index}]", get_field(item, "extra")
+        place, extra = f"messages[{index}]", object_field(item, "extra")
         if _is_result(item, has_command=bool(waiting)):
             call_id = text_field(item, "tool_call_id", "call_id") or (waiting.pop(0) if waiting else None)
             if call_id is None:
@@ -141,13 +143,13 @@ def _is_result(item: Any, *, has_command: bool) -> bool:
 def _read_result(item: Any, call_id: str, place: str, attachments: AttachmentList) -> Message:
     content = get_field(item, "content")
     text = result_text(get_field(item, "output") if content is None else content, place, attachments)
-    code, shown = get_field(get_field(item, "extra"), "returncode"), _RETURN_CODE.match(text)
+    code, shown = code_field(get_field(item, "extra"), "returncode"), _RETURN_CODE.match(text)
     code = int(shown[1]) if code is None and shown else code
-    return Message("tool", [Result(text, call_id, None, bool(code) if isinstance(code, int) else None)], place)
+    return Message("tool", [Result(text, call_id, None, None if code is None else bool(code))], place)
 
 
 def _read_exit(item: Any, place: str) -> Message:
-    status, submission = get_field(get_field(item, "extra"), "exit_status"), text_field(item, "content")
+    status, submission = text_field(get_field(item, "extra"), "exit_status"), text_field(item, "content")
     if status == "Submitted" and submission:
         return Message("assistant", [Text(submission)], place)
     return Message("system", [Text(f"[exit: {status}]")], place)

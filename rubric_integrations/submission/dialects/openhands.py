@@ -17,9 +17,10 @@ from rubric_integrations.submission.dialects.blocks import (
     Part,
     Result,
     Text,
-    first_field,
-    get_field,
+    code_field,
+    flag_field,
     list_field,
+    object_field,
     read_arguments,
     read_call,
     result_text,
@@ -53,7 +54,7 @@ def read_openhands(conversation: Any, attachments: AttachmentList) -> list[Messa
     by_reply: dict[str, int] = {}
     ignored: set[str] = set()
     for index, event in enumerate(_events(conversation)):
-        place, event_id = f"history[{index}]", _id(event.get("id"), index)
+        place, event_id = f"history[{index}]", _id(event, "id", index)
         if event.get("action") in _INTERNAL or event.get("observation") in _INTERNAL:
             ignored.add(event_id)
         elif event.get("observation") == "error" and event.get("cause") is None:
@@ -63,13 +64,13 @@ def read_openhands(conversation: Any, attachments: AttachmentList) -> list[Messa
             messages.append(Message("system", [Text(f"[error]\n{text}")], place))
         elif "observation" in event:
             # The observation of a message or of a final thought repeats its text.
-            if (cause := _id(event.get("cause"), None)) not in ignored:
+            if (cause := _id(event, "cause")) not in ignored:
                 messages.append(Message("tool", [_read_observation(event, cause, place, attachments)], place))
         elif event["action"] in _TEXTS:
             ignored.add(event_id)
             messages.append(_read_text(event, place, attachments))
         else:
-            reply = text_field(get_field(event.get("tool_call_metadata"), "model_response"), "id")
+            reply = text_field(object_field(object_field(event, "tool_call_metadata"), "model_response"), "id")
             parts = _read_action(event, event_id, place)
             if reply is not None and reply in by_reply:
                 earlier = messages[by_reply[reply]]
@@ -98,8 +99,8 @@ def _is_event(event: Any) -> bool:
     return action is None and isinstance(observation, str) and "content" in event
 
 
-def _id(value: Any, default: int | None) -> str:
-    return str(default if value is None else value)
+def _id(event: Mapping[str, Any], key: str, default: int | None = None) -> str:
+    return text_field(event, key) or str(default)
 
 
 def _read_text(event: Mapping[str, Any], place: str, attachments: AttachmentList) -> Message:
@@ -118,25 +119,24 @@ def _read_text(event: Mapping[str, Any], place: str, attachments: AttachmentList
 
 
 def _read_action(event: Mapping[str, Any], event_id: str, place: str) -> list[Part]:
-    fields, metadata = event["args"], event.get("tool_call_metadata")
+    fields, metadata = event["args"], object_field(event, "tool_call_metadata")
     parts: list[Part] = [Text(thought)] if (thought := text_field(fields, "thought")) else []
     name, call_id = text_field(metadata, "function_name") or event["action"], text_field(metadata, "tool_call_id")
-    for choice in list_field(get_field(metadata, "model_response"), "choices", place):
-        for call in list_field(get_field(choice, "message"), "tool_calls", place):
-            if call_id is not None and get_field(call, "id") == call_id:
+    for choice in list_field(object_field(metadata, "model_response"), "choices", place):
+        for call in list_field(object_field(choice, "message"), "tool_calls", place):
+            if call_id is not None and text_field(call, "id") == call_id:
                 return [*parts, read_call(call, place)._replace(id=event_id)]
     arguments = {key: value for key, value in fields.items() if key != "thought"}
     return [*parts, Call(name, read_arguments(arguments), event_id)]
 
 
 def _read_observation(event: Mapping[str, Any], cause: str, place: str, attachments: AttachmentList) -> Result:
-    extras = event.get("extras")
-    code = first_field(get_field(extras, "metadata"), "exit_code")
-    code = get_field(extras, "exit_code") if code is None else code
-    success = event.get("success")
+    extras, success = object_field(event, "extras"), flag_field(event, "success")
+    code = code_field(object_field(extras, "metadata"), "exit_code")
+    code = code_field(extras, "exit_code") if code is None else code
     is_error = None if success is None else not success
     # A command that is still running has the code -1.
-    if isinstance(code, int) and code >= 0:
+    if code is not None and code >= 0:
         is_error = code > 0
     if event["observation"] == "error":
         is_error = True

@@ -19,9 +19,12 @@ from rubric_integrations.submission.dialects.blocks import (
     Result,
     Text,
     UnknownBlockError,
+    code_field,
     first_field,
+    flag_field,
     get_field,
     list_field,
+    object_field,
     read_arguments,
     read_call,
     result_text,
@@ -100,7 +103,7 @@ def _read_message(event: Mapping[str, Any], place: str, attachments: AttachmentL
         return Message("system", _read_content([prompt for prompt in prompts if prompt], place, attachments), place)
     if kind != "MessageEvent":
         raise UnknownBlockError(place, f"is an event of the kind {kind!r}, which no reader knows")
-    message = event.get("llm_message")
+    message = object_field(event, "llm_message")
     role = read_role(message, f"{place}.llm_message")
     parts = _read_content(list_field(message, "content", place), place, attachments)
     parts += _read_content(list_field(event, "extended_content", place), place, attachments)
@@ -133,7 +136,7 @@ def _read_thinking(record: Any, place: str) -> list[Part]:
 def _read_action(event: Mapping[str, Any], place: str, attachments: AttachmentList) -> list[Part]:
     parts = [*_read_thinking(event, place),
              *_read_content(list_field(event, "thought", place), f"{place}.thought", attachments)]  # fmt: skip
-    action, call = event.get("action"), event.get("tool_call")
+    action, call = object_field(event, "action"), object_field(event, "tool_call")
     if event.get("tool_name") == _FINISH and (answer := text_field(action, "message")):
         return [*parts, Text(answer)]
     # The call of the model also has the tool's name and invalid arguments, which are missing in its `action`.
@@ -146,13 +149,12 @@ def _read_result(event: Mapping[str, Any], place: str, attachments: AttachmentLi
     name, call_id = text_field(event, "tool_name"), text_field(event, "tool_call_id")
     if event["kind"] != "ObservationEvent":
         return Result(text_field(event, "error", "rejection_reason") or "", call_id, name, is_error=True)
-    observation = event.get("observation")
+    observation = object_field(event, "observation")
     content = get_field(observation, "content")
     blocks = [{"text": content}] if isinstance(content, str) else list_field(observation, "content", place)
     parts = _read_content(blocks, f"{place}.observation", attachments)
-    code = get_field(observation, "exit_code")
     # A command that is still running has the code -1.
-    has_failed = bool(get_field(observation, "is_error")) or (isinstance(code, int) and code > 0)
+    has_failed = bool(flag_field(observation, "is_error")) or (code_field(observation, "exit_code") or 0) > 0
     return Result("\n".join(part.text for part in parts if isinstance(part, Text)), call_id, name, has_failed)
 
 
@@ -162,4 +164,4 @@ def _read_acp_call(event: Mapping[str, Any], place: str, attachments: Attachment
     output = first_field(event, "raw_output", "content")
     if output is None:
         return [call]
-    return [call, Result(result_text(output, place, attachments), call_id, None, bool(event.get("is_error")))]
+    return [call, Result(result_text(output, place, attachments), call_id, None, bool(flag_field(event, "is_error")))]

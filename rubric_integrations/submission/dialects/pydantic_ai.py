@@ -32,7 +32,7 @@ _CALLS = ("tool-call", "builtin-tool-call")
 _RETURNS = ("tool-return", "builtin-tool-return")
 _NOTES = ("thinking", "compaction")
 _FILES = {"image-url": "image_url", "audio-url": "audio_url", "video-url": "video_url", "document-url": "document"}
-_FAILED = ("failed", "retried", "denied", "interrupted")
+_FAILED = {None: False, "success": False, "failed": True, "retried": True, "denied": True, "interrupted": True}
 
 
 def matches_pydantic_ai(conversation: Any) -> bool:
@@ -89,7 +89,7 @@ def _read_part(part: Any, place: str, attachments: AttachmentList) -> list[tuple
     if kind in _CALLS:
         return [("assistant", Call(name or NO_NAME, read_arguments(get_field(part, "args")), call_id))]
     if kind in _RETURNS:
-        is_error = get_field(part, "outcome") in _FAILED
+        is_error = _FAILED.get(text_field(part, "outcome"))
         return [("tool", Result(result_text(content, place, attachments), call_id, name, is_error))]
     if kind == "retry-prompt" and name is not None:
         return [("tool", Result(result_text(content, place, attachments), call_id, name, is_error=True))]

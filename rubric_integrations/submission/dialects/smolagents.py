@@ -20,9 +20,11 @@ from rubric_integrations.submission.dialects.blocks import (
     Text,
     UnknownBlockError,
     count_field,
+    flag_field,
     get_field,
     list_field,
     number_field,
+    object_field,
     read_call,
     result_text,
     text_field,
@@ -65,12 +67,12 @@ def _steps(conversation: Any) -> list[Any]:
 
 
 def _read_step(step: Mapping[str, Any], place: str, attachments: AttachmentList) -> list[Message]:
-    error = step.get("error")
+    error = object_field(step, "error")
     text = result_text(step.get("model_output"), f"{place}.model_output", attachments)
     parts: list[Part] = [Text(text)] if text else []
     entries = list_field(step, "tool_calls", place)
     if not entries:
-        entries = list_field(step.get("model_output_message"), "tool_calls", place)
+        entries = list_field(object_field(step, "model_output_message"), "tool_calls", place)
     if error is not None and not entries and get_field(error, "type") not in _WITHOUT_CALLS:
         raise UnknownBlockError(place, f"failed ({get_field(error, 'type')}), and the call that failed is not in it")
     calls: list[Call] = []
@@ -93,7 +95,7 @@ def _read_step(step: Mapping[str, Any], place: str, attachments: AttachmentList)
     # The code of a code agent returns the answer. An agent that reached its limit of steps is requested to give an
     # answer.
     output = step.get("action_output")
-    has_answer = step.get("is_final_answer") or get_field(error, "type") == "AgentMaxStepsError"
+    has_answer = flag_field(step, "is_final_answer") or get_field(error, "type") == "AgentMaxStepsError"
     if has_answer and output is not None:
         messages.append(Message("assistant", [Text(result_text(output, place, attachments))], place))
     return messages

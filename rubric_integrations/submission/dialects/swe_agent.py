@@ -15,6 +15,7 @@ from rubric_integrations.submission.dialects.blocks import (
     Call,
     Message,
     Result,
+    flag_field,
     get_field,
     result_text,
     text_field,
@@ -40,7 +41,7 @@ def read_swe_agent(conversation: Any, attachments: AttachmentList) -> list[Messa
     command: str | None = None
     for index, item in enumerate(history):
         place = f"history[{index}]"
-        if item.get("is_demo"):
+        if flag_field(item, "is_demo"):
             continue
         if command is not None and item["role"] == "user":
             text = result_text(item.get("content"), f"{place}.content", attachments)

@@ -15,6 +15,7 @@ from rubric_integrations.submission.dialects.blocks import (
     Part,
     Result,
     count_field,
+    flag_field,
     get_field,
     list_field,
     number_field,
@@ -49,7 +50,7 @@ def _read_message(message: Mapping[str, Any], place: str, attachments: Attachmen
             Result(
                 result_text(get_field(result, "content"), place, attachments),
                 text_field(result, "id"),
-                is_error=bool(get_field(result, "error")),
+                is_error=bool(flag_field(result, "error")),
             )
             for result in _results(message)
         ]

@@ -20,8 +20,10 @@ from rubric_integrations.submission.dialects.blocks import (
     UnknownBlockError,
     citation_text,
     first_field,
+    flag_field,
     get_field,
     list_field,
+    object_field,
     read_arguments,
     read_block,
     read_content,
@@ -31,7 +33,7 @@ from rubric_integrations.submission.dialects.blocks import (
 from rubric_integrations.submission.dialects.chat import is_vercel_part, read_role, refuse_unread_calls
 
 _INVOCATION = "tool-invocation"
-_FAILED = ("output-error", "output-denied")
+_FAILED = {"output-error": True, "output-denied": True, "output-available": False}
 _FAILED_OUTPUTS = ("error-text", "error-json", "execution-denied")
 
 
@@ -102,13 +104,13 @@ def _read_ui_part(part: Any, kind: Any, place: str, attachments: AttachmentList)
     if not isinstance(kind, str) or not kind.startswith(("tool-", "dynamic-tool")):
         raise UnknownBlockError(place, f"is a part of the type {kind!r}, which no reader knows")
     name = text_field(part, "toolName") or kind.removeprefix("tool-")
-    state, call_id = get_field(part, "state"), text_field(part, "toolCallId")
+    state, call_id = text_field(part, "state"), text_field(part, "toolCallId")
     call = Call(name, read_arguments(first_field(part, "input", "rawInput")), call_id)
-    if not isinstance(state, str) or not state.startswith("output-"):
-        return [call]
     output = first_field(part, "errorText", "output")
+    if output is None and not (state or "").startswith("output-"):
+        return [call]
     text = "[denied]" if output is None and state == "output-denied" else result_text(output, place, attachments)
-    return [call, Result(text, call_id, name, state in _FAILED)]
+    return [call, Result(text, call_id, name, _FAILED.get(state or ""))]
 
 
 def _read_invocation(invocation: Any, place: str, attachments: AttachmentList) -> list[Part]:
@@ -117,7 +119,7 @@ def _read_invocation(invocation: Any, place: str, attachments: AttachmentList) -
     if name is None:
         raise UnknownBlockError(place, "is a call without a `toolInvocation.toolName`")
     call = Call(name, read_arguments(get_field(invocation, "args")), call_id)
-    if get_field(invocation, "state") != "result":
+    if text_field(invocation, "state") != "result":
         return [call]
     return [call, Result(result_text(get_field(invocation, "result"), place, attachments), call_id, name)]
 
@@ -128,10 +130,10 @@ def _read_model_block(block: Any, place: str, attachments: AttachmentList) -> li
         return [Call(name or NO_NAME, read_arguments(first_field(block, "input", "args")), call_id)]
     if kind != "tool-result":
         return read_block(block, place, attachments)
-    output = get_field(block, "output")
+    output = object_field(block, "output")
     if output is None:  # Version 4.
         text = result_text(get_field(block, "result"), place, attachments)
-        return [Result(text, call_id, name, bool(get_field(block, "isError")))]
+        return [Result(text, call_id, name, bool(flag_field(block, "isError")))]
     value = first_field(output, "value", "reason")
     is_error = get_field(output, "type") in _FAILED_OUTPUTS
     return [Result(result_text(value, f"{place}.output", attachments), call_id, name, is_error)]
