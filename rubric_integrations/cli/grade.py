@@ -124,7 +124,7 @@ class Problems:
         self._kinds[kind] = (count + 1, sorted([*rows, (place, row_id, problem)])[: MAX_IDS + 1])
 
     def lines(self, rest: str = "") -> list[str]:
-        """Return a line for each kind of problem. If rows are left out, `rest` is appended."""
+        """Return a line for each kind of problem. `rest` is appended to lines that do not name all of their rows."""
         lines: list[str] = []
         for count, [(_, row_id, problem), *others] in sorted(self._kinds.values(), key=lambda kind: kind[1]):
             first, ids = f"{row_id}: {problem}", ", ".join(other_id for _, other_id, _ in others)

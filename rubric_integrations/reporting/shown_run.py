@@ -1,4 +1,4 @@
-"""Shows a finished run in a terminal: its figures, its lowest rows, examples for a criterion, and one row in full.
+"""Shows a finished run in a terminal: its figures, its worst rows, examples for a criterion, and one row in full.
 
 Text from models and users is printed without markup and control characters. It never begins a line, because a CI system
 would interpret a line such as `::error::` in a log as a command. Therefore, the text is in a frame, or after a word on
@@ -38,11 +38,11 @@ class UnknownNameError(ValueError):
 
 
 def show_run(run: RunFile, count: int = 5) -> Iterator[RenderableType]:
-    """Yield the figures of a run, the points that each criterion costs, and its lowest rows.
+    """Yield the figures of a run, the points that each criterion costs, and the rows with the lowest scores.
 
     Args:
         run: The run.
-        count: The number of lowest rows to show.
+        count: The largest number of these rows.
     """
     summary, shared, columns = SummaryFigures(), SharedColumns(), ColumnFigures()
     for row in run.rows:

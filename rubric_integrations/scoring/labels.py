@@ -95,7 +95,7 @@ class LabelledJudgment(SparseRecord):
         return self
 
     def replacing(self, earlier: LabelledJudgment | None) -> LabelledJudgment:
-        """Return this label as the replacement of an earlier label by the same rater on the same judgment.
+        """Return this label as the replacement of an earlier label (or None) by the same rater on this judgment.
 
         A judgment that was sampled at random keeps this in `sampled`, even if a later correction is `chosen`.
         Otherwise, the corrected judgments, on which rater and judge often differ, would disappear from the random
