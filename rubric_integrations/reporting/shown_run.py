@@ -82,7 +82,7 @@ def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[Renderab
             entry = (-value, -place, row, criterion)
             (heapq.heappush if len(worst) < count else heapq.heappushpop)(worst, entry)
     if name not in names:
-        listed = ", ".join(map(repr, list(names)[:20])) or "none, since a judge scored the whole"
+        listed = ", ".join(map(repr, list(names)[:20])) or "none, since a judge gave one overall score"
         raise UnknownNameError(f"no row has a criterion {name!r}: the criteria are {listed}")
     shared = SharedColumns()
     shared.shared = dict.fromkeys(columns.keys)
