@@ -72,7 +72,7 @@ def label(
 
     Writes an HTML page that works with the keyboard and exports the labels, or asks in the terminal.
 
-    Exit codes: 0 done; 2 bad usage or bad input; 130 interrupted (Ctrl-C), with the labels so far written.
+    Exit codes: 0 done; 2 bad usage or bad input; 130 interrupted by Ctrl-C, the labels so far are saved.
     """
     from rubric_integrations.runs.files import RunFileError, read_run
     from rubric_integrations.trust.planning import choose_for_labels
@@ -185,7 +185,7 @@ class TerminalLabels:
     def ask(self, console: Console) -> Iterator[str]:
         """Ask for each judgment without a label and yield the line of each answer. `q` ends it early.
 
-        `b` goes back to the previous judgment. If it has a label, only `c` allows to replace the answer.
+        `b` goes back to the previous judgment. Its answer can be replaced only after `c`.
 
         Raises:
             KeyboardInterrupt: The rater pressed Ctrl-C.

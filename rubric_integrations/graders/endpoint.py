@@ -96,7 +96,7 @@ class AdaptiveConcurrency:
             self.on_rate_limit(sent_at, min(LONGEST_WAIT, failure.retry_after or 0.0))
 
     def on_rate_limit(self, sent_at: float, wait: float = 0.0) -> None:
-        """Halve the number of slots. Refusals of calls that were sent before the last halving do not halve it again.
+        """Halve the number of slots, unless the refused call was sent before the last halving.
 
         Args:
             sent_at: The time at which the refused call was sent, by `time.monotonic`.
@@ -156,7 +156,7 @@ class FailureStreak:
     """Counts the submissions of a run that failed in a row, in the order in which they end, over all threads.
 
     If a judge does not work at all, or never replies in the requested format, all submissions fail. Outages are not
-    counted, because they are measured in seconds. Failures that are about one text, such as those of a content filter,
+    counted, because `max_outage` limits them. Failures that are about one text, such as those of a content filter,
     are not counted either.
 
     A copy or an unpickled object starts at zero.

@@ -291,7 +291,7 @@ def weigh_criteria(criteria: tuple[Criterion, ...], info: ValidationInfo) -> tup
 
     Raises:
         ValueError: Some weights come from `importance`, and others do not. The two kinds of weights have no common
-            scale. Therefore, the ratio between them would be an accident.
+            scale. Therefore, the ratio between them would be arbitrary.
     """
     derived = [index for index, criterion in enumerate(criteria) if criterion.has_derived_weight]
     other = next((index for index, criterion in enumerate(criteria) if not criterion.has_derived_weight), None)

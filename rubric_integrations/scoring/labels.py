@@ -38,8 +38,11 @@ class Estimate(NamedTuple):
 
 
 Sampled = Literal["random", "by_verdict", "chosen"]
-"""How the judgments for human labels were selected: at random, at random among judgments with one verdict, or by
-choice.
+"""How the judgments for human labels were selected.
+
+- `random`: at random.
+- `by_verdict`: at random, separately for each criterion and each verdict of the judge.
+- `chosen`: not at random, such as the judgments that a reader overruled.
 """
 
 
