@@ -53,7 +53,8 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 async def close_stream(stream: Any) -> None:
     """Close an asynchronous generator, after its current step has ended.
 
-    Ctrl-C interrupts only the waiting thread. The step ends a moment later on the loop.
+    A generator cannot be closed during a step. After Ctrl-C, the step continues for a moment on the background loop,
+    because Ctrl-C interrupts only the thread that waits for it.
     """
     while stream.ag_running:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
@@ -161,7 +162,7 @@ async def run_in_thread(function: Callable[[], T]) -> T:
 
 
 class WorkLimitError(Exception):
-    """Raised when the CPU time for the work of this context is used up."""
+    """Raised when the CPU time of a `WorkLimit` is used up."""
 
 
 class WorkLimit:
@@ -185,7 +186,7 @@ class WorkLimit:
 
 
 work_limit: ContextVar[WorkLimit | None] = ContextVar("work_limit", default=None)
-"""The limit for the work of this context. None if the data are trusted."""
+"""The limit that applies to the current request. None if its data are trusted."""
 
 
 @contextmanager

@@ -45,7 +45,8 @@ def parse_json(text: str) -> Any:
 
     Raises:
         RepeatedKeyError: An object has a key twice. Python would silently use the last value.
-        ValueError: The text is not JSON, or is nested too deeply. The message continues a sentence about the text.
+        ValueError: The text is not JSON, or is nested too deeply. The message is a predicate of the text,
+            such as `is not JSON: ...`.
 
     Example:
         >>> parse_json('{"a": 1, "a": 2}')

@@ -41,7 +41,7 @@ def read_date(text: str) -> date:
 
     Raises:
         ValueError: The text is not a date in one of these forms, or it is ambiguous, such as `03/04/2024`. The message
-            continues a sentence about the text.
+            is a predicate of the text.
 
     Example:
         >>> read_date("Dec 31, 2024")

@@ -160,8 +160,9 @@ def _is_equal_scalar(expected: object, made: object, tolerance: float) -> bool:
 def maximum_matching(edges: Sequence[int]) -> dict[int, int]:
     """Pair as many items of a first list as possible with items of a second list.
 
-    Each item is in at most one pair. The algorithm searches augmenting paths breadth first (Kuhn), without recursion.
-    The edges are bits of integers. Therefore, a search visits each item once.
+    Each item is in at most one pair. The algorithm (Kuhn) searches augmenting paths breadth first, without recursion.
+    The possible partners of an item are the bits of one integer, because one operation can then exclude all items
+    that the search has visited.
 
     Args:
         edges: An integer for each item of the first list. Its bit `j` is set if the item may be paired with item `j` of
@@ -253,8 +254,8 @@ def trajectory_of(submission: Submission, condition: str) -> Trajectory:
         condition: The name of the condition that needs the trajectory, for the error message.
 
     Raises:
-        JudgeFailure: Of kind `check`, if there is no trajectory, or if it has more tool results than calls without a
-            result. In the latter case, calls are missing.
+        JudgeFailure: Of kind `check`, if there is no trajectory, or if the calls of some tool results are missing. This
+            is so if there are more steps with a tool result than calls without a result.
     """
     trajectory = submission.trajectory
     if trajectory is None:

@@ -36,9 +36,9 @@ _MAX_SHOWN = 5
 
 def collect(
     ledger: Annotated[str, typer.Option(help="The ledger with which the batches were submitted.")],
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all batches are over, up to a day.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all batches are finished, up to a day.")] = False,
     api_key: Annotated[
-        str | None, typer.Option(help="Key of the server, if `submit` had one; by default that of the environment.")
+        str | None, typer.Option(help="Key of the server, if `submit` had one; by default, the environment's.")
     ] = None,
     modules: ModulesOption = None,
 ) -> None:
@@ -114,14 +114,12 @@ def _print(counts: CollectedBatches, judge: str) -> None:
 def submit(
     ledger: Annotated[
         str,
-        typer.Option(
-            help="The ledger, in which the judgments will be: a file such as run.sqlite, or a postgresql:// URL."
-        ),
+        typer.Option(help="The ledger for the judgments: a file such as run.sqlite, or a postgresql:// URL."),
     ],
     judge: Annotated[
         list[str],
         typer.Option(
-            help="A model, such as openai/gpt-5-mini. Several are a panel, which votes.",
+            help="A model, such as openai/gpt-5-mini. Several models form a panel, which votes.",
             rich_help_panel=JudgeOptions.panel,
         ),
     ],
@@ -130,7 +128,7 @@ def submit(
         Only(
             texts={
                 "api_base": "Base URL of another server with the same batch API.",
-                "api_key": "Key of that server; by default that of the environment. It is stored nowhere.",
+                "api_key": "Key of that server; by default, the environment's. It is stored nowhere.",
                 "judge_option": "A setting of the model: temperature, max_tokens, seed, reasoning_effort or "
                 "system_prompt.",
             }
@@ -143,7 +141,7 @@ def submit(
     rubric: Annotated[Path | None, RubricArgument] = None,
     responses: Annotated[
         Path | None,
-        typer.Argument(help="What to grade, in the formats that `grade` reads.", show_default=False),
+        typer.Argument(help="The responses, in the formats that `grade` reads.", show_default=False),
     ] = None,
     modules: ModulesOption = None,
 ) -> None:

@@ -48,7 +48,7 @@ def benchmark(
         OutputOptions,
         Only(
             ("overwrite", "quiet"),
-            {"out": "Write one full report per line to this file (JSONL). Its ledger is beside it."},
+            {"out": "Write one full report per line to this file (JSONL). Its ledger is next to it."},
         ),
     ],
     grader_options: Annotated[
@@ -151,7 +151,7 @@ def _print_figures(benchmark: Benchmark, own: RecordedJudge) -> None:
     for kind in benchmark.data.kinds:
         if kind not in benchmark.kinds_of(own):
             continue
-        title = f"{source.title}, {kind} [{benchmark.level:.0%} intervals by {source.cluster}]. People: {source.raters}"
+        title = f"{source.title}, {kind} [{benchmark.level:.0%} intervals by {source.cluster}]. Labels: {source.raters}"
         counts = figures_table(title, ("judge", "n", "unread", "abstained", "accuracy", "kappa"), text=["judge"])
         others = figures_table("", ("judge", "AC1", "bias", "accuracy of this run minus it"), text=["judge"])
         for judge in (own, *benchmark.data.judges):

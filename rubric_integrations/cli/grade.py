@@ -124,7 +124,7 @@ class Problems:
         self._kinds[kind] = (count + 1, sorted([*rows, (place, row_id, problem)])[: MAX_IDS + 1])
 
     def lines(self, rest: str = "") -> list[str]:
-        """Return a line for each kind of problem. If rows are left out, `rest` is appended."""
+        """Return a line for each kind of problem. `rest` is appended to lines that do not name all of their rows."""
         lines: list[str] = []
         for count, [(_, row_id, problem), *others] in sorted(self._kinds.values(), key=lambda kind: kind[1]):
             first, ids = f"{row_id}: {problem}", ", ".join(other_id for _, other_id, _ in others)
@@ -387,28 +387,29 @@ class GateOptions:
     alpha: Annotated[
         float | None,
         typer.Option(
-            help="Let --min-score pass only if the true mean is surely higher: the probability of a wrong decision, "
-            "such as 0.05."
+            help="Let --min-score pass only if the true mean is significantly higher: the probability of a wrong "
+            "decision, such as 0.05."
         ),
     ] = None
     labels: Annotated[
         Path | None,
-        typer.Option(help="With --alpha: people's labels of a random part of the responses, which correct the mean."),
+        typer.Option(help="With --alpha: human labels of a random part of the responses, which correct the mean."),
     ] = None
     strict: Annotated[
         bool,
         typer.Option(
             "--strict",
-            help="Refuse a rubric of which a part is left out, such as an assertion in JavaScript, and a file of "
-            "--labels with a line that is no label.",
+            help="Refuse a rubric if a part of it is left out, such as an assertion in JavaScript, and a file of "
+            "--labels with an invalid line.",
         ),
     ] = False
     baseline: Annotated[
         Path | None,
-        typer.Option(help="With --alpha: an earlier run, than which this one must not be worse (a file of --out)."),
+        typer.Option(help="With --alpha: an earlier run (a file of --out). This run must not be worse."),
     ] = None
     margin: Annotated[
-        float | None, typer.Option(min=0, help="How much worse than --baseline the run may be; by default 0.")
+        float | None,
+        typer.Option(min=0, help="The largest accepted decrease of the mean score from --baseline; by default 0."),
     ] = None
     anyway: Annotated[
         bool,
@@ -427,7 +428,7 @@ class GateOptions:
     floor: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="With --alpha: a score below which the rubric lets no row be. Fewer rows then decide."
+            min=0, max=1, help="With --alpha: the lowest possible score of a row. The gate then needs fewer rows."
         ),
     ] = None
     stop_early: Annotated[
@@ -460,7 +461,7 @@ def grade(
     responses: Annotated[
         str | None,
         typer.Argument(
-            help="What to grade: .jsonl, .csv or .parquet with a `response` (and optionally `query`, `reference`, "
+            help="The responses: .jsonl, .csv or .parquet with a `response` (and optionally `query`, `reference`, "
             "`id`, `rubric`), or a text file, which is one response.",
             show_default=False,
         ),

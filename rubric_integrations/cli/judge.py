@@ -207,7 +207,7 @@ def _as_json(row: CriterionDisagreements) -> dict[str, Any]:
 
 
 DisagreementsOption = Annotated[
-    int, typer.Option(min=0, help="The most disagreements that are shown of each criterion, the clearest first.")
+    int, typer.Option(min=0, help="The most disagreements to show for each criterion, the clearest first.")
 ]
 _COLUMNS = ("criterion", "n", "coverage", "accuracy", "kappa", "AC1", "bias", "people's alpha")
 
@@ -233,7 +233,7 @@ def agree(
     from rubric_integrations.trust import agreement
 
     require_level(level)
-    require_different([run, *(labels or ())], "the run, and the labels that people gave")
+    require_different([run, *(labels or ())], "the run and the human labels")
     with refuse_bad_input(run, *(labels or ())):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
         answers = load_people_labels(labels or (), loaded, run_rubric, strict=strict)
@@ -251,7 +251,7 @@ def agree(
 
 
 def _print_agreement(result: Agreement, level: float) -> None:
-    table = figures_table(f"Agreement with people [{level:.0%} intervals]", _COLUMNS, text=["criterion"])
+    table = figures_table(f"Agreement with human labels [{level:.0%} intervals]", _COLUMNS, text=["criterion"])
     for name, row in result.criteria.items():
         coverage = UNDEFINED if row.coverage is None else f"{row.coverage:.0%}"
         table.add_row(
@@ -270,9 +270,9 @@ def _print_agreement(result: Agreement, level: float) -> None:
         lines.append(f"{result.kappa_text}.")
     if scores.values is not None:
         lines.append(
-            f"Scores of {scores.n:,} submissions: the judge minus people {with_limits(scores.bias, signed=True)}; "
-            f"mean error {figure(scores.values.mae)}, distance of the distributions {figure(scores.values.emd)}, "
-            f"correlation {figure(scores.values.pearson)}."
+            f"Scores of {scores.n:,} submissions: the judge minus the human labels "
+            f"{with_limits(scores.bias, signed=True)}; mean error {figure(scores.values.mae)}, distance of the "
+            f"distributions {figure(scores.values.emd)}, correlation {figure(scores.values.pearson)}."
         )
     print_lines([*lines, f"{counted(result.labels, 'label')}{raters}, {result.blind:,} of them blind."])
 
@@ -289,11 +289,11 @@ class AlignmentOptions:
     alpha: Annotated[
         float, typer.Option(help="The probability of keeping a judge that is not better, over all attempts.")
     ] = 0.05
-    seed: Annotated[int, typer.Option(help="Which split of the labels, and which search.")] = 0
+    seed: Annotated[int, typer.Option(help="The seed of the split of the labels and of the search.")] = 0
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False
     write_unchanged: Annotated[
         bool,
-        typer.Option("--write-unchanged", help="If the aligned judge is not kept, write the judge as it was."),
+        typer.Option("--write-unchanged", help="If the aligned judge is not kept, write the original judge."),
     ] = False
 
 
@@ -314,7 +314,7 @@ def align(
             ("max_cost", "max_calls"),
             {
                 "ledger": "Store each answer in this file, or in the PostgreSQL database of this URL: a stored one is "
-                "not requested again. By default a file beside --out."
+                "not requested again. By default a file next to --out."
             },
         ),
     ],
@@ -350,7 +350,7 @@ def align(
     file = _open_output(
         out_file, [run, *label_files, rubric, attempts, Path(judge)], store, overwrite=options.overwrite
     )
-    require_different([run, *label_files], "the run, and the labels that people gave")
+    require_different([run, *label_files], "the run and the human labels")
     with refuse_bad_input(run, *label_files):
         model = _make_judge(judge, judge_options)
         reflection = _reflection_model(reflection_model, judge_options)
@@ -377,7 +377,7 @@ def align(
         refuse(str(error))
     except KeyboardInterrupt:
         line = (
-            f"Stopped. Nothing is written to {out_file}; the answers until now are in {address_text(store)}, and are "
+            f"Stopped. Nothing is written to {out_file}; the answers so far are in {address_text(store)}, and are "
             "not requested again by the same command."
         )
         err.print(plain(line), soft_wrap=True)
@@ -440,7 +440,7 @@ def calibrate(
     from rubric_integrations.trust import calibrate as calibrate_run
 
     require_level(level)
-    require_different([run, *(labels or ())], "the run, and the labels that people gave")
+    require_different([run, *(labels or ())], "the run and the human labels")
     with refuse_bad_input(run, *(labels or ())):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
         answers = load_people_labels(labels or (), loaded, run_rubric, strict=strict)
@@ -470,12 +470,12 @@ def certify(
     truth: Annotated[
         Path,
         typer.Argument(
-            help="People's labels of a random part of it; or the run of the expensive judge on the same rows, or on a "
-            "random sample of them."
+            help="Human labels of a random part of the rows; or the run of the expensive judge on the same rows, or on "
+            "a random sample of them."
         ),
     ],
     alpha: Annotated[float, typer.Option(help="The highest rate of wrong answers among those that are kept.")] = 0.1,
-    delta: Annotated[float, typer.Option(help="The probability that this promise does not hold.")] = 0.1,
+    delta: Annotated[float, typer.Option(help="The probability that the rate is higher than --alpha.")] = 0.1,
     cluster: ClusterOption = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,

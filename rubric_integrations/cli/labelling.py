@@ -37,7 +37,7 @@ def label(
     n: Annotated[
         int,
         typer.Option(
-            "--n", min=1, help="How many submissions to draw; with --by-verdict, how many judgments of each verdict."
+            "--n", min=1, help="The number of submissions to draw; with --by-verdict, of judgments of each verdict."
         ),
     ] = 50,
     by_verdict: Annotated[
@@ -51,34 +51,34 @@ def label(
             "such as the questions about one document, or of `query`, or `id`.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Which draw; the same seed draws the same.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of the draw; the same seed draws the same.")] = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("label.html"),
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file of --output if it exists and is no report page.")
+        bool, typer.Option("--overwrite", help="Replace the file of --output if it exists and is not a report page.")
     ] = False,
     open_page: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Open the page in a browser; by default if stdout is a terminal."),
     ] = None,
     terminal: Annotated[
-        bool, typer.Option("--terminal", help="Ask in the terminal, and write no page. Repeat the command to go on.")
+        bool, typer.Option("--terminal", help="Ask in the terminal, and write no page. Repeat the command to continue.")
     ] = False,
     labels: Annotated[
         Path, typer.Option("--out", help="With --terminal: the file of labels, to which each answer is added.")
     ] = Path("labels.jsonl"),
-    rater: Annotated[str, typer.Option(help="With --terminal: your name, which each label carries.")] = "",
+    rater: Annotated[str, typer.Option(help="With --terminal: your name, which is stored in each label.")] = "",
 ) -> None:
     """Draw judgments of a run for human labelling, without showing the judge's answers.
 
     Writes an HTML page that works with the keyboard and exports the labels, or asks in the terminal.
 
-    Exit codes: 0 done; 2 bad usage or bad input; 130 interrupted (Ctrl-C), with the labels so far written.
+    Exit codes: 0 done; 2 bad usage or bad input; 130 interrupted by Ctrl-C, the labels so far are saved.
     """
     from rubric_integrations.runs.files import RunFileError, read_run
     from rubric_integrations.trust.planning import choose_for_labels
 
     if terminal and not rater.strip():
-        refuse("--terminal needs --rater: name who answers, or the labels of several people could not be separated")
+        refuse("--terminal needs --rater: name the rater, or the labels of several raters could not be separated")
     if rater and not terminal:
         refuse("--rater is for --terminal: the page asks for the name")
     try:
@@ -90,7 +90,7 @@ def label(
         if lacking := sum(item.submission is None for item in drawn):
             refuse(
                 f"{run}: {lacking:,} of the {len(drawn):,} judgments to label have no text: import the judgments with "
-                "--responses, or people would label what they cannot read"
+                "--responses, or raters would label texts that they cannot read"
             )
         if terminal:
             _ask(run, drawn, labels, rater.strip())
@@ -185,7 +185,7 @@ class TerminalLabels:
     def ask(self, console: Console) -> Iterator[str]:
         """Ask for each judgment without a label and yield the line of each answer. `q` ends it early.
 
-        `b` goes back to the previous judgment. If it has a label, only `c` allows to replace the answer.
+        `b` goes back to the previous judgment. Its answer can be replaced only after `c`.
 
         Raises:
             KeyboardInterrupt: The rater pressed Ctrl-C.
@@ -331,7 +331,7 @@ RunPath = Annotated[Path, typer.Argument(help="The run: a file that `grade --out
 LabelsPaths = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="People's labels of a part of this run, drawn at random or by verdict: one file, or one for each rater. "
+        help="Human labels of a part of this run, drawn at random or by verdict: one file, or one for each rater. "
         "By default, the `labels` that the rows of the run have, if they cover all of them."
     ),
 ]
@@ -343,7 +343,7 @@ LevelOption = Annotated[float, typer.Option(help="The level of the intervals, ab
 StrictOption = Annotated[
     bool,
     typer.Option(
-        "--strict", help="Refuse a file of labels with a line that is no label. By default, the others count."
+        "--strict", help="Refuse a file of labels with an invalid line. By default, invalid lines are skipped."
     ),
 ]
 ClusterOption = Annotated[
@@ -489,8 +489,8 @@ def load_own_labels(run: RunFile, rubric: Rubric | None, *, strict: bool) -> lis
         raise LabelsError(f"{error}; or name a file of labels after the run") from None
     if all(label.sampled == "chosen" for label in labels):
         raise ChosenLabelsError(
-            f"the rows have {len(labels):,} labels, which do not cover all of the run: nothing tells whether they were "
-            "drawn or chosen. Name a file of labels, with `sampled` on each line; in Python, pass "
+            f"the rows have {len(labels):,} labels, which do not cover all of the run: it is unknown whether they "
+            "were drawn or chosen. Name a file of labels, with `sampled` on each line; in Python, pass "
             "`read_labels(run, sampled='random')`"
         )
     return labels
@@ -545,7 +545,7 @@ class _Figure(NamedTuple):
 def plan(
     run: Annotated[
         Path | None,
-        typer.Argument(help="A run, which tells --judged, --sd and --rate of each criterion.", show_default=False),
+        typer.Argument(help="A run that gives --judged, --sd and --rate of each criterion.", show_default=False),
     ] = None,
     half_width: Annotated[
         float | None, typer.Option(help="Half the width of the interval that you want, such as 0.05.")
@@ -553,14 +553,14 @@ def plan(
     judged: Annotated[int | None, typer.Option(min=1, help="The number of judged submissions.")] = None,
     rate: Annotated[float | None, typer.Option(min=0, max=1, help="The expected rate of a criterion.")] = None,
     sd: Annotated[
-        float | None, typer.Option(min=0, help="The expected standard deviation of the scores, in place of --rate.")
+        float | None, typer.Option(min=0, help="The expected standard deviation of the scores, instead of --rate.")
     ] = None,
     correlation: Annotated[
         float | None,
-        typer.Option(min=-1, max=1, help="The expected correlation of the judge with people; by default several."),
+        typer.Option(min=-1, max=1, help="The expected correlation of judge and human labels; by default several."),
     ] = None,
     min_score: Annotated[
-        float | None, typer.Option(help="How many submissions does a gate on this mean score need at least?")
+        float | None, typer.Option(help="Compute how many submissions a gate on this mean score needs at least.")
     ] = None,
     alpha: Annotated[float, typer.Option(help="The probability of a wrong decision of that gate.")] = 0.05,
     cluster: ClusterOption = None,
@@ -575,7 +575,7 @@ def plan(
 
     require_level(level)
     if half_width is None and min_score is None:
-        refuse("plan needs --half-width, for the number of labels, or --min-score, for that of a gate's submissions")
+        refuse("plan needs --half-width, for the number of labels, or --min-score, for the submissions of a gate")
     if half_width is not None and not 0 < half_width < math.inf:
         refuse(f"--half-width must be above 0, got {half_width!r}: 0.05 is an interval of 0.05 to each side")
     with refuse_bad_input(*([run] if run else [])):
@@ -609,7 +609,7 @@ def plan(
         print_lines(
             [
                 f"A gate on a mean score of {min_score:g} at alpha = {alpha:g} needs at least {fewest['fixed']:,} "
-                f"submissions, all perfect, and {fewest['sequential']:,} if it is looked at after each."
+                f"submissions, all perfect, and {fewest['sequential']:,} if it is evaluated after each."
             ]
         )
 
@@ -620,7 +620,7 @@ def _figures(
     """Return the figures to plan for: from the options, or the mean score and each binary criterion of the run."""
     if run is None:
         if judged is None or (rate is None) == (sd is None):
-            raise ValueError("plan needs --judged and exactly one of --rate and --sd, or a run, which tells them")
+            raise ValueError("plan needs --judged and exactly one of --rate and --sd, or a run that gives them")
         if cluster is not None:
             raise ValueError(f"--cluster {cluster} needs a run, whose rows have this column")
         return [_Figure("a rate" if rate is not None else "the mean score", judged, rate, sd)]
@@ -693,7 +693,9 @@ def _print_labels(
     figures: list[_Figure], labels: list[list[int | None]], correlations: tuple[float, ...], half_width: float,
     level: float,
 ) -> None:  # fmt: skip
-    title = f"Labels for \N{PLUS-MINUS SIGN}{half_width:g} ({level:.0%}), by the judge's correlation r with people"
+    title = (
+        f"Labels for \N{PLUS-MINUS SIGN}{half_width:g} ({level:.0%}), by the judge's correlation r with human labels"
+    )
     headings = [f"r = {value:g}" for value in correlations]
     has_groups = any(one.groups is not None for one in figures)
     of_groups = ("groups", "icc") if has_groups else ()

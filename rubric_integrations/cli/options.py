@@ -125,7 +125,7 @@ ModulesOption = Annotated[
 
 # The first of two arguments. Unlike in any parser, the first one is optional: a single argument is the responses.
 RubricArgument = typer.Argument(
-    help="The rubric: a YAML or JSON file. Leave it out where each row brings a `rubric`.", show_default=False
+    help="The rubric: a YAML or JSON file. Leave it out if each row has a `rubric`.", show_default=False
 )
 NOTHING_TO_GRADE = "`responses` is missing: name the file to grade"
 
@@ -141,16 +141,18 @@ class JudgeOptions:
         list[str] | None,
         typer.Option(
             help="A model, such as openai/gpt-5-mini or ollama_chat/llama3.2; the file of an aligned judge, such as "
-            "judge.json; or offline, without a model, the default. Several are a panel, which votes.",
+            "judge.json; or offline (the default), which uses no model. Several judges form a panel, which votes.",
         ),
     ] = None
     escalate_to: Annotated[
         str | None,
-        typer.Option(help="Ask --judge first, and this expensive model where it is not sure; several must agree."),
+        typer.Option(help="An expensive model, asked only if --judge is not confident, or if several judges differ."),
     ] = None
     escalate_below: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="The confidence below which it is not: see the command `certify`."),
+        typer.Option(
+            min=0, max=1, help="The confidence below which --escalate-to is asked; see the command `certify`."
+        ),
     ] = None
     api_base: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server.")] = None
     api_key: Annotated[
@@ -238,8 +240,8 @@ class JudgeOptions:
             raise ValueError("`--escalate-below` has no effect without `--escalate-to`: name the expensive model there")
         if len(judges) > 1 and (named := [judge for judge in judges if not has_model(judge)]):
             raise ValueError(
-                f"`--judge` {named[0]!r} beside other judges uses no model, and abstains where they vote: leave it out "
-                "(criteria with a check are decided in code with every judge)"
+                f"`--judge` {named[0]!r} next to other judges uses no model, and abstains where they vote: leave it "
+                "out (criteria with a check are decided in code with every judge)"
             )
         return [self.make_judge(judge) for judge in judges]
 
@@ -271,7 +273,7 @@ class GraderOptions:
     panel: ClassVar[str] = "Grading"
 
     strategy: Annotated[
-        Strategy, typer.Option(help="One call per criterion, one call for all criteria, or one score of the whole.")
+        Strategy, typer.Option(help="One call per criterion, one call for all criteria, or one overall score.")
     ] = "per-criterion"
     stop_when_decided: Annotated[
         bool,
@@ -284,11 +286,11 @@ class GraderOptions:
     ] = "skip"
     on_failure: Annotated[
         Literal["raise", "abstain", "worst_case"],
-        typer.Option(help="After a judge failure: leave the submission ungraded, or count the failure as this."),
+        typer.Option(help="After a judge failure: leave the submission ungraded (raise), or count it as this."),
     ] = "raise"
     max_concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent calls to the judge.")] = 64
     max_retries: Annotated[int, typer.Option(min=0, help="Retries after a failed call or an unreadable reply.")] = 2
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one call.")] = 120.0
+    timeout: Annotated[float, typer.Option(min=0.1, help="The timeout of one call in seconds.")] = 120.0
     max_outage: Annotated[
         float | None,
         typer.Option(
@@ -310,7 +312,7 @@ class GraderOptions:
         typer.Option(
             min=1_000,
             help="Judge longer responses in parts of at most this many characters: a criterion is met if any part "
-            "meets it. By default whole.",
+            "meets it. By default, responses are not split.",
         ),
     ] = None
     normalize: bool = True
@@ -365,7 +367,7 @@ class RowOptions:
     ] = None
     query_column: Annotated[str | None, typer.Option(help="The column of the tasks, if not `query`.")] = None
     reference_column: Annotated[
-        str | None, typer.Option(help="The column of exemplary responses, if not `reference`.")
+        str | None, typer.Option(help="The column of reference responses, if not `reference`.")
     ] = None
     id_column: Annotated[str | None, typer.Option(help="The column of the ids, if not `id`.")] = None
     rubric_column: Annotated[str | None, typer.Option(help="The column of the rows' own rubrics, if not `rubric`.")] = (
@@ -382,7 +384,9 @@ class RowOptions:
     ] = None
     respond: Annotated[
         Literal["last", "transcript", "trajectory"] | None,
-        typer.Option(help="What is graded of conversations: the last answer, or the whole (numbered: trajectory)."),
+        typer.Option(
+            help="The graded part of a conversation: its last answer, or all of it (trajectory: with numbered steps)."
+        ),
     ] = None
     library: Annotated[
         Path | None, typer.Option(help="A file of rubrics by name, for rows whose `rubric` is a name.")
@@ -428,7 +432,7 @@ class LedgerOptions:
         str | None,
         typer.Option(
             help="Store each judgment in this file, or in the PostgreSQL database of this URL: a stored one is not "
-            "requested again. By default a file beside --out, if a model judges and --out is a file."
+            "requested again. By default a file next to --out, if a model judges and --out is a file."
         ),
     ] = None
     resume: Annotated[
@@ -444,13 +448,13 @@ class LedgerOptions:
         typer.Option(
             metavar="NAME=IN,OUT",
             help="Dollars per million input and output tokens of a model, for --max-cost: "
-            "openai/mine=0.25,2. By default those of DSPy's price list.",
+            "openai/mine=0.25,2. By default, the prices of DSPy's price list.",
         ),
     ] = None
     run_name: Annotated[
         str | None,
         typer.Option(
-            "--run", help="Let --max-cost and --max-calls hold for all processes that use this name and this ledger."
+            "--run", help="Apply --max-cost and --max-calls to all processes that use this name and this ledger."
         ),
     ] = None
 

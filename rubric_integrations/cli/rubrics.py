@@ -82,7 +82,7 @@ def _reweighted(rubric: Rubric, path: Path) -> Rubric:
 
 def migrate(
     rubric: Annotated[Path, typer.Argument(help="An OpenRubricRL file of an older schema.")],
-    to_version: Annotated[str, typer.Option(help="The version to write into a file that has none.")] = "1.0.0",
+    to_version: Annotated[str, typer.Option(help="The version to write into a file without a version.")] = "1.0.0",
     output: OutputOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -129,7 +129,7 @@ def validate(
     ] = True,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Refuse a file of which a part is left out, such as an assertion in JavaScript."),
+        typer.Option("--strict", help="Refuse a file if a part of it is left out, such as an assertion in JavaScript."),
     ] = False,
 ) -> None:
     """Check rubric files. Prints warnings, and one line per fault with its place, its field and how to fix it.

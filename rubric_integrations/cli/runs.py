@@ -66,11 +66,11 @@ def compare(
     labels: Annotated[
         list[Path] | None,
         typer.Option(
-            help="People's labels of a random part of the inputs, in both runs: one file with both, or the first "
+            help="Human labels of a random part of the inputs, in both runs: one file with both, or the first "
             "run's and then the second run's. They correct the difference."
         ),
     ] = None,
-    margin: Annotated[float, typer.Option(min=0, help="How much lower the second run's mean score may be.")] = 0.0,
+    margin: Annotated[float, typer.Option(min=0, help="The largest accepted decrease of the mean score.")] = 0.0,
     cluster: ClusterOption = None,
     cluster_by: Annotated[
         str | None,
@@ -81,7 +81,7 @@ def compare(
         ),
     ] = None,
     gate: Annotated[
-        bool, typer.Option("--gate", help="Exit with 1 if the second run is worse, or if nothing can show it.")
+        bool, typer.Option("--gate", help="Exit with 1 if the second run is worse, or the change has no interval.")
     ] = False,
     anyway: AnywayOption = False,
     rubric: RubricOption = None,
@@ -131,7 +131,7 @@ def _end_gate(result: RunComparison, before: Path, after: Path, *, as_json: bool
         return
     text = f"gate failed: --gate: {result.verdict}: {after} is worse than {before}"
     if result.decision != "worse":
-        text = f"gate inconclusive: --gate: {result.verdict}: the change has no interval, so that it may be any"
+        text = f"gate inconclusive: --gate: {result.verdict}: the change has no interval and may have any size"
     err.print(plain(text), style="red", soft_wrap=True)
     raise typer.Exit(Exit.NOT_PASSED)
 
@@ -180,10 +180,10 @@ def _print(result: RunComparison, margin: float, level: float) -> None:
         labelled = f"{result.corrected.n:,} labelled inputs, which decide"
         lines.append(f"Corrected by {labelled}: {with_limits(result.corrected, signed=True)}.")
     if margin:
-        state = "It is surely not" if result.is_not_worse else "It may be"
+        state = "It is shown not to be" if result.is_not_worse else "It may be"
         lines.append(f"{state} worse by more than {margin:g}.")
     if result.detectable:
-        lines.append(f"So many inputs show a true change of {result.detectable:.3f} in 80 % of cases.")
+        lines.append(f"With so many inputs, a true change of {result.detectable:.3f} is detected in 80 % of cases.")
     if result.passed is not None:
         lines.append(f"Share of passed rows: {with_limits(result.passed, signed=True)}.")
     if result.unmatched:
@@ -201,20 +201,20 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="A file that `grade --out` wrote, two to compare, or more in the order of time. A folder stands for "
-            "the files of runs in it."
+            help="A file that `grade --out` wrote, two files to compare, or more in chronological order. A folder "
+            "means all files of runs in it."
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file of --output if it exists and is no report page.")
+        bool, typer.Option("--overwrite", help="Replace the file of --output if it exists and is not a report page.")
     ] = False,
     anyway: AnywayOption = False,
     labels: Annotated[
         list[Path] | None,
         typer.Option(
-            help="People's labels of the last run: the page then says how far the judge can be trusted. Repeat it for "
-            "each rater's file."
+            help="Human labels of the last run: the page then shows how far the judge can be trusted. Repeat the "
+            "option for the file of each rater."
         ),
     ] = None,
     strict: StrictOption = False,
@@ -305,7 +305,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def show(
     run: Annotated[Path, typer.Argument(help="A file that `grade --out` wrote.")],
-    worst: Annotated[int, typer.Option(min=0, help="How many of the lowest rows are shown.")] = 5,
+    worst: Annotated[int, typer.Option(min=0, help="The number of rows with the lowest scores to show.")] = 5,
     criterion: Annotated[
         str | None, typer.Option(help="Show this criterion, and the rows whose answer to it is the lowest.")
     ] = None,
@@ -342,9 +342,7 @@ def rescore(
     ],
     rubric: Annotated[
         Path | None,
-        typer.Option(
-            help="The new rubric, to which those are added that rows brought to the run; none, for these alone."
-        ),
+        typer.Option(help="The new rubric. A row's own rubric is added to it. By default, only the rows' own rubrics."),
     ] = None,
     out_file: Annotated[
         Path | None, typer.Option("--out", help="Write one full report per line to this file (JSONL).")
@@ -415,7 +413,7 @@ def import_(
     out_file: Annotated[Path, typer.Option("--out", help="Write the run to this file (JSONL).")],
     responses: Annotated[
         Path | None,
-        typer.Option(help="The responses that were judged, by their `id`; without it, the run has no texts."),
+        typer.Option(help="The responses that were judged, by their `id`; without them, the run has no texts."),
     ] = None,
     judge: Annotated[
         list[str] | None,

@@ -37,18 +37,19 @@ class RequestOptions:
     panel: ClassVar[str] = "Requests"
 
     accept_rubrics: Annotated[
-        bool, typer.Option("--accept-rubrics", help="Let a request bring a rubric of its own, beside the server's.")
+        bool,
+        typer.Option("--accept-rubrics", help="Accept requests with their own rubric, in addition to the server's."),
     ] = False
     library: Annotated[
         Path | None, typer.Option(help="A file of rubrics by name, for requests whose `rubric` is a name.")
     ] = None
     label_use: Annotated[
         Literal["reference", "rubric", "ignore"],
-        typer.Option(help="What the labels of /get_reward are: exemplary responses, rubrics, or nothing."),
+        typer.Option(help="The meaning of the labels of /get_reward: reference responses, rubrics, or nothing."),
     ] = "reference"
     empty: Annotated[
         Literal["least", "error"],
-        typer.Option(help="The reward of an empty response: the least of the rubric, or an error."),
+        typer.Option(help="The reward of an empty response: the lowest score of the rubric, or an error."),
     ] = "least"
     nan_on_failure: Annotated[
         bool,
@@ -66,25 +67,25 @@ class ServerOptions:
     panel: ClassVar[str] = "Server"
 
     host: Annotated[
-        str, typer.Option(help="The address to listen on; one that other machines reach needs a token.")
+        str, typer.Option(help="The address to listen on. If other machines can reach it, it needs a token.")
     ] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 for any that is free.")] = 8100
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 for any free port.")] = 8100
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="A file with the token that requests need, in place of the variable RUBRIC_INTEGRATIONS_TOKEN."
+            help="A file with the token that requests need, instead of the variable RUBRIC_INTEGRATIONS_TOKEN."
         ),
     ] = None
     max_body: Annotated[int, typer.Option(min=1, help="The largest body of a request, in bytes.")] = 8_000_000
     max_waiting: Annotated[
-        int, typer.Option(min=1, help="The largest number of grades under way; further requests get 503.")
+        int, typer.Option(min=1, help="The largest number of grades in progress; further requests get 503.")
     ] = 1024
     deadline: Annotated[
-        float, typer.Option(min=0.1, help="Seconds after which a request gets 503, and its grade goes on.")
+        float, typer.Option(min=0.1, help="Seconds after which a request gets 503, while its grade continues.")
     ] = 150.0
-    grace: Annotated[float, typer.Option(min=0, help="Seconds for which grades may go on after SIGTERM or Ctrl-C.")] = (
-        30.0
-    )
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds for which grades may continue after SIGTERM or Ctrl-C.")
+    ] = 30.0
 
 
 def serve(
@@ -112,7 +113,7 @@ def serve(
         Only(
             texts={
                 "ledger": "Store each judgment in this file, or in the PostgreSQL database of this URL.",
-                "run_name": "Let --max-cost and --max-calls hold for this name in the ledger, also after a restart.",
+                "run_name": "Apply --max-cost and --max-calls to this name in the ledger, also after a restart.",
                 "max_cost": "Refuse to spend more US dollars.",
                 "max_calls": "Refuse to make more calls.",
                 "price": "Dollars per million input and output tokens of a model that has no known price.",
@@ -123,7 +124,7 @@ def serve(
     rubric: Annotated[
         str | None,
         typer.Argument(
-            help="The rubric: a YAML or JSON file. Leave it out where each request brings a rubric.", show_default=False
+            help="The rubric: a YAML or JSON file. Leave it out if each request has a rubric.", show_default=False
         ),
     ] = None,
     normalize: Annotated[
@@ -153,7 +154,7 @@ def serve(
     if judges.judge is None:
         refuse(
             "name the judge with `--judge`: a model, such as openai/gpt-5-mini; or `--judge offline`, without a model, "
-            "most of whose rewards mean nothing"
+            "which gives mostly meaningless rewards"
         )
     token = _read_token(server.token_file)
     _require_token(server.host, token)
@@ -225,7 +226,7 @@ def _settings(service: GradingService, rubric: str | None, judges: str, ledger: 
     parts = [
         f"{rubric} ({counted(len(own), 'criterion', 'criteria')})" if own else "the rubrics of requests",
         f"judge {judges}",
-        f"ledger {ledger}" if ledger else "no ledger, so that a restart requests judgments again",
+        f"ledger {ledger}" if ledger else "no ledger (a restart requests judgments again)",
         "a token" if token else "no token",
     ]
     return ", ".join(parts)

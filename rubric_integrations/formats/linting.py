@@ -235,12 +235,12 @@ def vague_standard(requirement: str) -> str:
 
 
 def absent_error(requirement: str) -> str:
-    """Return the words with which a requirement denies an error, such as `Avoids`. Empty if there are none."""
+    """Return the words that make a requirement ask for the absence of an error, such as `Avoids`. Empty if none do."""
     return next((match[0].strip() for pattern in _ABSENCE if (match := pattern.search(requirement))), "")
 
 
 def deciding_check(requirement: str) -> str:
-    """Return the condition of a check that can decide a requirement like a reader. Empty if there is none."""
+    """Return the condition of a check that can decide a requirement without a judge. Empty if there is none."""
     return next((check for check, pattern in _BY_CHECK.items() if pattern.search(requirement)), "")
 
 

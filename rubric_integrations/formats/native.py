@@ -242,7 +242,7 @@ _DERIVED = {"tree"}
 
 
 def matches(_document: Any) -> bool:
-    """Return True. Data of no other format is read as native, and its faults are reported in native terms."""
+    """Return True. If no other format matches, data is read as native, and faults refer to the native format."""
     return True
 
 

@@ -21,7 +21,7 @@ _ROW_KEY = "score_rubric"
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data is such a rubric, a row with such a rubric, or rows as a list or by id."""
+    """Return whether parsed data is a rubric of Prometheus, a row with one, or several rows (a list, or by id)."""
     return _is_rubric(document) or bool(rows_of(document))
 
 

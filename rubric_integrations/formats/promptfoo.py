@@ -97,7 +97,7 @@ def read_test(suite: Suite, index: int | None, source: str, not_read: Sequence[s
         not_read: Messages about sources of assertions that are not read. A pass depends on them.
 
     Raises:
-        RubricError: With every fault.
+        RubricError: The test has faults or no readable assertion. The error lists every fault.
     """
     notes = Notes(losses=list(not_read), left_out=list(not_read))
     holders = _holders(suite, index, notes)

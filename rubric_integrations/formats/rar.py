@@ -2,11 +2,11 @@
 
 A weight is a number or an importance: Essential, Important, Optional or Pitfall.
 
-The text of a pitfall does not show its sign. RaR's texts describe the mistake ("Does not mention ultrasound") or how to
-avoid it ("Does not advise to wait"), both with a negative weight. RaR's paper gives pitfalls a positive weight, which a
-response earns by avoiding the mistake. Therefore, the requirement is reworded to fit both kinds of texts. It asks
-whether the mistake is made if the weight is negative, and whether it is avoided if the weight is positive.
-ResearchRubrics describes the behaviour of a bad response. Its texts are kept unchanged.
+The text of a pitfall does not show whether MET is good or bad. RaR's texts describe the mistake ("Does not mention
+ultrasound") or how to avoid it ("Does not advise to wait"), both with a negative weight. RaR's paper gives pitfalls a
+positive weight, which a response earns by avoiding the mistake. Therefore, the requirement is reworded to fit both
+kinds of texts. It asks whether the mistake is made if the weight is negative, and whether it is avoided if the weight
+is positive. ResearchRubrics describes the behaviour of a bad response. Its texts are kept unchanged.
 """
 
 from __future__ import annotations

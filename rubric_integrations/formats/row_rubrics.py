@@ -60,7 +60,10 @@ class RowRubrics:
         self._cache: dict[str, Rubric] = {}
 
     def of(self, row: Any, own: Any) -> Rubric:
-        """Return the rubric of a row: the result of `own_of`, joined with the shared rubric. Raises what both raise."""
+        """Return the rubric of a row: its own rubric, joined with the shared rubric.
+
+        Arguments and errors are the same as for `own_of`, with the additional errors of `join`.
+        """
         return self.join(self.own_of(row, own))
 
     def own_of(self, row: Any, own: Any) -> Rubric | None:

@@ -1,7 +1,8 @@
 """The state of the model behind a judge. It delays calls during an outage and ends a run if the judge cannot be used.
 
-The module also lowers the concurrency after a rate limit: the limit is halved and recovers call by call. And it lets
-one call about each submission fill the provider's prompt cache first, if this takes no extra time.
+The module also lowers the concurrency after a rate limit: the limit is halved, and each successful call raises it
+again. Another class (`WarmUp`) sends one call about each submission before the others, to fill the provider's prompt
+cache, if this takes no extra time.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ class AdaptiveConcurrency:
     """The concurrency limit of one event loop. Use it as an async context manager around each call.
 
     It follows the additive increase and multiplicative decrease of TCP (Chiu & Jain, 1989). A rate limit halves the
-    number of slots. Each successful call gives back `1 / slots` of a slot: one more slot after as many calls as there
-    are slots.
+    number of slots (concurrent calls). Each successful call then adds `1 / slots` of a slot. For example, with 4 slots,
+    a fifth slot is added after 4 successful calls.
 
     Args:
         limit: The most calls at the same time, at least 1.
 
     Attributes:
-        must_wait: Whether the server requested a wait that may not be over.
+        must_wait: Whether the server has requested a wait, and no call has waited for its end yet.
 
     Example:
         >>> concurrency = AdaptiveConcurrency(8)
@@ -95,7 +96,7 @@ class AdaptiveConcurrency:
             self.on_rate_limit(sent_at, min(LONGEST_WAIT, failure.retry_after or 0.0))
 
     def on_rate_limit(self, sent_at: float, wait: float = 0.0) -> None:
-        """Halve the number of slots. Refusals of calls that were sent before the last halving do not halve it again.
+        """Halve the number of slots, unless the refused call was sent before the last halving.
 
         Args:
             sent_at: The time at which the refused call was sent, by `time.monotonic`.
@@ -109,7 +110,7 @@ class AdaptiveConcurrency:
             self._recovered = 0.0
 
     def on_success(self) -> None:
-        """Give back a share of a slot after a successful call, if slots are withheld."""
+        """Add a share of a slot after a successful call, if the number of slots is below the limit."""
         if not (self._withheld or self._to_withhold):
             return
         self._recovered += 1 / self.slots
@@ -155,7 +156,7 @@ class FailureStreak:
     """Counts the submissions of a run that failed in a row, in the order in which they end, over all threads.
 
     If a judge does not work at all, or never replies in the requested format, all submissions fail. Outages are not
-    counted, because they are measured in seconds. Failures that are about one text, such as those of a content filter,
+    counted, because `max_outage` limits them. Failures that are about one text, such as those of a content filter,
     are not counted either.
 
     A copy or an unpickled object starts at zero.
@@ -225,11 +226,11 @@ class _LostText:
 class Endpoint:
     """The state of the model behind one judge, learnt from its last calls. All tasks, threads and event loops share it.
 
-    - After `LOST_CALLS` lost calls in a row there is an outage. During an outage, new calls wait, and one call at a
-      time probes whether the model replies again. After `max_outage` seconds, calls fail immediately instead of
-      waiting.
-    - Lost calls about one text are not an outage if the model replies about other texts. Each is sent `LOST_CALLS`
-      times.
+    - A call is lost if no reply to it arrives. After 8 lost calls in a row (`LOST_CALLS`), there is an outage. During
+      an outage, new calls wait, and one call at a time probes whether the model replies again. After `max_outage`
+      seconds, calls fail immediately instead of waiting.
+    - If the calls about one text are lost while the model replies about other texts, this is not an outage, because
+      the text may be the cause. Such a call is sent up to 8 times.
     - In a run, the first call is sent alone, unless the model has replied to this grader before. The run ends if the
       model refuses the first two submissions because of a wrong key, model or setting, if 20 submissions in a row have
       failed, or if an outage has lasted for `max_outage`.
@@ -241,9 +242,9 @@ class Endpoint:
     Args:
         max_outage: The seconds for which calls wait during an outage, at least 0.
         max_connect: The seconds for which calls wait for a server that has never replied and cannot be reached.
-        streak: The failed submissions of the run that the calls belong to. None outside of a run.
+        streak: Counts the submissions that failed in a row in the run of the calls. None outside of a run.
         clock: Returns the current time in seconds.
-        earlier: The state of the same model for the grader from which the run was made. None if there is none.
+        earlier: The state of the same model in the grader before its copy for this run. None if there is none.
 
     Attributes:
         down_since: The time at which the outage began, by `clock`. None if there is no outage.
@@ -322,8 +323,8 @@ class Endpoint:
         """Update the state with the outcome of a call about a submission.
 
         Raises:
-            JudgeFailure: The call was lost, but the cause may be the text. The failure limits the number of its
-                repetitions.
+            JudgeFailure: The call was lost, and the cause may be the text. The `repeats` of this failure limit the
+                repetitions of the call.
             JudgeUnusable: The run has to end.
         """
         if not isinstance(outcome, JudgeFailure):

@@ -1,8 +1,9 @@
 """The base classes of all graders: from a submission and a rubric to a report.
 
 A grader computes checks and metrics itself, and abstains from criteria whose evidence is missing. It sends the other
-questions to its panel of judges and repeats lost questions in further rounds. Graders whose scores may come from a
-fallback are refused as rewards. One observer for each process, such as OpenTelemetry's, sees every grade.
+questions to its panel of judges and repeats lost questions in further rounds. A grader with a fallback for failures may
+not give rewards for training (`refuse_made_up_scores`). One observer for each process, such as OpenTelemetry's, sees
+every grade.
 """
 
 from __future__ import annotations
@@ -430,7 +431,7 @@ class Grader(ABC):
         return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
 
     def may_repeat(self, failure: JudgeFailure) -> bool:
-        """Return whether a later round of this grade requests a judgment with this failure again."""
+        """Return whether a judgment that failed in this way is requested again in a later round of this grade."""
         return self.rounds_left > 0 and failure.kind in _LOST and failure.repeats is None
 
     def _for_later_round(self, answers: Sequence[Any], report: EvaluationReport) -> Self:
@@ -662,6 +663,8 @@ def shuffle_options(options: Sequence[T], seed: int, text: str, index: int, judg
 
 def refuse_made_up_scores(grader: Grader) -> None:
     """Refuse a grader that gives scores for failures, or that may leave scores open.
+
+    Such scores are not valid rewards. A trainer would learn to cause failures.
 
     Raises:
         ValueError: The grader has `stop_when_decided`, or an `on_failure` other than `"raise"`.

@@ -33,7 +33,7 @@ class PanelMember(NamedTuple):
         return index >= len(rubric.criteria) or rubric.criteria[index].judge in (None, self.name)
 
     def with_judge(self, judge: Judge, limiter: CallLimiter) -> PanelMember:
-        """Replace the judge, with the same name and weight. `limiter` limits a judge that has no limits yet."""
+        """Return this member with another judge. `limiter` limits the calls of the judge if nothing limits them yet."""
         return self._replace(judge=judge if is_limited(judge) else limit_judge(judge, limiter))
 
 

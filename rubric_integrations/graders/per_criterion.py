@@ -103,8 +103,8 @@ _DECISIVE_FIRST: tuple[Verdict, ...] = ("MET", "CANNOT_ASSESS", "UNMET")
 def split_question(question: Question, chunk_size: int) -> list[Question]:
     """Split a question about a binary criterion into one question for each part of the response.
 
-    The guidelines of each question state the number of the part. Therefore, equal parts of two responses are different
-    questions.
+    The guidelines of each question state the number of the part and the number of all parts. Therefore, a stored answer
+    about a part is not used for an equal text at another position.
 
     Returns:
         The questions. Only the unchanged question if the response is short enough, or if the criterion has options or a

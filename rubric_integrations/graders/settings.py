@@ -97,9 +97,9 @@ class TextLimits(Record):
     """The limits on the texts that judges read.
 
     Attributes:
-        step_limit: The most characters of a tool's result in a trajectory that judges see, at least 1. Of a longer
-            result, judges see the beginning, the end and the number of omitted characters. The report has the total as
-            `omitted_characters`. Checks read the complete result. None (the default) for no limit.
+        step_limit: The most characters of a tool's result in a trajectory that judges see, at least 1. If a result
+            is longer, judges see its beginning, its end and the number of omitted characters. The report has the total
+            as `omitted_characters`. Checks read the complete result. None (the default) for no limit.
         chunk_size: The most characters of a response that judges see in one call, at least 1,000. A longer response is
             split into parts, between paragraphs or between the steps of a trajectory. A binary criterion is judged on
             each part: it is MET if any part is MET, and UNMET if all parts are UNMET. Criteria with options or a scale

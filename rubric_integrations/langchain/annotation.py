@@ -333,7 +333,7 @@ def corrected_mean_evaluator(
 def _feedback(calibration: Calibration, key: str, judge: str) -> EvaluationResult:
     score, judge_score = calibration.score, calibration.judge_score
     by_judge = "none" if judge_score is None else f"{judge_score:.3f}"
-    comment = "; ".join([f"{score} by people's labels, {by_judge} by the judge", *calibration.warnings])
+    comment = "; ".join([f"{score} by human labels, {by_judge} by the judge", *calibration.warnings])
     return EvaluationResult(
         key=key,
         score=score.value,

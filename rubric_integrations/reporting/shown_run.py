@@ -1,4 +1,4 @@
-"""Shows a finished run in a terminal: its figures, its lowest rows, examples for a criterion, and one row in full.
+"""Shows a finished run in a terminal: its figures, its worst rows, examples for a criterion, and one row in full.
 
 Text from models and users is printed without markup and control characters. It never begins a line, because a CI system
 would interpret a line such as `::error::` in a log as a command. Therefore, the text is in a frame, or after a word on
@@ -38,11 +38,11 @@ class UnknownNameError(ValueError):
 
 
 def show_run(run: RunFile, count: int = 5) -> Iterator[RenderableType]:
-    """Yield the figures of a run, the points that each criterion costs, and its lowest rows.
+    """Yield the figures of a run, the points that each criterion costs, and the rows with the lowest scores.
 
     Args:
         run: The run.
-        count: The number of lowest rows to show.
+        count: The largest number of these rows.
     """
     summary, shared, columns = SummaryFigures(), SharedColumns(), ColumnFigures()
     for row in run.rows:
@@ -82,7 +82,7 @@ def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[Renderab
             entry = (-value, -place, row, criterion)
             (heapq.heappush if len(worst) < count else heapq.heappushpop)(worst, entry)
     if name not in names:
-        listed = ", ".join(map(repr, list(names)[:20])) or "none, since a judge scored the whole"
+        listed = ", ".join(map(repr, list(names)[:20])) or "none, since a judge gave one overall score"
         raise UnknownNameError(f"no row has a criterion {name!r}: the criteria are {listed}")
     shared = SharedColumns()
     shared.shared = dict.fromkeys(columns.keys)

@@ -61,7 +61,7 @@ def _plain(number: float) -> str:
 
 
 def level_text(level: float | Band) -> str:
-    """Return the text of a level, such as `3` or `1-2`, for judges and annotators."""
+    """Return the number or the band of a level as text, such as `3` or `1-2`, for judges and annotators."""
     return f"{level.low:g}-{level.high:g}" if isinstance(level, Band) else f"{level:g}"
 
 
@@ -129,7 +129,7 @@ class Scale(Record):
         return self
 
     def text_at(self, number: float) -> str | None:
-        """Return the text of the level that a number belongs to, or None."""
+        """Return the meaning of a number: the text of its level in `levels`, or None if it has no level."""
         bands = ((band_of(level), text) for level, text in self.levels.items())
         return next((text for (low, high), text in bands if low <= number <= high), None)
 

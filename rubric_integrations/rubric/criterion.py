@@ -1,8 +1,8 @@
-"""One criterion of a rubric: binary, multi-choice, on a scale, or decided by a check. Data and its validation.
+"""One criterion of a rubric: binary, multi-choice, on a scale, or decided by a check.
 
-An importance in words gives a criterion its weight if its author wrote no weight. A condition (`applies_when`) is a
-question that is answered before the criteria. A grader numbers the criteria first and then the distinct conditions.
-Criteria with the same condition share one answer.
+The module defines its fields and validates them. Without a written weight, the weight comes from `importance` or is 10.
+A condition (`applies_when`) is a question that is answered before the criterion. Criteria with the same condition share
+one answer. In the list of all questions, the criteria come first, followed by the distinct conditions.
 """
 
 from __future__ import annotations
@@ -171,9 +171,9 @@ class Criterion(SparseRecord):
         aggregation: The strategy that joins a panel's votes on this criterion, instead of the grader's strategy.
         needs: The evidence that the criterion needs: `trajectory`, `reference`, `query`, `image` (an attachment) or
             `context`. If the submission lacks it, the verdict is CANNOT_ASSESS, without a call to a judge.
-        operator: Makes the requirement a statement. `supports`: MET if the submission states or implies the statement.
-            `contradicts`: MET if it states or implies the opposite. If the submission does not mention it, both are
-            UNMET.
+        operator: How the submission is compared with the requirement, which is then a statement. `supports`: MET if the
+            submission states or implies the statement. `contradicts`: MET if it states or implies the opposite. With
+            both operators, the verdict is UNMET if the submission does not mention the subject.
         judge: The name of the judge in the grader's panel that answers this criterion. The other judges do not answer
             it.
 
@@ -316,7 +316,7 @@ class Criterion(SparseRecord):
 
     @property
     def worst_option(self) -> Option:
-        """The choice that gives the lowest score (for a penalty, the highest value). The first one of several."""
+        """The choice that gives the lowest score. For a penalty, it has the highest value. In a tie, the first."""
         return max(self.choices, key=lambda o: o.value) if self.is_penalty else min(self.choices, key=lambda o: o.value)
 
     @property

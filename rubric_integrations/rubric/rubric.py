@@ -77,7 +77,7 @@ class RubricError(ValueError):
 
 
 def require_grader(grader: T | None) -> T:
-    """Return the grader, after checking that it is one.
+    """Check that the argument is a grader, and return it.
 
     Raises:
         TypeError: The argument is a judge or another object that cannot grade.
@@ -99,7 +99,7 @@ PenaltyCap = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0.0, le
 
 
 class Node(Record):
-    """A group of criteria, or one of them.
+    """A node of the tree of criteria: a group, or a leaf with one criterion.
 
     Attributes:
         requirement: The requirement that the children cover. For a leaf, the requirement of its criterion.
@@ -268,14 +268,17 @@ _SHARE_TOLERANCE = 1e-6
 
 
 def with_weight(criterion: Criterion, weight: float) -> Criterion:
-    """Return a copy of a criterion with another weight. `model_fields_set` stays the same."""
+    """Return a copy of a criterion with another weight.
+
+    `model_fields_set` stays the same. Therefore, `has_derived_weight` still shows whether the author wrote a weight.
+    """
     if weight == criterion.weight:
         return criterion
     return Criterion.model_construct(criterion.model_fields_set, **{**dict(criterion), "weight": weight})
 
 
 def weigh(criterion: Criterion, weights: Mapping[Importance, float] | None) -> Criterion:
-    """Return a criterion, with the weight of its `importance` if it has no written weight."""
+    """Return a criterion. If its weight comes from its `importance`, use `weights` for it (see `weight_of`)."""
     return (
         with_weight(criterion, weight_of(criterion.importance, weights)) if criterion.has_derived_weight else criterion
     )
@@ -288,7 +291,7 @@ def weigh_criteria(criteria: tuple[Criterion, ...], info: ValidationInfo) -> tup
 
     Raises:
         ValueError: Some weights come from `importance`, and others do not. The two kinds of weights have no common
-            scale. Therefore, the ratio between them would be an accident.
+            scale. Therefore, the ratio between them would be arbitrary.
     """
     derived = [index for index, criterion in enumerate(criteria) if criterion.has_derived_weight]
     other = next((index for index, criterion in enumerate(criteria) if not criterion.has_derived_weight), None)
@@ -385,8 +388,9 @@ Blend = Literal["weighted_average", "multiplicative", "max", "min"]
 class Rubric(Record):
     """Weighted criteria with a pass mark.
 
-    A field that is not set has its default, and `to_dict` does not write it. In `shared + own`, only the fields that
-    `own` sets override the fields of `shared`.
+    A field that is not set has its default, and `to_dict` does not write it. You can join two rubrics with `+`: the
+    result has the criteria of both, and the fields that the right rubric sets override the fields of the left rubric.
+    Their `guidelines` and `left_out` are joined.
 
     Args:
         criteria: 1 to 1,000 criteria (in a tree: up to 10,000 leaves). Reports list them in the same order.

@@ -252,8 +252,8 @@ def applicable_criteria(
 def voting_criterion(rubric: Rubric, index: int) -> Criterion:
     """Return the criterion that is used to vote on a question of a rubric.
 
-    Ties go to the side that lowers the score. In a tie, a condition must be true. Therefore, it is represented as a
-    penalty here.
+    For a condition, this is a criterion with a negative weight. A tie gives the answer with the lower score. For a
+    negative weight, this answer is MET. Therefore, a condition is true in a tie, and its criteria apply.
     """
     if index < len(rubric.criteria):
         return rubric.criteria[index]
@@ -349,7 +349,7 @@ def aggregate_answers(
     Args:
         rubric: The rubric.
         panel: The answers of each judge, in the order of the panel.
-        computed: The answers that need no judge, such as those by checks.
+        computed: The answers that need no judge, such as the answers of checks.
         policies: How answers become a score.
         may_leave_open: Whether a criterion that no judge was asked about is left open. If False, it is a failure.
     """

@@ -15,7 +15,7 @@ from rubric_integrations.rubric.criterion import Criterion
 
 
 class TokenUsage(Record):
-    """The tokens of calls to a provider. An answer from a judgment store or cache of this library has none.
+    """The tokens of calls to a provider. An answer from a judgment store or cache of this library uses no tokens.
 
     Attributes:
         prompt_tokens: The number of tokens sent.

@@ -38,8 +38,11 @@ class Estimate(NamedTuple):
 
 
 Sampled = Literal["random", "by_verdict", "chosen"]
-"""How the judgments for human labels were selected: at random, at random among judgments with one verdict, or by
-choice.
+"""How the judgments for human labels were selected.
+
+- `random`: at random.
+- `by_verdict`: at random, separately for each criterion and each verdict of the judge.
+- `chosen`: not at random, such as the judgments that a reader overruled.
 """
 
 
@@ -95,7 +98,7 @@ class LabelledJudgment(SparseRecord):
         return self
 
     def replacing(self, earlier: LabelledJudgment | None) -> LabelledJudgment:
-        """Return this label as the replacement of an earlier label by the same rater on the same judgment.
+        """Return this label as the replacement of an earlier label (or None) by the same rater on this judgment.
 
         A judgment that was sampled at random keeps this in `sampled`, even if a later correction is `chosen`.
         Otherwise, the corrected judgments, on which rater and judge often differ, would disappear from the random

@@ -1,5 +1,7 @@
 """The penalty for long responses, which is subtracted from the score after everything else.
 
+The penalty depends on n, the length of the response in units of `count_fn`:
+
 n <= free_budget   0
 n >= max_cap       penalty_at_cap
 between            penalty_at_cap * ((n - free_budget) / (max_cap - free_budget)) ** exponent

@@ -418,7 +418,7 @@ class EvaluationReport(SparseRecord):
 
     @property
     def gate_score(self) -> float | None:
-        """The score for a gate on the mean score of a run. None if a criterion failed or the coverage is too low."""
+        """The score for a gate on the mean score of a run. None if an answer is missing or the coverage is too low."""
         return None if self.failed_count or self.low_coverage else self.score
 
     @property

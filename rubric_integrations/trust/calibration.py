@@ -220,7 +220,7 @@ class CriterionCalibration(Record):
     def abstention_text(self) -> str:
         """The share that annotators can assess, as the beginning of a sentence, or "" if they could assess all."""
         share = self.assessable
-        return "" if share.value in (None, 1.0) else f"{self.name}: people can assess {share} of the submissions"
+        return "" if share.value in (None, 1.0) else f"{self.name}: annotators can assess {share} of the submissions"
 
     @property
     def rates(self) -> list[tuple[str, Estimate, float | None]]:
@@ -287,9 +287,9 @@ class Calibration(Record):
         judged = f"Mean score: {self.judge_score:.3f} by the judge"
         if self.score.value is None:
             return [f"{judged}; these labels do not correct it."]
-        lines = [f"{judged}, {self.score} by people's labels."]
+        lines = [f"{judged}, {self.score} by human labels."]
         if self.assessable.value not in (None, 1.0):
-            lines.append(f"People can assess {self.assessable} of the submissions; their mean score is about these.")
+            lines.append(f"Annotators can assess {self.assessable} of the submissions; the mean score is about these.")
         if self.labels_saved is not None:
             lines.append(
                 f"The judge saves {self.labels_saved:.0%} of the labels that the same interval would need without it."
@@ -368,8 +368,8 @@ def calibrate(
         criteria[key] = _calibrate_criterion(of_criterion, judged, level, groups)
         labelled = {match.judge_answer for match in of_criterion}
         warnings += [
-            f"{key}: no {verdict} of the judge has a label: people's rate there, on {number:,} of {len(judged):,} "
-            "submissions, counts as 0.5; label some"
+            f"{key}: no {verdict} of the judge has a label: the rate of human labels there, on {number:,} of "
+            f"{len(judged):,} submissions, counts as 0.5; label some"
             for verdict, number in Counter(judged.values()).items()
             if verdict not in labelled
         ]
@@ -456,8 +456,8 @@ def _calibrate_mean(
             )
         if sum(abs(one - other) > 1e-9 for one, other in pairs) < _FEW_DIFFERENCES:
             warnings.append(
-                f"people and the judge differ on fewer than {_FEW_DIFFERENCES} labelled submissions: the interval of "
-                "the mean may be too narrow; label more, or read the rates of the criteria"
+                f"human labels and the judge differ on fewer than {_FEW_DIFFERENCES} labelled submissions: the "
+                "interval of the mean may be too narrow; label more, or read the rates of the criteria"
             )
         return _CalibratedMean(judge_score, warnings, estimate, corrected.weight, saved)
     if missing := len(judge) - len(scores):
@@ -517,7 +517,7 @@ def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]]
     if estimate is None:
         raise ValueError(
             "the labels show a judge that is no better than chance, or have only one of the verdicts: its rate says "
-            "nothing about people's; label some submissions of this run, and use `calibrate`"
+            "nothing about the true rate; label some submissions of this run, and use `calibrate`"
         )
     informedness = true_met / (true_met + false_unmet) + true_unmet / (true_unmet + false_met) - 1
     if informedness < _WEAK_JUDGE:

@@ -554,7 +554,7 @@ def _wrong_criteria(
         if lower_bound(errors, len(drawn), delta) > alpha:
             warnings.append(
                 f"of the answers that are kept, {errors:,} of {len(drawn):,} to `{keys[criterion]}` are wrong, "
-                f"significantly more than {alpha:.1%}: the promise is about all criteria together"
+                f"significantly more than {alpha:.1%}: the certificate is about all criteria together"
             )
     return warnings
 
@@ -597,12 +597,14 @@ def _warnings(answers: CheapAnswers, truths: Truths, truth: Truth) -> tuple[str,
         "judgments state no confidence (criteria with options, a scale or a check), and are left out: a cascade "
         "escalates them": answers.unsure,
         "judgments are left out, because the judge was aligned with their labels": answers.trained_on,
-        "judgments are left out, because people are divided or the strong judge failed": truths.unknown,
+        "judgments are left out, because the raters are divided or the strong judge failed": truths.unknown,
         "true answers belong to no judgment of the run": truths.unmatched,
     }
     warnings = [f"{count:,} {text}" for text, count in counts.items() if count]
     if truth == "the strong judge":
-        warnings.append("an answer is wrong where the strong judge's differs: how often people differ is not known")
+        warnings.append(
+            "an answer is wrong where the strong judge's differs: how often human labels differ is not known"
+        )
     sure = Counter(confidence for confidence in answers.confidences.values() if confidence is not None)
     for confidence, count in sure.most_common(1) if answers.signal == "confidence" else ():
         if count > sure.total() / 2:

@@ -586,7 +586,7 @@ def _corrected(
         )
     if any(row.report is not None and row.submission is None for run in runs for row in run.rows):
         raise ValueError(
-            "the runs have no submissions, so that nothing tells which run a label is about: pass the results of "
+            "the runs have no submissions, so that it is unknown which run a label is about: pass the results of "
             "`grade_many`, or the files that `grade --out` wrote; of imported runs, import them with `--responses`"
         )
     of_runs: list[dict[RowKey, tuple[float, float]]] = []

@@ -366,7 +366,7 @@ def corrected_mean(
     y, f = np.asarray(people, float), np.asarray(judge, float)
     n = len(y)
     if n > judged:
-        raise ValueError(f"people labelled {n} submissions of {judged}: the labelled ones must be a part of the run")
+        raise ValueError(f"raters labelled {n} submissions of {judged}: the labelled ones must be a part of the run")
     if n == 0:
         return CorrectedMean(Estimate(None, None, None, 0), 0.0)
     y_apart, f_apart = y - y.mean(), f - f.mean()

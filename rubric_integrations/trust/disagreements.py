@@ -50,8 +50,8 @@ class Direction(NamedTuple):
 
     def __str__(self) -> str:
         if self.is_order:
-            return f"people rate {self.people} than the judge: {self.times:,} of {self.of:,}"
-        return f"people say {self.people} where the judge says {self.judge}: {self.times:,} of {self.of:,}"
+            return f"raters rate {self.people} than the judge: {self.times:,} of {self.of:,}"
+        return f"raters say {self.people} where the judge says {self.judge}: {self.times:,} of {self.of:,}"
 
 
 class Disagreement(Record):
@@ -81,9 +81,9 @@ class Disagreement(Record):
 
     def __str__(self) -> str:
         raters = f" ({self.raters} raters{', all alike' if self.unanimous else ''})" if self.raters > 1 else ""
-        lines = [f"{one_line(self.id)}: people say {self.people}{raters}, the judge says {self.judge}"]
+        lines = [f"{one_line(self.id)}: raters say {self.people}{raters}, the judge says {self.judge}"]
         lines.append(f"  response: {shorten(self.submission.response)}")
-        lines += [f"  people: {shorten(reason)}" for reason in self.people_reasons]
+        lines += [f"  rater: {shorten(reason)}" for reason in self.people_reasons]
         lines += [f"  judge: {shorten(self.judge_reason)}"] if self.judge_reason else []
         return "\n".join(lines)
 

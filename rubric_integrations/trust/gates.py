@@ -167,7 +167,7 @@ def gate(
         if score.n < FEWEST_LABELS:
             reasons = "".join(f"; {warning}" for warning in calibration.warnings)
             raise ValueError(
-                f"people have answered every criterion of {score.n} submissions, and a gate needs {FEWEST_LABELS}: "
+                f"only {score.n} submissions have human labels of every criterion, and a gate needs {FEWEST_LABELS}: "
                 f"label more of them, drawn at random{reasons}"
             )
         rows_of_mean = [row for row in rows if not is_trained_on(row)]

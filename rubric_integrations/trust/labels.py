@@ -115,7 +115,7 @@ def labels_of_rows(rows: Sequence[GradedRow], sampled: Sampled | None = None) ->
     labelled = {name for of_row in answers for name in of_row}
     if not labelled:
         raise LabelsError(
-            "the run has no labels: its rows have no `labels`, which are people's answers by the name of the criterion"
+            "the run has no labels: its rows have no `labels`: human answers by the name of the criterion"
         )
     judged = [_judged_names(row.report) for row in rows]
     is_census = all(
@@ -469,7 +469,7 @@ class _Remarks:
         if self.repeated:
             warnings.warn(
                 f"{self.repeated[0]}: the same rater has labelled a judgment before, here and "
-                f"{len(self.repeated) - 1:,} times more: the later label counts; if several people labelled it, give "
+                f"{len(self.repeated) - 1:,} times more: the later label counts; if several raters labelled it, give "
                 "each label its `rater`",
                 stacklevel=3,
             )

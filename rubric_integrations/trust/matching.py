@@ -213,7 +213,7 @@ class Matches(NamedTuple):
         labels = self.labels
         if seen := sum(not label.blind for label in labels):
             warnings.append(
-                f"{seen:,} of {len(labels):,} labels are not marked as blind: people who see the judge's answer tend "
+                f"{seen:,} of {len(labels):,} labels are not marked as blind: raters who see the judge's answer tend "
                 "to agree with it"
             )
         return warnings
@@ -377,7 +377,7 @@ def require_drawn(labels: Collection[LabelledJudgment]) -> None:
     """
     if labels and all(label.sampled == "chosen" for label in labels):
         raise ChosenLabelsError(
-            f"every label is `chosen` ({len(labels):,} in all): people looked for judgments to correct, so that the "
+            f"every label is `chosen` ({len(labels):,} in all): raters looked for judgments to correct, so that the "
             "judge would seem worse or better than it is. Draw what to read with `choose_for_labels`, or set `sampled` "
             "to 'random' or 'by_verdict' if they were drawn like that"
         )
@@ -386,7 +386,7 @@ def require_drawn(labels: Collection[LabelledJudgment]) -> None:
 def chosen_warning(count: int) -> str:
     """Return the warning that labels with `sampled="chosen"` are left out."""
     return (
-        f"`chosen` labels are left out ({count:,}): people looked for these judgments, so that they say nothing about "
+        f"`chosen` labels are left out ({count:,}): raters looked for these judgments, so that they say nothing about "
         "how often the judge is right"
     )
 

@@ -544,7 +544,7 @@ class Agreement(Record):
 
     def _repr_html_(self) -> str:
         rows = [[str(cell) if isinstance(cell, Estimate) else cell for cell in row] for row in self._rows()]
-        return html_table(f"Agreement with people on {self.labels:,} labels", _COLUMNS, rows)
+        return html_table(f"Agreement with {self.labels:,} human labels", _COLUMNS, rows)
 
     def _rows(self) -> list[tuple[object, ...]]:
         return [
@@ -816,13 +816,13 @@ def rater_warnings(matches: Sequence[Match], groups: Groups | None = None) -> li
     warnings: list[str] = []
     if useless:
         warnings.append(
-            f"people are not shown to agree with each other more than by chance on {_listed(useless)} (Krippendorff's "
-            "alpha): no judge can be measured by their answers; rewrite the requirement, or let more people label it"
+            f"raters are not shown to agree with each other more than by chance on {_listed(useless)} (Krippendorff's "
+            "alpha): no judge can be measured by their answers; rewrite the requirement, or let more raters label it"
         )
     if weak:
         warnings.append(
-            f"people agree little with each other on {_listed(weak)} (Krippendorff's alpha below .67): a judge can "
-            "hardly agree with them more than they do; read its kappa beside people's alpha"
+            f"raters agree little with each other on {_listed(weak)} (Krippendorff's alpha below .67): a judge can "
+            "hardly agree with them more than they do; compare its kappa with `people's alpha`"
         )
     return warnings
 

@@ -399,9 +399,11 @@ class PanelReport(Record):
         useful = [name for name, row in adds.items() if row.low is not None and row.low > 0]
         harmful = [name for name, row in adds.items() if row.high is not None and row.high < 0]
         better = [name for name, row in alone.items() if row.high is not None and row.high < 0]
-        lines = [f"judges that surely add right answers: {', '.join(useful) or 'none, by these labels'}"]
-        lines += [f"judges without which the panel is surely better: {', '.join(harmful)}"] if harmful else []
-        return lines + ([f"judges that are surely better alone than the panel: {', '.join(better)}"] if better else [])
+        lines = [f"judges that significantly add right answers: {', '.join(useful) or 'none, by these labels'}"]
+        lines += [f"judges without which the panel is significantly better: {', '.join(harmful)}"] if harmful else []
+        return lines + (
+            [f"judges that are significantly better alone than the panel: {', '.join(better)}"] if better else []
+        )
 
     def _describe(self, judge: JudgeOnPanel) -> str:
         agrees = "no answer" if judge.agrees is None else f"agrees with the panel in {judge.agrees:.0%}"

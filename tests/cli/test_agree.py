@@ -66,7 +66,7 @@ def test_calibrate_prints_the_corrected_score_and_rates(trusted: Path) -> None:
     expected = calibrate(run_of(RUBRIC, JUDGE), labels_of(RUBRIC, PEOPLE))
     assert expected.score.value is not None
     assert f"0.750 by the judge, {expected.score.value:.3f} [" in result.stdout
-    assert "(n = 52) by people's labels." in result.stdout
+    assert "(n = 52) by human labels." in result.stdout
     assert expected.score_lines[1] in result.stdout
     assert "of the labels that the same interval would need without it" in result.stdout
     as_json = run("calibrate", trusted / "run.jsonl", trusted / "labels.jsonl", "--json")
@@ -112,7 +112,7 @@ def test_labels_of_the_rows_are_used_without_a_file_of_labels(tmp_path: Path, co
     if command == "agree":
         assert "160 labels, 160 of them blind." in result.stdout
     else:
-        assert "(n = 80) by people's labels." in result.stdout
+        assert "(n = 80) by human labels." in result.stdout
 
 
 @pytest.mark.parametrize("command", ["agree", "calibrate"])

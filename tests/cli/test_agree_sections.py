@@ -68,7 +68,7 @@ def test_confidence_has_a_row_for_each_bin(tmp_path: Path) -> None:
 def test_disagreements_are_shown_with_short_and_plain_texts(tmp_path: Path) -> None:
     paths = files(tmp_path, confident())
     result = run("agree", *paths, "--disagreements", 1)
-    assert "people say UNMET where the judge says MET: 10 of 20" in result.stdout
+    assert "raters say UNMET where the judge says MET: 10 of 20" in result.stdout
     assert "\x1b[2J" not in result.stdout
     assert "judge: [red]It is" in result.stdout
     assert result.stdout.count("  response: ") == 1

@@ -50,7 +50,7 @@ def test_benchmark_prints_the_judge_above_the_recorded_ones_with_paired_differen
         assert result.exit_code == 0, result.output
         assert len(server.calls) == 24
     text = " ".join(result.stdout.split())
-    assert "SummHay, fact in a text [95% intervals by subtopic]. People: one label each" in text
+    assert "SummHay, fact in a text [95% intervals by subtopic]. Labels: one label each" in text
     assert "openai/mock, this run │ 24 │ 0 │ 0 │ 1.00 [" in text
     assert "good, one insight a call │ 24 │ 0 │ 0 │ 0.75 [" in text
     assert "+0.25 [" in text

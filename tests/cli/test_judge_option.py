@@ -153,7 +153,7 @@ def test_several_judges_are_a_panel(files: Path, server: OpenAIServer) -> None:
 
 
 def test_offline_judge_on_a_panel_is_refused() -> None:
-    with pytest.raises(ValueError, match="'offline' beside other judges uses no model"):
+    with pytest.raises(ValueError, match="'offline' next to other judges uses no model"):
         JudgeOptions(["openai/m", "offline"]).make_judges()
 
 

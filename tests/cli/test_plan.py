@@ -42,7 +42,7 @@ def test_plan_of_a_run_takes_the_spread_of_its_scores_and_the_rates_of_its_crite
 def test_plan_of_a_gate_prints_how_many_submissions_it_needs() -> None:
     result = run("plan", "--min-score", 0.9)
     assert result.exit_code == 0, result.output
-    assert "needs at least 27 submissions, all perfect, and 43 if it is looked at after each" in result.stdout
+    assert "needs at least 27 submissions, all perfect, and 43 if it is evaluated after each" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_experiment_gets_the_mean_that_people_would_give_beside_the_judges(funct
     assert source["low"] < truth < source["high"]
     assert summary.score < by_judge
     assert summary.comment.startswith(f"{summary.score:.3f} [")
-    assert summary.comment.split("; ")[0].endswith("by people's labels, 0.906 by the judge")
+    assert summary.comment.split("; ")[0].endswith("by human labels, 0.906 by the judge")
 
 
 def test_corrected_mean_of_runs_in_one_group_has_no_interval() -> None:

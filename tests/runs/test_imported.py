@@ -128,7 +128,7 @@ def test_run_without_texts_is_marked_and_measured_by_ids(tmp_path: Path) -> None
         compare_runs(run, run, labels=labels)
     with pytest.raises(ValueError, match="has no text of the row"):
         align(LMJudge("openai/gpt-5-mini"), labels)
-    assert "people would label what they cannot read" in run_command("label", path, "--n", "5").stderr
+    assert "raters would label texts that they cannot read" in run_command("label", path, "--n", "5").stderr
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_summary_and_table_of_a_notebook_have_the_judges_figures_and_peoples() -
     judge, people, _ = lenient_run(200, 60)
     result = calibrate(run_of(RUBRIC, judge), labels_of(RUBRIC, people))
     text, html = result.summary(), result._repr_html_()  # pyright: ignore[reportPrivateUsage] -- notebooks call it
-    assert text.startswith(f"Mean score: {result.judge_score:.3f} by the judge, {result.score} by people's labels.")
+    assert text.startswith(f"Mean score: {result.judge_score:.3f} by the judge, {result.score} by human labels.")
     rate = result.criteria["c1"].rate
     assert f"c1: MET {rate}, by the judge {result.criteria['c1'].judge_rates['MET']:.3f}" in text
     assert text.endswith(result.warnings[-1])

@@ -22,7 +22,7 @@ def test_criteria_that_are_surely_read_differently_come_first() -> None:
     assert (lenient.name, random.name, equal.name) == ("c2", "c1", "c0")
     assert (lenient.is_biased, random.is_biased) == (True, False)
     assert [str(direction) for direction in lenient.directions] == [
-        "people say UNMET where the judge says MET: 20 of 20"
+        "raters say UNMET where the judge says MET: 20 of 20"
     ]
     p_value = mcnemar_p_value(20, 0)
     assert (lenient.p_value, random.p_value, equal.p_value) == (p_value, pytest.approx(1.0, abs=0.2), None)
@@ -44,7 +44,7 @@ def test_clearest_disagreements_are_those_of_several_raters_and_of_a_sure_judge(
     first = row.examples[0]
     assert (first.raters, first.unanimous, first.people, first.judge) == (2, True, "UNMET", "MET")
     assert (first.judge_reason, first.people_reasons) == ("It names 4 g.", ("only a guess", "only a guess"))
-    assert "3: people say UNMET (2 raters, all alike), the judge says MET" in row.summary()
+    assert "3: raters say UNMET (2 raters, all alike), the judge says MET" in row.summary()
     assert "  judge: It names 4 g." in row.summary()
     assert (row.examples[1].unanimous, row.examples[1].raters) == (False, 3)
 
@@ -74,12 +74,12 @@ def test_numbers_on_a_scale_differ_by_direction_and_options_by_label() -> None:
     people = [["70", "higher"], ["70", "lower"], ["70", "higher"], ["60", "lower"]] * 5
     by_name = {row.name: row for row in find_disagreements(run_of(rubric, judge), labels_of(rubric, people))}
     assert [str(direction) for direction in by_name["sound"].directions] == [
-        "people rate higher than the judge: 10 of 20",
-        "people rate lower than the judge: 5 of 20",
+        "raters rate higher than the judge: 10 of 20",
+        "raters rate lower than the judge: 5 of 20",
     ]
     assert {str(direction) for direction in by_name["way"].directions} == {
-        "people say higher where the judge says lower: 5 of 10",
-        "people say lower where the judge says CANNOT_ASSESS: 5 of 10",
+        "raters say higher where the judge says lower: 5 of 10",
+        "raters say lower where the judge says CANNOT_ASSESS: 5 of 10",
     }
 
 

@@ -292,7 +292,7 @@ def test_kappa_over_all_has_the_interval_of_one_criterion_and_one_for_dependent_
     ("copies", "warning"),
     [
         (0.0, "not shown to agree with each other more than by chance on `c0` ("),
-        (0.65, "people agree little with each other on `c0` (0.4"),
+        (0.65, "raters agree little with each other on `c0` (0.4"),
         (0.97, None),
     ],
 )

@@ -110,8 +110,8 @@ def test_figures_of_a_run_that_is_labelled_throughout_are_peoples_own() -> None:
     assert (row.rate.value, row.rate.n) == (pytest.approx(14 / 99), 99)
     assert (result.score.value, result.score.n) == (pytest.approx(14 / 99), 99)
     assert row.assessable.value == result.assessable.value == pytest.approx(0.33)
-    assert "c0: people can assess 0.330 [" in result.summary()
-    assert "People can assess 0.330 [" in result.summary()
+    assert "c0: annotators can assess 0.330 [" in result.summary()
+    assert "Annotators can assess 0.330 [" in result.summary()
     assert gate(run_of(ONE, judge), 0.4, labels=labels_of(ONE, people)).decision == "fail"
     all_assessed = calibrate(run_of(ONE, judge), labels_of(ONE, [["MET"]] * 300))
     assert "can assess" not in all_assessed.summary()
@@ -148,7 +148,9 @@ def test_score_counts_the_raters_who_labelled_every_criterion_and_fills_in_for_t
 def test_verdict_of_the_judge_without_a_label_is_a_warning() -> None:
     run = run_of(ONE, [["MET"]] * 90 + [["UNMET"]] * 10)
     warnings = calibrate(run, labels_of(ONE, [["MET"]] * 20)).warnings
-    expected = "c0: no UNMET of the judge has a label: people's rate there, on 10 of 100 submissions, counts as 0.5"
+    expected = (
+        "c0: no UNMET of the judge has a label: the rate of human labels there, on 10 of 100 submissions, counts as 0.5"
+    )
     assert any(text.startswith(expected) for text in warnings)
     assert not any("has a label" in text for text in calibrate(run, labels_of(ONE, [["MET"]] * 91)).warnings)
 

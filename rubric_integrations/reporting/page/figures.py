@@ -503,7 +503,10 @@ class ColumnFigures:
 
     @property
     def forgiven(self) -> float:
-        """The part of the criteria's total cost that does not lower the mean score, because no score is below 0."""
+        """The mean increase of the scores because a negative sum counts as 0.
+
+        The costs of the criteria add up to the lost score plus this number.
+        """
         return self._forgiven / self._scores if self._scores and self._adds_up else 0.0
 
     @property

@@ -50,7 +50,7 @@ class ScoreGroup(NamedTuple):
 
     @property
     def note(self) -> str:
-        """A short text that states why the figure is limited. Empty if it is not."""
+        """A short warning, such as `few rows`, if the mean is missing or uncertain. Otherwise empty."""
         if self.score.n == 0:
             return "no score"
         if self.score.low is None:

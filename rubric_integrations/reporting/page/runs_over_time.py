@@ -3,8 +3,8 @@
 A run that cannot be compared with the runs before it starts a new series, because a change of the rubric, the inputs or
 the judge would look like a change of the program. Runs of different series are not compared.
 
-The marks of a page are tests of many hypotheses. Holm's correction is applied to all of them. If the runs do not really
-differ, at most 5 % of pages have a mark.
+The page marks significant differences. Each mark is the result of a hypothesis test, and Holm's correction is applied
+to all tests of a page. If the runs do not really differ, at most 5 % of pages have a mark.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ def split_labels(labels: Iterable[LabelledJudgment], *, trained_on: Collection[s
     """
     questions, warnings = _questions(labels)
     if not questions:
-        raise ValueError("`labels` has no answer of people to any question: there is nothing to align the judge with")
+        raise ValueError("`labels` has no human answer to any question: there is nothing to align the judge with")
     if len({item.answer for item in questions}) == 1:
         raise ValueError(
             f"all {len(questions):,} labels say {questions[0].answer!r}: a judge that always says so would agree with "
@@ -362,8 +362,8 @@ def _questions(labels: Iterable[LabelledJudgment]) -> tuple[list[LabelledQuestio
             label = min(agreeing, key=lambda label: (not label.reason.strip(), label.reason))
             questions.append(LabelledQuestion(Question(label.submission, criterion), answer, label, bool(drawn)))
     reasons: Mapping[str, int] = {
-        "people disagree, and no answer has most votes": undecided,
-        "people could not tell": abstained,
+        "raters disagree, and no answer has most votes": undecided,
+        "raters could not decide": abstained,
         "a check decides the criterion, and no judge": computed,
     }
     return questions, [f"judgments left out because {reason}: {count:,}" for reason, count in reasons.items() if count]

@@ -278,11 +278,11 @@ def test_credentials_are_in_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([], "no answer of people"),
+        ([], "no human answer"),
         (make_labels(60, sampled="chosen"), "0 submissions have labels that were drawn at random"),
         (make_labels(45), "45 submissions have labels .* 18 would prove a gain, and 20 are needed: label at least 50"),
         ([label for label in make_labels(180) if label.verdict == "MET"], "all 60 labels say 'MET'"),
-        ([label.model_copy(update={"verdict": "CANNOT_ASSESS"}) for label in LABELS], "no answer of people"),
+        ([label.model_copy(update={"verdict": "CANNOT_ASSESS"}) for label in LABELS], "no human answer"),
     ],
 )
 def test_labels_that_prove_nothing_are_refused_before_a_call(labels: list[LabelledJudgment], message: str) -> None:

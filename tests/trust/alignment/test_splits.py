@@ -89,8 +89,8 @@ def test_raters_are_joined_by_most_votes_and_questions_without_an_answer_are_lef
     assert second not in answers
     assert third not in answers
     assert sets.warnings == (
-        "judgments left out because people disagree, and no answer has most votes: 1",
-        "judgments left out because people could not tell: 1",
+        "judgments left out because raters disagree, and no answer has most votes: 1",
+        "judgments left out because raters could not decide: 1",
     )
 
 

@@ -160,11 +160,11 @@ def test_run_of_the_expensive_judge_on_a_sample_of_the_rows_is_the_truth() -> No
     assert certify(cheap, strong).threshold == certify(cheap, truth_labels(WRONG)).threshold
     sample = certify(cheap, random.Random(0).sample(strong, 60))
     assert (sample.n, sample.truth, sample.threshold) == (60, "the strong judge", 0.99)
-    assert "how often people differ is not known" in sample.summary()
+    assert "how often human labels differ is not known" in sample.summary()
     abstaining = certify(cheap, run_of(ONE, [["CANNOT_ASSESS"]] * 100))
     assert "80 of 80 labelled answers are wrong by the strong judge" in abstaining.summary()
     failed = certify(cheap, run_of(ONE, [["MET"]] * 99 + [[None]]))
-    assert "1 judgments are left out, because people are divided or the strong judge failed" in failed.warnings
+    assert "1 judgments are left out, because the raters are divided or the strong judge failed" in failed.warnings
 
 
 def test_truth_may_be_a_path_and_must_not_be_the_run_itself(tmp_path: Path) -> None:

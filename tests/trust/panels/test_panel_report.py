@@ -58,12 +58,12 @@ def test_judge_that_is_better_alone_and_one_that_harms_are_named() -> None:
     votes = [[MET, MET, MET], [MET, UNMET, UNMET], [UNMET, UNMET, UNMET], [UNMET, UNMET, MET]] * 20
     report = panel_report(panel_run(ONE, votes), labels_of(ONE, [MET, MET, UNMET, UNMET] * 20))
     text = report.summary()
-    assert "judges that are surely better alone than the panel: a\n" in text
-    assert "judges that surely add right answers: none, by these labels" in text
+    assert "judges that are significantly better alone than the panel: a\n" in text
+    assert "judges that significantly add right answers: none, by these labels" in text
     assert "without which" not in text
     harmful = panel_run(ONE, [[UNMET, UNMET, MET], [MET, UNMET, MET], [UNMET, UNMET, MET]] * 20)
     text = panel_report(harmful, labels_of(ONE, [UNMET] * 60)).summary()
-    assert "judges without which the panel is surely better: a, c\n" in text
+    assert "judges without which the panel is significantly better: a, c\n" in text
 
 
 def test_votes_are_repeated_by_the_strategy_of_the_run() -> None:
