@@ -435,6 +435,23 @@ def test_every_module_that_makes_a_model_is_a_source_of_models() -> None:
 # Names and wording.
 
 
+def test_public_function_that_takes_a_path_takes_it_as_text_too() -> None:
+    methods = {
+        f"{name}.{method}": getattr(function, "__func__", function)
+        for name, value in PUBLIC.items()
+        for method, function in (vars(value).items() if inspect.isclass(value) else [("", value)])
+        if not method.startswith("_") and inspect.isfunction(getattr(function, "__func__", function))
+    }
+    assert "read_run." in methods
+    only_paths = [
+        (name, parameter)
+        for name, function in methods.items()
+        for parameter, kind in function.__annotations__.items()
+        if parameter != "return" and "Path" in str(kind) and "str" not in str(kind)
+    ]
+    assert only_paths == []
+
+
 def test_every_public_class_has_a_name_of_its_own() -> None:
     modules: dict[str, list[str]] = {}
     for module in MODULES:

@@ -194,7 +194,7 @@ class _RowsOfFile(Sequence[GradedRow]):
         return row
 
 
-def read_run(path: Path, *, in_memory: bool = False) -> RunFile:
+def read_run(path: str | Path, *, in_memory: bool = False) -> RunFile:
     """Read a file that `grade --out` wrote.
 
     If a crash has cut off the last line, the line is skipped with a warning.
@@ -208,6 +208,7 @@ def read_run(path: Path, *, in_memory: bool = False) -> RunFile:
         RunFileError: The file cannot be read, is empty, or has a line that is not a grade. Access to a row raises it
             later if the file has changed.
     """
+    path = Path(path)
     # A pipe cannot be read a second time.
     if path.is_file() and not in_memory:
         return _read_run(path, None)

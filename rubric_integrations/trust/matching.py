@@ -377,9 +377,10 @@ def require_drawn(labels: Collection[LabelledJudgment]) -> None:
     """
     if labels and all(label.sampled == "chosen" for label in labels):
         raise ChosenLabelsError(
-            f"every label is `chosen` ({len(labels):,} in all): raters looked for judgments to correct, so that the "
-            "judge would seem worse or better than it is. Draw what to read with `choose_for_labels`, or set `sampled` "
-            "to 'random' or 'by_verdict' if they were drawn like that"
+            f"every label is `chosen` ({len(labels):,} in all), because its `sampled` says so or is missing: labels of "
+            "judgments that somebody looked for would make the judge seem worse or better than it is. If the rows were "
+            "drawn at random, write 'random' as `sampled` of each label (a column of the file); otherwise draw what to "
+            "read with `choose_for_labels` (`rubric-integrations label`)"
         )
 
 

@@ -22,7 +22,8 @@ def test_run_is_read_back_from_its_file(tmp_path: Path) -> None:
     responses = ["right=MET error=UNMET tone=plain", "  "]
     graded = grade_many(responses, RUBRIC, PerCriterionGrader(EchoJudge()))
     path.write_text("".join(json.dumps(result.to_dict()) + "\n" for result in graded))
-    run = read_run(path)
+    run = read_run(str(path))
+    assert list(run.rows) == list(read_run(path).rows)
     assert [row.report.score if row.report else None for row in run.rows] == [1.0, None]
     assert run.rows[1].error
     assert run.rows[0].submission == Submission(response="right=MET error=UNMET tone=plain")

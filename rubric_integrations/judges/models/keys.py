@@ -132,11 +132,14 @@ def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
         True
     """
     route = _route(model)
+    default = _Server(_default_url(model) or "", "the default endpoint")
     server = _Server(api_base, "`api_base`") if api_base else _server_of_environment(model)
-    if server is None:
+    if server is None and not default.is_this_machine:
         return None
+    server = server or default
     own = _own_variables(model, route)
-    if server.host != _host(_default_url(model)) and (key := os.environ.get(OWN_KEY)):
+    # The default endpoint of a provider has that provider's key. A server on this machine is not a provider's.
+    if (server.is_this_machine or server.host != default.host) and (key := os.environ.get(OWN_KEY)):
         _require_encryption(server, [OWN_KEY])
         return key
     if not server.is_this_machine:

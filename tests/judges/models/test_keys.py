@@ -220,6 +220,23 @@ def test_own_variable_is_sent_to_the_server_of_api_base_and_to_no_provider(monke
     assert "api_key" not in LMJudge("openai/m", api_base="https://api.openai.com/v1").lm.kwargs
 
 
+@pytest.mark.parametrize("model", ["hosted_vllm/qwen3", "ollama_chat/llama3.1", "openai/m"])
+def test_own_variable_is_sent_to_the_default_endpoint_of_a_local_server(
+    monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    port = 11434 if "ollama" in model else 8000
+    for base in (f"http://localhost:{port}/v1", f"http://127.0.0.1:{port}/v1"):
+        assert LMJudge(model, api_base=base).lm.kwargs.get("api_key") != "key-of-server"
+    monkeypatch.setenv(OWN_KEY, "key-of-server")
+    for base in (f"http://localhost:{port}/v1", f"http://127.0.0.1:{port}/v1"):
+        assert LMJudge(model, api_base=base).lm.kwargs["api_key"] == "key-of-server"
+
+
+def test_own_variable_is_sent_to_ollama_where_no_url_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OWN_KEY, "key-of-server")
+    assert LMJudge("ollama_chat/llama3.1").lm.kwargs["api_key"] == "key-of-server"
+
+
 async def test_base_url_of_the_environment_is_kept(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-the-gateway")
