@@ -28,7 +28,7 @@ from rubric_integrations.rubric.rubric import (
 from rubric_integrations.scoring.judgment import to_judgment
 
 _SECTION_NOTES = {"name", "title", "description"}
-_ROW_KEYS = {"rubric", "rubrics"}
+_ROW_KEYS = {"rubric", "rubrics", "response"}
 _GROUP_WEIGHTS = {"weight", "penalty_cap"}
 Share = tuple[float, float]
 _NODE_KEYS = {"name", "requirement", "criteria"} | _GROUP_WEIGHTS
@@ -55,9 +55,10 @@ def list_items(items: Any, where: str, faults: list[Fault]) -> Iterator[Item]:
         return
     if rows := sum(map(_is_row, cast("Sequence[Any]", items))):
         message = (
-            f"is a list of rows, of which {rows} have a rubric of their own: it is no rubric, but a file of responses"
+            f"is a list of rows, of which {rows} have a response or their own rubric: it is not a rubric, but a file of "
+            "responses"
         )
-        faults.append(Fault("", "", f"{message} for `rubric-integrations grade`"))
+        faults.append(Fault("", "", f"{message} for `rubric-integrations grade`, which has its place after the rubric"))
         return
     for index, item in enumerate(cast("Sequence[Any]", items)):
         place = f"{where}[{index}]"

@@ -19,9 +19,9 @@ def test_convert_to_another_format_and_back_lists_what_is_lost(files: Path) -> N
 
 
 def test_convert_of_an_unreadable_file_exits_with_2(files: Path) -> None:
-    for path, words in [("nowhere.yaml", "No such file"), ("responses.jsonl", "JSON")]:
+    for path, words in [("nowhere.yaml", "No such file"), ("responses.jsonl", "it is not a rubric, but a file of")]:
         result = run("convert", files / path, "--to", "native")
-        assert (result.exit_code, words in result.stderr or "YAML" in result.stderr) == (2, True)
+        assert (result.exit_code, words in result.stderr) == (2, True)
 
 
 def test_convert_to_an_unknown_format_names_the_known_ones(files: Path) -> None:

@@ -32,6 +32,6 @@ def test_file_of_rows_with_rubrics_of_their_own_is_refused_in_one_line() -> None
     with pytest.raises(RubricError) as refusal:
         Rubric.from_dict(rows)
     assert str(refusal.value) == (
-        "rubric: is a list of rows, of which 2 have a rubric of their own: it is no rubric, but a file of responses "
-        "for `rubric-integrations grade`"
+        "rubric: is a list of rows, of which 2 have a response or their own rubric: it is not a rubric, but a file of "
+        "responses for `rubric-integrations grade`, which has its place after the rubric"
     )

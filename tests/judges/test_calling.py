@@ -147,7 +147,9 @@ def test_server_that_fails_because_of_a_format_is_sent_requests_without_one(
     limits = CallLimits(timeout=3 if "delay" in fault else 30)
     grader = PerCriterionGrader(judge_for(server, MODELS[1]), limits=limits)
     assert RUBRIC.grade_sync("text", grader=grader).score == 1.0
-    assert [requested_format(call) for call in server.calls] == [*["json_schema"] * 2, *["none"] * 4]
+    formats = [requested_format(call) for call in server.calls]
+    # On a loaded machine, a request may time out before the server has read it.
+    assert formats in [[*["json_schema"] * count, *["none"] * 4] for count in ((1, 2) if "delay" in fault else (2,))]
 
 
 def test_server_that_starts_is_sent_the_format_once_it_replies(server: OpenAIServer) -> None:
