@@ -8,7 +8,8 @@ OPENAI_API_BASE for OPENAI_API_KEY), and this machine. It is never sent over htt
 These keys are sent to other hosts:
 
 - The key in the environment variable `OWN_KEY`. Without it, a request that would send another key is an error.
-- For a local server that requires no key, a placeholder, because DSPy refuses to send a request without a key.
+- For a local server that requires no key, a placeholder, because DSPy refuses to send a request without a key. Also for
+  a model without a key that DSPy leaves to LiteLLM, which would otherwise send OPENAI_API_KEY.
 - For a server such as vLLM that was started with a key, the key in the server's variable, which only LiteLLM reads.
 
 A key that is passed as an argument is sent to the server that the user names. A chat model does not distinguish such a
@@ -18,6 +19,7 @@ from the environment, unless `OWN_KEY` has the same value.
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 import os
 import re
@@ -40,6 +42,7 @@ PLACEHOLDER = "none"
 _SERVER_KEYS = {"hosted_vllm": "HOSTED_VLLM_API_KEY", "ollama": "OLLAMA_API_KEY", "ollama_chat": "OLLAMA_API_KEY"}
 # Variables whose names do not begin with the prefix of the models.
 _OTHER_KEYS = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "gemini": "GOOGLE_API_KEY", "huggingface": "HF_TOKEN"}
+_TEXT_COMPLETION = "text-completion-openai"  # LiteLLM's prefix for OpenAI's older protocol
 _KEY_NAME = re.compile(r"KEY|TOKEN")
 _KEY_ENDING = re.compile(r"(_API)?_(KEY|TOKEN)\Z")
 _URL_ENDINGS = ("_BASE_URL", "_API_BASE", "_ENDPOINT")
@@ -115,12 +118,13 @@ def speaks_openai(lm: dspy.BaseLM) -> bool:
     return route is not None and route.adapter == "OpenAIChatLM"
 
 
-def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
+def key_for_endpoint(model: str, api_base: str | None = None, *, has_headers: bool = False) -> str | None:
     """Return the key to send to a model's server. None if DSPy finds the right key itself.
 
     Args:
         model: The model's name, as DSPy and LiteLLM spell it.
         api_base: The base URL of the server. None for the URL in the environment, or for the provider's default.
+        has_headers: Whether the user has set headers for the requests, which DSPy then leaves to LiteLLM.
 
     Raises:
         ValueError: A key from the environment would be sent over http, or to a host that is neither its provider's
@@ -132,9 +136,9 @@ def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
     """
     route = _route(model)
     server = _Server(api_base, "`api_base`") if api_base else _server_of_environment(model)
-    if server is None:
-        return None
     own = _own_variables(model, route)
+    if server is None:
+        return _key_instead_of_openais(model, own) if route is None or has_headers else None
     if server.host != _host(_default_url(model)) and (key := os.environ.get(OWN_KEY)):
         _require_encryption(server, [OWN_KEY])
         return key
@@ -144,7 +148,27 @@ def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
             raise _refusal(server, name)
     if route and route.credential_policy == "key" and route.env_key is None:
         return os.environ.get(_SERVER_KEYS.get(_prefix(model), "")) or None
-    return PLACEHOLDER if api_base and _needs_placeholder(route) else None
+    if route is None or not api_base:  # DSPy uses LiteLLM for a server of the environment
+        return _key_instead_of_openais(model, own)
+    return PLACEHOLDER if _needs_placeholder(route) else None
+
+
+def _key_instead_of_openais(model: str, own: Sequence[str]) -> str | None:
+    """Return a key for a model of another provider if LiteLLM would send OPENAI_API_KEY with it. Otherwise None.
+
+    LiteLLM does this if it finds no key of the provider. It is only imported if OPENAI_API_KEY is set.
+    """
+    if not os.environ.get("OPENAI_API_KEY") or "OPENAI_API_KEY" in own:
+        return None
+    litellm: Any = importlib.import_module("litellm")
+    try:
+        _, provider, key, _ = litellm.get_llm_provider(model)
+    except litellm.BadRequestError:  # an unknown provider, or one without a default URL
+        provider, key = _prefix(model), None
+    # Azure AI may have other credentials than a key, and never gets the key of OpenAI.
+    if key or provider == "azure_ai" or provider not in {"custom_openai", *litellm.openai_compatible_providers}:
+        return None
+    return os.environ[name] if (name := _first_set(own)) else PLACEHOLDER
 
 
 def ollama_url(model: str, api_base: str | None, *, has_headers: bool) -> str | None:
@@ -334,6 +358,8 @@ def _own_variables(model: str, route: lm15.Resolution | None) -> list[str]:
     names |= {name for name in (route and route.env_key, _OTHER_KEYS.get(prefix)) if name}
     starts = tuple(f"{spelling}_" for spelling in spellings)
     others = [name for name in os.environ if name.startswith(starts) and _KEY_NAME.search(name)]
+    if prefix == _TEXT_COMPLETION:
+        others.append("OPENAI_API_KEY")
     return sorted({*names, *others})
 
 
