@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 from xml.etree import ElementTree
 
 import pytest
@@ -23,13 +23,15 @@ from rubric_integrations.checks.text import PATTERN_SECONDS
 from rubric_integrations.cli import app
 from rubric_integrations.cli.console import Exit
 from rubric_integrations.cli.options import JUDGE_OPTIONS
+from rubric_integrations.formats.linting import RULES, lint
 from rubric_integrations.formats.parsing import MAX_BYTES, MAX_DEPTH, MAX_NODES
 from rubric_integrations.graders.endpoint import LONGEST_WAIT, MAX_FAILED_SUBMISSIONS
-from rubric_integrations.rubric.rubric import MAX_CRITERIA, MAX_LEAVES
+from rubric_integrations.rubric.rubric import MAX_CRITERIA, MAX_LEAVES, Rubric
 from rubric_integrations.submission.columns import COLUMNS, ColumnNames
 from rubric_integrations.submission.readers import READERS
 from rubric_integrations.submission.submission import MAX_CHARS
 from rubric_integrations.submission.tables import UNSUPPORTED
+from rubric_integrations.trust import RunComparison
 from tests.cli.commands import EXAMPLE
 from tests.test_architecture import PUBLIC
 from tests.test_docs import DOCS, ROOT, blocks, texts_in_code
@@ -57,6 +59,32 @@ def rows(page: str, head: str) -> list[list[str]]:
 def code(cell: str) -> list[str]:
     """Return the texts of a cell that are marked as code."""
     return [first or second for first, second in re.findall(r"`` (.+?) ``|`([^`]+)`", cell)]
+
+
+# Lint rules and decisions.
+
+
+def test_page_of_the_lint_rules_has_every_rule_and_those_that_find_something_in_other_languages() -> None:
+    german = Rubric.from_yaml("""
+    pass_mark: 1.0
+    criteria:
+      - {requirement: Nennt die Ursache und erklärt die Abhilfe}
+      - {requirement: Nennt die Ursache und erklärt die Abhilfe}
+      - {requirement: Ist angemessen geschrieben}
+      - {requirement: Hat höchstens 90 Wörter}
+      - {requirement: (-5) Beschuldigt den Kunden}
+      - {requirement: Enthält keine Fehler, weight: -4}
+      - {requirement: Welcher Ton?, options: [{label: kalt, value: 0}, {label: warm, value: 0.5}]}
+    """)
+    sentence = re.search(r"In other languages, only(.*?)find\s+anything", (DOCS / "writing.md").read_text(), re.DOTALL)
+    assert sentence
+    assert {warning.rule for warning in lint(german)} == set(code(sentence[1]))
+    assert [code(rule)[0] for rule, *_ in rows("writing.md", "rule")] == list(RULES)
+
+
+def test_page_of_the_comparison_names_every_decision() -> None:
+    named = re.findall(r"(?<!\*)\*(\w+)\*(?!\*)", (DOCS / "jobs/ab.md").read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(get_args(get_type_hints(RunComparison)["decision"]))
 
 
 # Settings.

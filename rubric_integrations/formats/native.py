@@ -55,8 +55,8 @@ def list_items(items: Any, where: str, faults: list[Fault]) -> Iterator[Item]:
         return
     if rows := sum(map(_is_row, cast("Sequence[Any]", items))):
         message = (
-            f"is a list of rows, of which {rows} have a response or their own rubric: it is not a rubric, but a file of "
-            "responses"
+            f"is a list of rows, of which {rows} have a response or their own rubric: it is not a rubric, but a file "
+            "of responses"
         )
         faults.append(Fault("", "", f"{message} for `rubric-integrations grade`, which has its place after the rubric"))
         return

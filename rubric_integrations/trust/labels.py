@@ -200,9 +200,9 @@ def _find_problem(names: Sequence[str]) -> str | None:
     folded = {fold(name) for name in names}
     missing = next((name for name in ("criterion", "verdict") if name not in folded), None)
     return missing and (
-        f"has no column `{missing}`; its columns are {list(names)[:20]!r}: a file of labels needs `criterion` (its name) "
-        "and `verdict` (MET, UNMET or CANNOT_ASSESS), and usually `id` (of the row) and `sampled` (`random` if the rows "
-        "were drawn at random)"
+        f"has no column `{missing}`; its columns are {list(names)[:20]!r}: a file of labels needs `criterion` (its "
+        "name) and `verdict` (MET, UNMET or CANNOT_ASSESS), and usually `id` (of the row) and `sampled` (`random` if "
+        "the rows were drawn at random)"
     )
 
 

@@ -120,8 +120,9 @@ def test_graph_stream_has_no_token_of_a_grader(server: OpenAIServer, method: str
 def test_agent_event_streams_have_no_token_of_the_judge(server: OpenAIServer) -> None:
     server.script = script
 
-    async def collect() -> list[Any]:
-        return [event async for event in make_agent(server, chat_model(server)).astream_events(INPUTS, version="v2")]
+    async def collect(**filters: Any) -> list[Any]:
+        agent = make_agent(server, chat_model(server))
+        return [event async for event in agent.astream_events(INPUTS, version="v2", **filters)]
 
     events = asyncio.run(collect())
     tokens = [event for event in events if event["event"] == "on_chat_model_stream"]
@@ -129,6 +130,8 @@ def test_agent_event_streams_have_no_token_of_the_judge(server: OpenAIServer) ->
     # The events of whole calls are a trace, which the judge is part of.
     ends = [event["metadata"]["langgraph_node"] for event in events if event["event"] == "on_chat_model_end"]
     assert ends == ["model", "RubricMiddleware.after_agent"] * 2
+    untagged = asyncio.run(collect(exclude_tags=["nostream"]))
+    assert [e["metadata"]["langgraph_node"] for e in untagged if e["event"] == "on_chat_model_end"] == ["model"] * 2
     run = make_agent(server, chat_model(server)).stream_events(INPUTS, version="v3")
     assert [str(message.text) for message in run.messages] == ANSWERS
 

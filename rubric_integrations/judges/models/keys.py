@@ -8,7 +8,8 @@ OPENAI_API_BASE for OPENAI_API_KEY), and this machine. It is never sent over htt
 These keys are sent to other hosts:
 
 - The key in the environment variable `OWN_KEY`. Without it, a request that would send another key is an error.
-- For a local server that requires no key, a placeholder, because DSPy refuses to send a request without a key.
+- For a local server that requires no key, a placeholder, because DSPy refuses to send a request without a key. Also for
+  a model without a key that DSPy leaves to LiteLLM, which would otherwise send OPENAI_API_KEY.
 - For a vLLM or Ollama server that requires a key, the key in HOSTED_VLLM_API_KEY or OLLAMA_API_KEY. LiteLLM reads these
   variables, but DSPy does not.
 
@@ -19,6 +20,7 @@ from the environment, unless `OWN_KEY` has the same value.
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 import os
 import re
@@ -41,6 +43,7 @@ PLACEHOLDER = "none"
 _SERVER_KEYS = {"hosted_vllm": "HOSTED_VLLM_API_KEY", "ollama": "OLLAMA_API_KEY", "ollama_chat": "OLLAMA_API_KEY"}
 # Variables whose names do not begin with the prefix of the models.
 _OTHER_KEYS = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "gemini": "GOOGLE_API_KEY", "huggingface": "HF_TOKEN"}
+_TEXT_COMPLETION = "text-completion-openai"  # LiteLLM's prefix for OpenAI's older protocol
 _KEY_NAME = re.compile(r"KEY|TOKEN")
 _KEY_ENDING = re.compile(r"(_API)?_(KEY|TOKEN)\Z")
 _URL_ENDINGS = ("_BASE_URL", "_API_BASE", "_ENDPOINT")
@@ -116,12 +119,13 @@ def speaks_openai(lm: dspy.BaseLM) -> bool:
     return route is not None and route.adapter == "OpenAIChatLM"
 
 
-def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
+def key_for_endpoint(model: str, api_base: str | None = None, *, has_headers: bool = False) -> str | None:
     """Return the key to send to a model's server. None if DSPy finds the right key itself.
 
     Args:
         model: The model's name, as DSPy and LiteLLM spell it.
         api_base: The base URL of the server. None for the URL in the environment, or for the provider's default.
+        has_headers: Whether the user has set headers for the requests, which DSPy then leaves to LiteLLM.
 
     Raises:
         ValueError: A key from the environment would be sent over http, or to a host that is neither its provider's
@@ -134,21 +138,42 @@ def key_for_endpoint(model: str, api_base: str | None = None) -> str | None:
     route = _route(model)
     default = _Server(_default_url(model) or "", "the default endpoint")
     server = _Server(api_base, "`api_base`") if api_base else _server_of_environment(model)
-    if server is None and not default.is_this_machine:
-        return None
-    server = server or default
-    own = _own_variables(model, route)
-    # The default endpoint of a provider has that provider's key. A server on this machine is not a provider's.
-    if (server.is_this_machine or server.host != default.host) and (key := os.environ.get(OWN_KEY)):
+    own, own_key = _own_variables(model, route), os.environ.get(OWN_KEY)
+    if server is None and own_key and default.is_this_machine:
+        server = default
+    if server is None:
+        return _key_instead_of_openais(model, own) if route is None or has_headers else None
+    # The default endpoint of a provider gets that provider's key. A server on this machine is not a provider's.
+    if own_key and (server.is_this_machine or server.host != default.host):
         _require_encryption(server, [OWN_KEY])
-        return key
+        return own_key
     if not server.is_this_machine:
         _require_encryption(server, [*own, _SERVER_KEYS.get(_prefix(model), "")])
         if server.host not in _own_hosts(model, own) and (name := _first_set(own)):
             raise _refusal(server, name)
     if route and route.credential_policy == "key" and route.env_key is None:
         return os.environ.get(_SERVER_KEYS.get(_prefix(model), "")) or None
-    return PLACEHOLDER if api_base and _needs_placeholder(route) else None
+    if route is None or not api_base:  # DSPy uses LiteLLM for a server of the environment
+        return _key_instead_of_openais(model, own)
+    return PLACEHOLDER if _needs_placeholder(route) else None
+
+
+def _key_instead_of_openais(model: str, own: Sequence[str]) -> str | None:
+    """Return a key for a model of another provider if LiteLLM would send OPENAI_API_KEY with it. Otherwise None.
+
+    LiteLLM does this if it finds no key of the provider. It is only imported if OPENAI_API_KEY is set.
+    """
+    if not os.environ.get("OPENAI_API_KEY") or "OPENAI_API_KEY" in own:
+        return None
+    litellm: Any = importlib.import_module("litellm")
+    try:
+        _, provider, key, _ = litellm.get_llm_provider(model)
+    except litellm.BadRequestError:  # an unknown provider, or one without a default URL
+        provider, key = _prefix(model), None
+    # Azure AI may have other credentials than a key, and never gets the key of OpenAI.
+    if key or provider == "azure_ai" or provider not in {"custom_openai", *litellm.openai_compatible_providers}:
+        return None
+    return os.environ[name] if (name := _first_set(own)) else PLACEHOLDER
 
 
 def ollama_url(model: str, api_base: str | None, *, has_headers: bool) -> str | None:
@@ -338,6 +363,8 @@ def _own_variables(model: str, route: lm15.Resolution | None) -> list[str]:
     names |= {name for name in (route and route.env_key, _OTHER_KEYS.get(prefix)) if name}
     starts = tuple(f"{spelling}_" for spelling in spellings)
     others = [name for name in os.environ if name.startswith(starts) and _KEY_NAME.search(name)]
+    if prefix == _TEXT_COMPLETION:
+        others.append("OPENAI_API_KEY")
     return sorted({*names, *others})
 
 

@@ -261,7 +261,7 @@ def lm_from_name(model: str, options: ModelSettings = NO_SETTINGS) -> dspy.LM:
         settings["extra_headers"] = dict(headers)
     if api_base := ollama_url(model, options.api_base, has_headers=bool(headers)):
         settings["api_base"] = api_base
-    if not options.api_key and (key := key_for_endpoint(model, api_base)):
+    if not options.api_key and (key := key_for_endpoint(model, api_base, has_headers=bool(headers))):
         settings["api_key"] = key
     if options.temperature is None:
         settings["temperature"] = default_temperature(model, options.reasoning_effort)

@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.judges.models.keys import OWN_KEY
+from rubric_integrations.judges.models.keys import OWN_KEY, key_for_endpoint
 from rubric_integrations.scoring import JudgeFailure
 from tests.judges.questions import question_about
 from tests.openai_server import OpenAIServer, Reply
@@ -73,6 +73,31 @@ async def test_key_of_openai_is_not_sent_for_the_model_of_another_provider(
     with pytest.raises(JudgeFailure):
         await LMJudge(model, api_base=server.url).judge(question_about())
     assert not [call for call in server.calls if "key-of-openai" in str(call.headers)]
+
+
+# LiteLLM sends the key of OpenAI with the models of these providers if it finds no other.
+@pytest.mark.parametrize("prefix", ["litellm_proxy", "custom_openai", "xinference", "nvidia_nim", "fireworks_ai"])
+async def test_key_of_openai_is_not_sent_for_a_model_that_dspy_leaves_to_litellm(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    assert await sent_keys(server, f"{prefix}/mock") == {"authorization": "Bearer none"}
+    monkeypatch.setenv(f"{prefix.upper()}_API_KEY", "own-key")
+    server.calls.clear()
+    assert await sent_keys(server, f"{prefix}/mock") == {"authorization": "Bearer own-key"}
+
+
+def test_key_of_openai_is_left_out_of_litellms_models_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    assert key_for_endpoint("fireworks_ai/mock") == "none"  # at the provider's default endpoint too
+    for prefix in ("openai", "text-completion-openai", "bedrock", "vertex_ai", "azure_ai", "lm_studio"):
+        assert key_for_endpoint(f"{prefix}/mock") is None, prefix
+    # DSPy leaves requests with headers to LiteLLM, and those to a server of the environment.
+    assert (key_for_endpoint("moonshot/mock"), key_for_endpoint("moonshot/mock", has_headers=True)) == (None, "none")
+    monkeypatch.setenv("MOONSHOT_API_BASE", "https://example.com/v1")
+    assert key_for_endpoint("moonshot/mock") == "none"
+    with pytest.raises(ValueError, match="OPENAI_API_KEY"):
+        key_for_endpoint("text-completion-openai/mock", "https://example.com/v1")
 
 
 @pytest.mark.parametrize(
