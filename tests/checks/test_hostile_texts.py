@@ -47,6 +47,7 @@ HOSTILE_SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE_SCHEMAS)
+@pytest.mark.sizes
 def test_schema_that_cannot_be_decided_is_a_failure_that_names_the_condition(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

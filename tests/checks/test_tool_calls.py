@@ -169,6 +169,7 @@ def test_arguments_that_the_trace_lacks_are_a_failure_if_the_answer_depends_on_t
         ([call("search", {"q": [0] * 2_100_000})], "strict", "more than 2,000,000 comparisons"),
     ],
 )
+@pytest.mark.sizes
 def test_trace_that_is_too_large_to_compare_is_a_failure(made: list[ToolCall], order: str, message: str) -> None:
     expected = [{"name": "search", "arguments": made[0].arguments}]
     with pytest.raises(JudgeFailure, match=message):

@@ -203,6 +203,7 @@ def test_file_outside_the_folder_or_without_tests_is_refused_in_one_line(tmp_pat
         read(write(folder, {"tests": str(tmp_path / "out.yaml")}))
 
 
+@pytest.mark.sizes
 def test_files_of_tests_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {f"t{index}_csv": "a\n" + f"{'x' * 100_000}\n" * 60 for index in range(2)}
     path = write(tmp_path, {"tests": ["t0.csv", "t1.csv"]}, **files)

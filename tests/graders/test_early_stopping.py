@@ -66,6 +66,7 @@ def rubrics(draw: st.DrawFn) -> Rubric:
     st.sampled_from([None, LengthPenalty(free_budget=1, max_cap=6, penalty_at_cap=0.5)]),
 )
 @settings(max_examples=150, deadline=None)
+@pytest.mark.statistics
 def test_stopping_early_changes_neither_passed_nor_the_side_of_the_threshold(
     rubric: Rubric, words: list[str], policy: str, on_failure: object, stop: float, penalty: LengthPenalty | None
 ) -> None:

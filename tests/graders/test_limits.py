@@ -174,6 +174,7 @@ async def test_lasting_fault_is_reported_in_one_line_and_is_never_a_verdict(serv
     assert len(row.error.splitlines()) == 1
 
 
+@pytest.mark.simulation
 async def test_random_faults_lose_no_judgment(server: OpenAIServer) -> None:
     chance = random.Random(7)
     # None is dropped: a call that the client sends on a connection that was closed counts, and never arrives.

@@ -17,12 +17,14 @@ from tests.openai_server import OpenAIServer, Reply
 from tests.redteam.attack_lists import BEHAVIOURAL, FRAGMENTS, STRUCTURAL, structural
 
 
+@pytest.mark.attacks
 def test_behavioural_attack_is_no_structural_breach() -> None:
     assert {attack.name: how for attack in BEHAVIOURAL if (how := find_breach(attack))} == {}
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=4), min_size=1, max_size=12).map("".join))
 @settings(max_examples=35, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.attacks
 def test_composition_of_fragments_is_no_breach(text: str) -> None:
     assert find_breach(structural(text)) is None
 

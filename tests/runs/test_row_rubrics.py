@@ -192,6 +192,7 @@ def test_rows_of_a_table_bring_rubrics_labels_and_metadata(tmp_path: Path) -> No
     assert scores([row]) == [1.0]
 
 
+@pytest.mark.sizes
 def test_parquet_rows_are_streamed_with_their_rubrics(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")

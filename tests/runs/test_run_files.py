@@ -68,6 +68,7 @@ def test_run_with_a_torn_last_line_is_read_without_it(tmp_path: Path) -> None:
         assert len(read_run(path).rows) == 1
 
 
+@pytest.mark.sizes
 def test_run_file_is_not_held_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with path.open("w") as file:

@@ -36,6 +36,7 @@ FAULTS: dict[str, Reply] = {
 HANG_RATE, MOST_HANGS = 0.01, 2
 
 
+@pytest.mark.simulation
 def test_run_with_every_fault_gets_each_right_judgment_once(
     server: OpenAIServer, tmp_path: Path, record_property: Any
 ) -> None:
@@ -63,6 +64,7 @@ def test_run_with_every_fault_gets_each_right_judgment_once(
     record_property("shown", f"faults at 20% each: 300 of 300 judgments, none twice, through {faults}")
 
 
+@pytest.mark.simulation
 def test_run_whose_server_often_hangs_gets_each_judgment(server: OpenAIServer) -> None:
     chance = random.Random(5)
     server.script = lambda call: Reply(delay=30) if chance.random() < 0.2 else Reply(verdict(call))

@@ -212,6 +212,7 @@ async def test_lone_surrogates_and_control_characters_are_graded_and_answered() 
             assert (await server.reward(text)).status == 200
 
 
+@pytest.mark.sizes
 async def test_body_above_the_limit_is_refused_and_the_largest_response_is_not() -> None:
     async with serving(rubric=SAYS_42, grader=PerCriterionGrader("offline")) as server:
         # Each character takes six bytes as an escape.

@@ -61,6 +61,7 @@ async def longest_block(seconds: float) -> AsyncGenerator[None]:
         ({**BODY, "query": [{}] * 1_000_000}, 413, "more than 100,000 values"),
     ],
 )
+@pytest.mark.sizes
 async def test_large_request_holds_no_other_request_up(body: dict[str, Any], status: int, words: str) -> None:
     content = json.dumps(body, separators=(",", ":")).encode()
     options = {"max_body": 10_000_000}
@@ -69,6 +70,7 @@ async def test_large_request_holds_no_other_request_up(body: dict[str, Any], sta
     assert (answer.status, words in answer.text) == (status, True)
 
 
+@pytest.mark.sizes
 async def test_checks_of_a_rubric_in_a_request_have_a_limit_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "_CHECK_SECONDS", 1)
     body = {"response": "[1]", "rubric": slow_rubric(20)}
@@ -79,6 +81,7 @@ async def test_checks_of_a_rubric_in_a_request_have_a_limit_in_all(monkeypatch: 
     assert (answer.status, "needs more than 30,000 comparisons" in answer.text) == (503, True)
 
 
+@pytest.mark.sizes
 async def test_schemas_of_a_rubric_in_a_request_have_a_limit_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "_CHECK_SECONDS", 0.2)
     schema = {"anyOf": [{"type": "string"}] * 1_000}

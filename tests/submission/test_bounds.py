@@ -125,6 +125,7 @@ def test_number_of_too_many_digits_is_named(tmp_path: Path) -> None:
     assert second.submission
 
 
+@pytest.mark.sizes
 def test_header_of_one_long_field_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text("id,response," + "x" * 10_000_001)

@@ -198,6 +198,7 @@ def test_device_or_named_pipe_is_refused_before_it_is_read(tmp_path: Path, suffi
             list(read_responses(path))
 
 
+@pytest.mark.sizes
 def test_csv_header_of_many_columns_names_the_repeated_one(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text("response," + ",".join(map(str, range(100_000))) + ",Response\n")

@@ -230,6 +230,7 @@ def test_fewer_than_five_groups_have_no_interval() -> None:
     assert "too few groups (4)" in comparison.summary()
 
 
+@pytest.mark.statistics
 def test_interval_of_rows_in_groups_contains_no_change() -> None:
     ids = topics([10] * 10)
 

@@ -133,6 +133,7 @@ def failing_program(rng: np.random.Generator, count: int) -> np.ndarray:
     return np.where(rng.random(count) < 0.07, 0.0, np.clip(rng.normal(0.86, 0.04, count), 0, 1))
 
 
+@pytest.mark.statistics
 def test_gate_at_the_threshold_of_a_program_that_rarely_fails_passes_in_at_most_five_percent() -> None:
     truth = float(failing_program(np.random.default_rng(0), 400_000).mean())
     for count in (20, 50):
@@ -181,6 +182,7 @@ def by_topic(row_id: str) -> str:
     return row_id.split("/", maxsplit=1)[0]
 
 
+@pytest.mark.statistics
 def test_gate_of_rows_in_groups_at_the_threshold_passes_in_at_most_five_percent() -> None:
     ids = [f"{topic}/{place}" for topic in range(20) for place in range(10)]
     runs = [scores_run(topic_scores(seed, 20), ids) for seed in range(50)]
@@ -242,6 +244,7 @@ def test_baseline_gate_fails_a_total_collapse_of_equal_changes() -> None:
     assert (result.decision, result.change) == ("fail", "worse")
 
 
+@pytest.mark.statistics
 def test_baseline_gate_on_equal_programs_passes_with_the_margin_that_it_prints() -> None:
     def answers(seed: int) -> list[list[str | None]]:
         rng = random.Random(seed)

@@ -67,6 +67,7 @@ def coverage(draw: Callable[[Rng], Sequence[tuple[Estimate | None, float]]], dra
     return np.mean([[contains(*cell) for cell in draw(np.random.default_rng(seed))] for seed in range(draws)], axis=0)
 
 
+@pytest.mark.statistics
 def test_agreement_in_ten_groups_is_contained_as_often_as_promised() -> None:
     groups = np.repeat(np.arange(10), 10)
     met = 0.7 * 0.8 + 0.3 * 0.2

@@ -32,6 +32,7 @@ def two_raters(count: int = 300) -> tuple[Answers, Sequence[Answers]]:
     return judge, raters
 
 
+@pytest.mark.statistics
 def test_two_raters_estimate_the_mean_of_what_each_of_them_estimates() -> None:
     judge, answers = two_raters()
     run = run_of(ONE, judge)

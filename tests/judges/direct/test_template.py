@@ -69,6 +69,7 @@ def judges(server: OpenAIServer) -> tuple[LMJudge, LMJudge]:
 
 @given(TEXTS.filter(str.strip), TEXTS, TEXTS, TEXTS, TEXTS)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.wire
 async def test_every_request_equals_that_of_dspy_byte_for_byte(
     server: OpenAIServer, sent: list[bytes], judges: tuple[LMJudge, LMJudge], response: str, query: str, reference: str,
     thinking: str, guidelines: str,
@@ -465,6 +466,7 @@ async def test_missing_key_is_dspys_error_without_a_warning(sent: list[bytes]) -
 
 @given(st.lists(TEXTS.filter(str.strip), max_size=3), TEXTS.filter(str.strip))
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.wire
 async def test_requests_with_documents_equal_those_of_dspy_byte_for_byte(
     server: OpenAIServer, sent: list[bytes], judges: tuple[LMJudge, LMJudge], documents: list[str], source: str
 ) -> None:

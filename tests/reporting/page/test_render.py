@@ -47,6 +47,7 @@ def test_page_names_the_pass_mark_the_units_and_what_the_cells_mean() -> None:
     assert 'class="pass-mark' not in without
 
 
+@pytest.mark.sizes
 def test_page_of_five_hundred_submissions_and_ten_criteria_is_under_a_megabyte(
     record_property: Callable[[str, object], None],
 ) -> None:

@@ -117,6 +117,7 @@ def test_equal_runs_have_no_mark_and_runs_without_scores_are_shown() -> None:
     assert report_page([own_rubrics(name, 3, "MET", "UNMET") for name in "abc"])
 
 
+@pytest.mark.sizes
 def test_page_of_many_rows_has_those_of_the_last_run_and_of_the_previous_one(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [MONDAY, TUESDAY, FRIDAY, MONDAY._replace(name="judged", judge="another"), TUESDAY._replace(name="saturday")]
     everything, _ = data_of(*runs)

@@ -95,6 +95,7 @@ def test_steps_of_another_run_are_not_those_that_an_answer_of_it_cites() -> None
     assert [grade.get("unlinked") for grade in block["rows"][0]["grades"]] == [None, None]
 
 
+@pytest.mark.sizes
 def test_long_texts_and_many_images_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     long = [{"role": "user", "text": "a" * 20_000}]
     _, (block,) = data_of(run_with(long))

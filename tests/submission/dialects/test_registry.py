@@ -433,6 +433,7 @@ def test_content_that_contains_itself_or_is_deep_is_an_error(name: str, hostile:
         read_conversation(forms[name])
 
 
+@pytest.mark.sizes
 def test_a_megabyte_of_backslashes_and_many_open_calls_are_read() -> None:
     arguments = json.dumps({"x": BACKSLASHES})
     messages = [{"role": "user", "content": BACKSLASHES}, calls(openai_call("c1", {"x": BACKSLASHES}))]

@@ -210,6 +210,7 @@ def test_weights_are_log_odds_and_measured_on_other_submissions() -> None:
     assert suggest_weights(run, labels, seed=1).accuracies != suggested.accuracies
 
 
+@pytest.mark.statistics
 def test_equal_judges_get_no_weights_that_seem_better() -> None:
     better = 0
     for seed in range(20):
