@@ -334,7 +334,7 @@ class AnthropicBatches:
         self._server = server
 
     def line(self, key: str, body: bytes) -> bytes:
-        """Return the line of a request."""
+        """Return a request as one line of a batch file."""
         return b'{"custom_id": ' + json.dumps(key).encode() + b', "params": ' + body + b"}"
 
     async def create(self, batch: Batch, file: Path) -> str:
@@ -435,7 +435,7 @@ class OpenAIBatches:
         self._server = server
 
     def line(self, key: str, body: bytes) -> bytes:
-        """Return the line of a request."""
+        """Return a request as one line of a batch file."""
         head = json.dumps({"custom_id": key, "method": "POST", "url": _ENDPOINT})
         return head[:-1].encode() + b', "body": ' + body + b"}"
 
