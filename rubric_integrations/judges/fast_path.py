@@ -186,7 +186,7 @@ class PromptTemplate:
         return self._request.send(self.body(inputs), self._lm)
 
     def request(self, inputs: Mapping[str, Any]) -> JudgeRequest:
-        """Return the request with these texts and files, for other code that sends it, such as a batch API."""
+        """Return the request with these texts and files, without sending it. For example, it can be part of a batch."""
         endpoint = self._request.endpoint
         return JudgeRequest(self._request.protocol, endpoint.url, tuple(endpoint.headers), self.body(inputs))
 

@@ -325,7 +325,7 @@ class AnthropicBatches:
     exist when the batch has ended.
 
     Args:
-        server: The server.
+        server: The server of the batch API, to which all requests are sent.
     """
 
     framing = Framing(b'{"requests": [', b",\n", b"]}", max_lines=100_000, max_bytes=256_000_000)
@@ -426,7 +426,7 @@ class OpenAIBatches:
     """The batch API of OpenAI, and of servers with the same API.
 
     Args:
-        server: The server.
+        server: The server of the batch API, to which all requests are sent.
     """
 
     framing = Framing(b"", b"\n", b"\n", max_lines=50_000, max_bytes=200_000_000)
