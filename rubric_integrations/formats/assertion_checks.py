@@ -45,8 +45,8 @@ def check_of(kind: str, value: Any, *, is_negated: bool, trims: bool, reads_numb
         reads_numbers: Whether `contains` accepts a number as text, and `is-json` accepts a schema, as in promptfoo.
 
     Raises:
-        ValueError: No check decides every text in the same way. The message states the reason, as a predicate of the
-            assertion.
+        ValueError: No check decides every text in the same way as the assertion. The message is a phrase whose
+            subject is the assertion, such as `is negated`.
 
     Example:
         >>> check_of("starts-with", "a.b", is_negated=False, trims=False, reads_numbers=True).regex

@@ -100,7 +100,8 @@ class Group(NamedTuple):
 
     Attributes:
         criteria: The criteria.
-        weight: The weight that the items of a list share. None for a single text, whose criterion has its own weight.
+        weight: The weight that the criteria share if the assertion is a list or a set. None for an assertion with a
+            single text, because its criterion has its own weight.
     """
 
     criteria: list[Criterion]

@@ -47,7 +47,7 @@ class ExampleFields(Record):
 
 
 class CriterionFields(Record):
-    """A criterion. Its examples are grouped by the author's names for their quality, such as `excellent`."""
+    """A criterion. `examples` has a list for each level of quality that the author names, such as `excellent`."""
 
     name: str = Field(min_length=1)
     description: str = Field(min_length=1)

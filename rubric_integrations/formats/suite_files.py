@@ -1,8 +1,8 @@
 """Reads the files that a configuration of promptfoo or AgentV names: its tests, its default test and its scenarios.
 
-Only CSV, JSON, JSONL and YAML files in the directory of the configuration are read, also by a glob. Code is not run,
-and nothing is fetched from the network. The name of such a source stays in the list of tests, and the reader of the
-tests reports it.
+Only CSV, JSON, JSONL and YAML files in the directory of the configuration are read. A glob may name several of them.
+Code is not run, and nothing is fetched from the network. If a source of tests is code, a spreadsheet or a URL, its name
+stays in the list of tests, and the reader of the tests reports it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _parse_lines(text: str, name: str) -> list[Any]:
 
 
 def reason_not_read(name: str) -> str:
-    """Return why the tests of a source are not read, as a predicate of the source."""
+    """Return the reason why the tests of a source are not read, such as `is a spreadsheet: save it as CSV`."""
     if remote := _REMOTE.match(name):
         return f"is at {remote[1]}://, from which nothing is fetched: save it as CSV or JSON beside the configuration"
     suffix = _suffix(name)
@@ -288,7 +288,7 @@ def _merged(config: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, Any
 
 
 def _with_templates(holder: Any, root: Any) -> Any:
-    """Return a test, a set or a file in which each `$ref: '#/...'` is replaced by its assertions.
+    """Return a test, a set or a file in which each `$ref: '#/...'` is replaced by the assertions that it refers to.
 
     A template inside a template is not replaced. It is refused later. Therefore, a cycle of templates ends.
     """

@@ -484,7 +484,7 @@ class Endpoint:
 class JudgeOutage(BaseException):
     """Raised when the judge is down or cannot be used. It ends an optimization or a training run.
 
-    It is not an `Exception`, like `KeyboardInterrupt`. DSPy catches every `Exception` that a metric raises and scores
+    Like `KeyboardInterrupt`, it is not an `Exception`. DSPy catches every `Exception` that a metric raises and scores
     the program 0. `Evaluate`, MIPROv2 and GEPA would then finish and report the outage as bad programs.
     """
 

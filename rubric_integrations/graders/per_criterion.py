@@ -175,8 +175,8 @@ class PerCriterionGrader(CriterionGrader):
         stop_when_decided: Whether to ask about one criterion after another and to stop when no further answer can
             change `passed`. The order is: checks, required criteria, and the other criteria by their effect on the
             score. With a number in [0, 1], the grader stops only when it is also certain whether the score reaches this
-            number. If it stops early, the report has a `score_range` instead of a score, and lists the other criteria
-            in `not_asked`.
+            number. If it stops early, the report has a `score_range` instead of a score. Its field `not_asked` lists
+            the criteria that the judge was not asked about.
 
     Raises:
         ValueError: A setting is missing, unknown, or out of range. Raised before any request.

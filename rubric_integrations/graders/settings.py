@@ -55,13 +55,13 @@ class CallLimits(Record):
             Default: 64, or the limit of the run. If the grader and the run both have a limit, the smaller one applies.
             After a rate limit, the number is halved for a while.
         max_retries: The number of retries after an unreadable reply, at least 0. Default 2. Unless it is 0, a judgment
-            that is still missing is requested once more in each of two further rounds. Hence 2 means up to five calls,
-            and 0 means one call.
+            that is still missing after the retries is requested once more in each of two further rounds. Therefore 2
+            means up to five calls (1 + 2 + 2), and 0 means one call.
         timeout: The timeout of one attempt in seconds, above 0. Default 120.
         max_outage: The seconds for which a judgment is requested repeatedly while no reply arrives, because the server
-            is down, limits the rate, or is too slow. At least 0. These attempts do not count as `max_retries`, but if
-            `max_retries` is 0, there are none. Default: 300, and 7 for a server that has never replied and cannot be
-            reached, because its URL may be wrong.
+            is down, limits the rate, or is too slow. At least 0. These attempts are not limited by `max_retries`. The
+            only exception is `max_retries=0`: then no attempt is repeated. Default: 300. For a server that cannot be
+            reached and has never replied, the default is 7, because its URL may be wrong.
 
     Example:
         >>> CallLimits(max_retries=5).timeout

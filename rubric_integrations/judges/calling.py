@@ -259,7 +259,8 @@ class ModelCaller:
         """Return the request that `call` would send in the current form, without sending it.
 
         Raises:
-            JudgeFailure: For the same reasons as in `call`, or because other code cannot send the judge's requests.
+            JudgeFailure: The prompt is too long for the model, the model cannot read a file, or only DSPy can send the
+                requests of this judge (see `LMJudge.prepare_request`).
         """
         _check_files(lm, prompt.files)
         await check_prompt_fits(lm, *prompt.inputs.values())

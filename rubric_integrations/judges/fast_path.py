@@ -186,7 +186,7 @@ class PromptTemplate:
         return self._request.send(self.body(inputs), self._lm)
 
     def request(self, inputs: Mapping[str, Any]) -> JudgeRequest:
-        """Return the request with these texts and files, for other code that sends it, such as a batch API."""
+        """Return the request with these texts and files, without sending it. For example, it can be part of a batch."""
         endpoint = self._request.endpoint
         return JudgeRequest(self._request.protocol, endpoint.url, tuple(endpoint.headers), self.body(inputs))
 
@@ -302,7 +302,8 @@ async def template_for(
         demos: The few-shot examples.
         inputs: The question's texts and files.
         context: A function that makes the `dspy.context` in which the predictor would be called.
-        for_batch: Whether other code sends the request. Then Anthropic's protocol and proxies are allowed.
+        for_batch: Whether the template is for requests that this judge does not send itself, such as the requests of a
+            batch. For them, Anthropic's protocol and proxies are allowed.
 
     Returns:
         The template. None if the question must go through DSPy itself. This is the case, for example, if the LM or the

@@ -356,9 +356,9 @@ class LMJudge(SavedPrompts):
             question: The criterion and the submission.
 
         Raises:
-            JudgeFailure: The prompt is too long, or other code cannot send this judge's requests. The second is the
-                case if the model speaks neither OpenAI's nor Anthropic's protocol, and with `confidence`, `headers`,
-                callbacks or a cache.
+            JudgeFailure: The prompt is too long, the model cannot read a file, or only DSPy can send the requests of
+                this judge. DSPy must send them if the protocol of the model is neither OpenAI's nor Anthropic's, or if
+                the judge has `confidence`, `headers`, callbacks, or a cache of DSPy.
 
         Example:
             >>> import asyncio, json

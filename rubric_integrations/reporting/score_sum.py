@@ -55,7 +55,7 @@ class ScoreSum(NamedTuple):
         score: The score in [0, 1] from this sum, before metrics and the length penalty. None if it is undefined.
         after: The later changes of the score (metrics, length penalty), each as text. Empty if there are none.
         problem: Why the terms do not give the score of the report. None if they do.
-        fixed: Why a reader cannot try other weights on these terms. None if it is possible.
+        fixed: The reason why the page cannot compute the score with other weights. None if it can.
     """
 
     terms: tuple[ScoreTerm, ...] = ()

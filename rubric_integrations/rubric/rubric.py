@@ -13,9 +13,11 @@ value
 
     min(1, sum of |weight| * value / penalty_cap)
 
-The sum over the leaves with their effective weights equals the recursive value, if there are no abstentions and no cap
-or lower limit of 0 has an effect. If a child has no value, its siblings share the full weight of the group. If no other
-child has a value, the group has no value either.
+If a child has no value, its siblings share the full weight of the group. If no child with a positive weight has a
+value, the group has no value either. A group that contains only penalties has no value if no child has a value.
+
+The score is computed group by group. One sum over all leaves with their effective weights gives the same score if there
+are no abstentions, if no group exceeds its `penalty_cap`, and if no group has a negative value that is raised to 0.
 """
 
 from __future__ import annotations
@@ -134,7 +136,7 @@ class Node(Record):
     def divisor(self) -> float:
         """The denominator for the weights of the children.
 
-        It is the sum of the positive weights. For a group of penalties alone, it is `penalty_cap`.
+        It is the sum of the positive weights. For a group with only penalties, it is `penalty_cap`.
         """
         if self.has_only_penalties:
             return self.penalty_cap or 0.0
@@ -189,8 +191,8 @@ def group_value(group: Node, values: Sequence[float | None]) -> float | None:
         values: The value in [0, 1] of each child, or None for a child without a value.
 
     Returns:
-        The value. None if no child with a positive weight has a value, or, in a group of penalties alone, if no child
-        has one.
+        The value. None if no child with a positive weight has a value. For a group with only penalties, None if no
+        child has a value.
 
     Example:
         >>> children = [Node(requirement="r", weight=weight, leaf=0) for weight in (2, 2, 6)]
@@ -658,8 +660,8 @@ class Rubric(Record):
                 share of a positive weight that it earns. See `CannotAssess`.
 
         Returns:
-            The score. None if it is undefined, because no criterion with a positive weight was assessed (or, in a
-            rubric of penalties alone, no criterion).
+            The score. None if no criterion with a positive weight was assessed. For a rubric with only penalties, None
+            if no criterion was assessed.
 
         Raises:
             ValueError: The number of verdicts is not the number of criteria, or a verdict is unknown.

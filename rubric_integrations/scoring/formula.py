@@ -193,8 +193,9 @@ def score_verdicts(
 def score_overall(rubric: Rubric, percent: float) -> Score:
     """Convert an overall score from 0 to 100 into a `Score`.
 
-    The raw score is `s/100 * P`, or `-N * (1 - s/100)` for a rubric with only penalties. Therefore, the raw scores of
-    all graders have the same scale.
+    The normalized score is `percent / 100`. The raw score is `percent / 100 * P`, where P is the sum of the positive
+    weights. For a rubric with only penalties, it is `-N * (1 - percent / 100)`, where N is the sum of the absolute
+    weights. Therefore, the raw scores of all graders have the same scale.
     """
     share = percent / 100
     weights = [part.weight for part in rubric.tree or rubric.criteria]

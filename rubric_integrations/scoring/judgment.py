@@ -1,6 +1,6 @@
 """The answer of a judge to one criterion (a verdict, an abstention or a failure), its value in [0, 1], and its cost.
 
-This module interprets every answer: of a judge, a human label, or a known verdict that is scored.
+The same functions interpret the answers of judges, human labels, and verdicts that a caller passes to be scored.
 """
 
 from __future__ import annotations

@@ -298,8 +298,9 @@ class EvaluationReport(SparseRecord):
 
     Attributes:
         score: The score in [0, 1], or the weighted sum if `normalize=False`. In both modes, None if no criterion with a
-            positive weight was assessed (in a rubric of penalties alone: no criterion), if `stop_when_decided` ended
-            the grade early, or after a failure with `on_failure="raise"`.
+            positive weight was assessed, if `stop_when_decided` ended the grade early, or after a failure with
+            `on_failure="raise"`. For a rubric with only penalties, the first condition is that no criterion was
+            assessed.
         score_range: The lowest and the highest score that is still possible, if `stop_when_decided` ended the grade
             early. The lowest is None if the final score could be undefined.
         raw_score: The weighted sum, before any length penalty. None if every criterion was left out.

@@ -711,7 +711,9 @@ def _readable(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_gradable(value: Any) -> str | list[Any] | None:
-    """Return the text of a value, or its messages if it is a conversation. Return None for None.
+    """Return the text of a value, or the list of messages if the value is a conversation. Return None for None.
+
+    For the state of an agent (see `is_state`), return its `structured_response` as text or, without one, its messages.
 
     Example:
         >>> as_gradable({"messages": [("user", "6 x 7?"), ("ai", "42")], "structured_response": {"product": 42}})

@@ -157,7 +157,8 @@ def declared_outputs(pred: Mapping[str, Any]) -> dict[str, Any]:
     """Return a prediction's fields without the fields that DSPy's modules add: reasoning, trajectories, tool calls.
 
     A tool's observation in a ReAct `trajectory` often contains the right answer. With the trajectory, an agent that
-    does not use the observation would be graded as right. If a prediction has only added fields, they are returned.
+    does not use the observation would be graded as right. If DSPy's modules have added all fields of a prediction, all
+    fields are returned.
 
     Example:
         >>> declared_outputs(dspy.Prediction(trajectory={"observation_0": 42}, reasoning="...", answer="No idea."))

@@ -97,7 +97,12 @@ class PairedChanges:
         return len(self.differences) > 0 and float(np.ptp(self.differences)) <= ROUNDING
 
     def bounded_change(self, level: float, imaginary: float = FOR_INTERVAL) -> Estimate:
-        """Estimate the mean change of values in [0, 1] by `estimate_change`."""
+        """Estimate the mean change of values in [0, 1] with the interval of `estimate_change`.
+
+        Args:
+            level: The confidence level of the interval, between 0 and 1.
+            imaginary: The number of imaginary pairs that `estimate_change` adds.
+        """
         before = np.asarray(self.before)
         return estimate_change(before, before + self.differences, level, groups=self.groups, imaginary=imaginary)
 

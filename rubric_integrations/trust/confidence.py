@@ -148,7 +148,14 @@ def _counts(items: Sequence[StatedJudgment]) -> list[Count]:
 
 
 def accuracy_of(items: Sequence[StatedJudgment], level: float, *, are_grouped: bool = False) -> Estimate:
-    """Estimate the share of right judgments. Fewer than five groups of rows give no interval."""
+    """Estimate the share of right judgments.
+
+    Args:
+        items: The judgments.
+        level: The confidence level of the interval, between 0 and 1.
+        are_grouped: Whether `StatedJudgment.row` is the number of a group of rows instead of a row. With fewer than
+            five groups, the estimate has no interval.
+    """
     if are_grouped:
         return estimate_mean([float(item.right) for item in items], level, groups=_groups(items))
     return estimate_clustered_rate(_counts(items), level)

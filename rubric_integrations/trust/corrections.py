@@ -1,8 +1,10 @@
 """Estimators of a rate and of a mean, from the judge's answers to all submissions and human labels of some of them.
 
-In the formulas, Y is the human label and F is the judge's answer. Of the N judged submissions, n are labelled. Labels
-that were drawn by the judge's verdict contain more rare verdicts than the run. Therefore, each label of a verdict v has
-the weight p_v / n_v: the share of the verdict in the run, divided by the number of labels of the verdict.
+In the formulas, Y is the human label and F is the judge's answer. Of the N judged submissions, n are labelled.
+
+The submissions to label may be drawn separately for each verdict of the judge. A rare verdict is then more frequent
+among the labelled submissions than in the run. Therefore, each label of a submission with the verdict v has the weight
+p_v / n_v. Here, p_v is the share of the verdict in the run, and n_v is the number of labels with this verdict.
 """
 
 from __future__ import annotations

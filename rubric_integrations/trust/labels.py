@@ -224,7 +224,7 @@ class CriteriaOfLabels(Protocol):
 
 
 class RubricCriteria:
-    """Finds the criteria of labels in a rubric."""
+    """Finds the criterion of each label in a rubric."""
 
     def __init__(self, rubric: Rubric):
         words = [criterion.requirement for criterion in rubric.criteria]
@@ -245,7 +245,7 @@ class RubricCriteria:
 
 
 class LabelledRows:
-    """Finds the criteria and the submissions of labels in the run that was labelled."""
+    """Finds the criterion and the submission of each label in the rows of the labelled run."""
 
     def __init__(self, rows: Sequence[GradedRow]):
         self._rows: dict[str, list[GradedRow]] = {}

@@ -332,7 +332,9 @@ def _is_copy(label: LabelledJudgment, earlier: LabelledJudgment) -> bool:
 
 
 def criterion_keys(criteria: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return the key of each criterion in results: its name, or its requirement if another criterion has this name.
+    """Return the key that results use for each criterion: its name, if no other criterion has the same name.
+
+    Otherwise the key is the requirement, or the name and the requirement if the requirement is not unique either.
 
     Args:
         criteria: The name and the requirement of each criterion.
@@ -370,7 +372,7 @@ def judged_rows(rows: Sequence[GradedRow], match: Match) -> dict[int, str]:
 
 
 def require_drawn(labels: Collection[LabelledJudgment]) -> None:
-    """Check that some of the labels were drawn.
+    """Check that at least one label is of a judgment that was drawn, at random or by the judge's verdict.
 
     Raises:
         ChosenLabelsError: Every label has `sampled="chosen"`.
@@ -561,9 +563,10 @@ class VerdictAgreement(NamedTuple):
 
 
 def answer_levels(criterion: Criterion) -> list[str]:
-    """Return the possible answers to a criterion without abstentions, ordered answers from the lowest.
+    """Return the possible answers to a criterion, without abstentions.
 
-    Empty for a scale with decimals or with more than 21 numbers.
+    Answers that have an order are sorted by their value, the lowest first. The list is empty for a scale with decimals
+    or with more than 21 numbers.
     """
     if criterion.kind == "binary":
         return ["UNMET", "MET"]

@@ -108,7 +108,7 @@ class RunRows:
 
 
 def read_scores(rows: Iterable[GradedRow]) -> tuple[list[RolloutScores], int]:
-    """Return the completions of a run, and the number of rows without a training step.
+    """Return the values of each completion of a run, and the number of rows without a training step.
 
     Raises:
         ValueError: No row has a step.

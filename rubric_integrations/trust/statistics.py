@@ -199,11 +199,13 @@ class Count(NamedTuple):
 
 
 def estimate_clustered_rate(counts: Sequence[Count], level: float = 0.95) -> Estimate:
-    """Estimate the share of right judgments with Jeffreys limits. Undefined without a judgment.
+    """Estimate the share p of right judgments with Jeffreys limits. Undefined without a judgment.
 
-    The effective sample size is p (1 - p) divided by the variance of the share between submissions. Its upper limit is
-    the number of judgments. Its lower limit assumes that all judgments of a submission are equal. The lower limit is
-    also used if all judgments are right or all are wrong, because their dependence then cannot be estimated.
+    The judgments of a submission may depend on each other. Therefore, the interval is computed with an effective sample
+    size: p (1 - p) divided by the variance of p, which is estimated from the differences between submissions. The size
+    is at most the number of judgments. It is at least the size for submissions whose judgments are all equal. This
+    smallest size is also used if all judgments are right or all are wrong, because the dependence then cannot be
+    estimated. Student's quantile reduces a size whose variance comes from few submissions.
 
     Example:
         >>> print(estimate_clustered_rate([Count(1, 1)] * 30))

@@ -238,10 +238,11 @@ def _is_quotable(text: str) -> bool:
 
 
 def may_be_completed(reply: str, texts: Iterable[str]) -> bool:
-    r"""Whether one of the texts contains the end of a reply: its last answer and everything after that answer.
+    r"""Return whether the end of a reply may be quoted from a text that the judge was shown.
 
-    If so, the end may be a quotation. If the judge does not escape the quotation and is cut off after it, the reply is
-    nevertheless complete JSON.
+    The end is the last answer of the reply and everything after it. If one of the texts contains it, it may be a
+    quotation and not the judge's own answer. A reply that was cut off after such a quotation is complete JSON, if the
+    judge did not escape the quotation.
 
     Args:
         reply: The JSON object of the reply, as the model wrote it.

@@ -218,7 +218,10 @@ class PageData:
 
     @property
     def shares(self) -> dict[str, Any] | None:
-        """The numbers that the page needs to try other weights on the last run. None if no row has a grade."""
+        """The numbers with which the page computes the scores of the last run for other weights.
+
+        None if no row has a grade.
+        """
         return self._shares.data
 
     def _start_block(self) -> None:

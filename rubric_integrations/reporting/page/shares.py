@@ -22,11 +22,14 @@ def answer_values(criterion: CriterionReport, settings: ScoreSettings) -> list[A
     """Return the values of the possible answers to a criterion, for the page's script.
 
     Returns:
-        A list of four entries. First, the value of each answer: of the options in their order (None for an option that
-        is an abstention), or of MET and UNMET. Second, the value of an abstention: None if it is left out, and an empty
-        text if the run file does not record the abstention policy. Third, the value that gives the lowest score, which
-        a failed judgment has for `passed`. Fourth, the smallest value of a required criterion at which it passes, or
-        None.
+        A list of four entries:
+
+        - The list of the values of the options in their order (None for an option that is an abstention). Without
+          options, the values of MET and UNMET.
+        - The value of an abstention. None if abstentions are left out of the score, and an empty text if the run file
+          does not record the abstention policy.
+        - The value that gives the lowest score. A failed judgment counts with this value for `passed`.
+        - The smallest value at which the criterion passes if it is required, otherwise None.
     """
     values = [None if option.na else option.value for option in criterion.options] or [1.0, 0.0]
     worst = worst_value(criterion)
@@ -39,10 +42,13 @@ def overruling(row: GradedRow, score_sum: ScoreSum) -> list[Any]:
     """Return the further data that the page needs to decide about a row with other answers.
 
     Returns:
-        A list of four entries. First, the pass mark, and second, the smallest coverage, both None if the run file does
-        not record them. Third, the reason why the page cannot compute the score with other answers, or None. A missing
-        answer is not a reason, because the reader may give it. Fourth, whether the row cannot pass because the rubric
-        leaves out a part of its file.
+        A list of four entries:
+
+        - The pass mark, or None if the run file does not record it.
+        - The smallest coverage, or None if the run file does not record it.
+        - The reason why the page cannot compute the score with other answers, or None. A missing answer is not a
+          reason, because the reader may give it.
+        - Whether the row cannot pass because the rubric leaves out a part of its file.
     """
     settings = score_settings(row)
     problem = score_sum.fixed

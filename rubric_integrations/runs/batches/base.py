@@ -184,7 +184,12 @@ class Provider(Protocol):
     framing: Framing
 
     def line(self, key: str, body: bytes) -> bytes:
-        """Return the line of a request. It contains the body unchanged."""
+        """Return a request as one line of a batch file. The line contains the body unchanged.
+
+        Args:
+            key: The name of the request. The provider repeats it in the line of the result.
+            body: The body of the request, as JSON.
+        """
         ...
 
     async def create(self, batch: Batch, file: Path) -> str:

@@ -325,7 +325,7 @@ class AnthropicBatches:
     exist when the batch has ended.
 
     Args:
-        server: The server.
+        server: The server of the batch API, to which all requests are sent.
     """
 
     framing = Framing(b'{"requests": [', b",\n", b"]}", max_lines=100_000, max_bytes=256_000_000)
@@ -334,7 +334,7 @@ class AnthropicBatches:
         self._server = server
 
     def line(self, key: str, body: bytes) -> bytes:
-        """Return the line of a request."""
+        """Return a request as one line of a batch file."""
         return b'{"custom_id": ' + json.dumps(key).encode() + b', "params": ' + body + b"}"
 
     async def create(self, batch: Batch, file: Path) -> str:
@@ -426,7 +426,7 @@ class OpenAIBatches:
     """The batch API of OpenAI, and of servers with the same API.
 
     Args:
-        server: The server.
+        server: The server of the batch API, to which all requests are sent.
     """
 
     framing = Framing(b"", b"\n", b"\n", max_lines=50_000, max_bytes=200_000_000)
@@ -435,7 +435,7 @@ class OpenAIBatches:
         self._server = server
 
     def line(self, key: str, body: bytes) -> bytes:
-        """Return the line of a request."""
+        """Return a request as one line of a batch file."""
         head = json.dumps({"custom_id": key, "method": "POST", "url": _ENDPOINT})
         return head[:-1].encode() + b', "body": ' + body + b"}"
 

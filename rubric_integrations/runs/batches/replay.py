@@ -91,10 +91,10 @@ def judges_of(grader: Grader) -> list[LMJudge]:
 
 
 async def endpoint_of(judge: LMJudge) -> JudgeRequest:
-    """Prepare an example of a judge's requests, which shows the address of its server and the credential.
+    """Prepare one request of a judge as an example, to read the URL of its server and the credential.
 
     Raises:
-        JudgeFailure: The judge cannot prepare requests that another program could send.
+        JudgeFailure: Only DSPy can send the requests of the judge (see `LMJudge.prepare_request`).
     """
     return await judge.prepare_request(_PROBE)
 
@@ -114,7 +114,8 @@ class Replay:
     Args:
         grader: The user's grader.
         store: The ledger of the judgments.
-        replies: The keys of the batch, to match their replies. None or an empty mapping to look for open questions.
+        replies: A mapping from the keys of the judgments that have a reply in the batch. Its values are not used. None
+            or an empty mapping finds the questions without an answer.
         read: Returns the reply to a key.
     """
 

@@ -1,8 +1,9 @@
 """The part of a ledger that does not depend on where it stores judgments: `LedgerBase`, and the protocol `RunLedger`.
 
 A kind of ledger (`Ledger` in a file, `PostgresLedger` in a database) implements the abstract methods of `LedgerBase`:
-reading and writing judgments, submissions, files, graders, failures, batches and claims on limits. The base implements
-everything else: the lease of several keys, the counts, the state of each process, and the JSON of submissions.
+reading and writing judgments, submissions, files, graders, failures, batches, and the amounts that processes claim from
+the spend limits of a run. The base implements everything else: leases on several keys, the counts, the state of each
+process, and the JSON of submissions.
 
 The bytes of attachments are stored once, in a separate table, because many rows may have the same image.
 """
@@ -118,24 +119,30 @@ class KeyLeases(ABC, Generic[Holder]):
 
     @abstractmethod
     async def obtain(self, keys: Sequence[str]) -> list[str | Acquired]:
-        """Wait until no other caller has a lease on the first key, and lease this key unless its judgment is stored.
+        """Lease keys in order, up to the first key that another caller has leased. Keys with a judgment are not leased.
+
+        If another caller has leased `keys[0]`, this method waits until that lease has ended. Therefore, the result has
+        at least one entry. For the other keys, call the method again with the keys that have no entry yet.
 
         Args:
-            keys: The keys that the caller needs.
+            keys: The keys that the caller needs, at least one.
 
         Returns:
-            An entry for each key, in order. It is the stored judgment as JSON, or the acquisition if the caller now has
-            the lease. The list ends before the first key that another caller has leased.
+            One entry for each of the first keys, in order: the stored judgment as JSON, or the acquisition if the
+            caller now has the lease. The list ends before the first key that another caller has leased.
 
         Raises:
             LedgerError: The ledger can no longer be used.
         """
 
     def are_held(self, acquired: Mapping[str, Acquired]) -> bool:
-        """Whether the caller still has its leases on some keys. If its process was suspended, they may have expired.
+        """Whether the caller still has its leases on all these keys.
 
-        While an owner sends heartbeats, no other process ends its leases. Only contested keys are looked up in the
-        ledger, because an earlier owner can store their judgments at any time, which ends the leases on them.
+        The leases may have expired while the process was suspended.
+
+        While an owner sends heartbeats, no other process ends its leases. Therefore, most keys are not looked up in the
+        ledger. A contested key is looked up, because its earlier owner may have stored the judgment in the meantime. If
+        so, the caller's lease on this key has ended.
 
         Args:
             acquired: The acquisition of each key, as `obtain` returned it.

@@ -3,7 +3,7 @@
 Reads and writes of one event-loop tick form one transaction, because a transaction with many rows takes little more
 time than a transaction with one row. The first judgment of a key is kept.
 
-It is separate from the ledger that uses it, `runs/ledger/store.py`, because the two modules together would be too long.
+The ledger itself is in `runs/ledger/store.py`, because one module with both would be too long.
 """
 
 from __future__ import annotations

@@ -91,14 +91,17 @@ class FileLeases(KeyLeases[Owner]):
         self._heartbeat_thread: threading.Thread | None = None
 
     async def obtain(self, keys: Sequence[str]) -> list[str | Acquired]:
-        """Wait until no other caller has a lease on the first key, and lease this key unless its judgment is stored.
+        """Lease keys in order, up to the first key that another caller has leased. Keys with a judgment are not leased.
+
+        If another caller has leased `keys[0]`, this method waits until that lease has ended. Therefore, the result has
+        at least one entry. For the other keys, call the method again with the keys that have no entry yet.
 
         Args:
-            keys: The keys that the caller needs.
+            keys: The keys that the caller needs, at least one.
 
         Returns:
-            An entry for each key, in order. It is the stored judgment as JSON, or the acquisition if the caller now has
-            the lease. The list ends before the first key that another caller has leased.
+            One entry for each of the first keys, in order: the stored judgment as JSON, or the acquisition if the
+            caller now has the lease. The list ends before the first key that another caller has leased.
 
         Raises:
             LedgerError: The file can no longer be used.

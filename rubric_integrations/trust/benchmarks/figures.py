@@ -67,7 +67,7 @@ class PeopleFigures(NamedTuple):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The figures of the judges on one set.
+    """Computes the figures of recorded judges on one data set.
 
     Attributes:
         data: The set.
@@ -201,7 +201,15 @@ class Benchmark:
         return RecordedJudge(f"panel of {len(judges)}", "votes", max(judge.date for judge in judges), answers)
 
     def unanimous(self, judges: Sequence[RecordedJudge], kind: str) -> tuple[float, JudgeFigures]:
-        """Return the share of questions on which all judges agree, and the agreement of these answers with labels."""
+        """Return the share of questions on which all judges agree, and how well their answers agree with human labels.
+
+        The share is computed over the questions with a reply of every judge.
+
+        Args:
+            judges: The judges.
+            kind: The kind of the criteria for which the agreement with human labels is measured. The share is computed
+                for all kinds.
+        """
         everywhere, agreed = 0, dict[Question, str | None]()
         for row in self.rows_of(judges):
             for entry in row.report.criteria if row.report else ():

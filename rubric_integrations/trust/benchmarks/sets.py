@@ -85,15 +85,15 @@ class BenchmarkItem(NamedTuple):
 
 
 class Source(NamedTuple):
-    """The origin of a set.
+    """The origin of a data set.
 
     Attributes:
-        title: The title of the set in texts.
-        repository: The repository on GitHub.
+        title: The name of the data set in tables and messages.
+        repository: The repository on GitHub, as `owner/name`.
         commit: The commit of the data.
         licence: The licence of the data.
         cluster: The property that the items of a cluster share, such as "task".
-        raters: The source of the human labels.
+        raters: How each human label was made, such as "the consensus of three people".
     """
 
     title: str

@@ -279,14 +279,15 @@ class _Call:
 
 
 class Worker:
-    """The thread of a ledger in one process.
+    """Runs the transactions of a ledger in a thread, and reconnects if the server is lost. One for each process.
 
     Args:
-        server: The server.
+        server: The database.
         db: An open connection, or None if the thread has to connect.
 
     Attributes:
-        upkeep: The heartbeats. They are set before the first call.
+        upkeep: The object that sends heartbeats and ends leases. None until `PostgresLeases` sets it, before the first
+            call.
     """
 
     def __init__(self, server: Server, db: Connection | None):
@@ -334,7 +335,7 @@ class Worker:
             raise
 
     def call_sync(self, phase: Phase, send: Send[Item, Result], item: Item, timeout: float | None = None) -> Result:
-        """Run a call as part of a transaction and block until its result is there.
+        """Run a call as part of a transaction and block until its result is available.
 
         Args:
             phase: The position of the call within the transaction.
@@ -343,7 +344,7 @@ class Worker:
             timeout: The longest time to wait, in seconds. None waits without a limit.
 
         Raises:
-            TimeoutError: The result is not there after `timeout` seconds.
+            TimeoutError: The result is not available after `timeout` seconds.
             LedgerError: The database cannot be used, or the ledger is closed.
         """
         return self._put(phase, send, item).result(timeout)
