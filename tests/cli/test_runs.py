@@ -86,6 +86,7 @@ def test_two_processes_on_one_ledger_request_each_judgment_once(server: OpenAISe
         assert len(ledger) == 240
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_run_prints_the_command_that_resumes_it(
     server: OpenAIServer, tmp_path: Path, number: signal.Signals

@@ -165,6 +165,7 @@ def crash_at(number: int, original: Callable[..., Any], *, after: bool) -> Calla
     return call
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
