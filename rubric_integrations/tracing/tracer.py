@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -155,9 +156,13 @@ def recordable(text: str) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
 
 
+# The kind of the failure is the first part of an error, or the second if a condition has failed.
+_KIND = re.compile(rf"(?:[^:]+: )?({'|'.join(get_args(FailureKind))}): ")
+
+
 def _failure_kind(error: str) -> str:
-    kind = error.partition(":")[0]
-    return kind if kind in get_args(FailureKind) else "judge_failure"
+    match = _KIND.match(error)
+    return match[1] if match else "judge_failure"
 
 
 class EvaluatedResponse(NamedTuple):

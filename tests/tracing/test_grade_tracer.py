@@ -392,6 +392,13 @@ async def test_fallback_verdict_of_a_failed_judge_is_an_error_without_a_score(re
     assert (kind["error.type"], kind.get(SCORE)) == ("transport", None)
 
 
+async def test_criterion_whose_condition_failed_has_the_kind_of_that_failure(recorder: Recorder) -> None:
+    rubric = Rubric([Criterion(name="kind", requirement="Is kind", applies_when="The user complains")])
+    grader = PerCriterionGrader(FakeJudge(JudgeFailure("parse", "no JSON")), on_failure="abstain", max_retries=0)
+    await rubric.grade("Please.", grader)
+    assert recorder.events[1]["error.type"] == "parse"
+
+
 class BrokenSpans(SpanProcessor):
     """Raises when a span starts, or when it ends."""
 
