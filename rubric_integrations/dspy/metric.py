@@ -285,7 +285,7 @@ class RubricMetric:
         except JudgeError as error:
             _logger.warning(
                 "an attempt has no grade and is dropped: %s. `dspy.BestOfN` and `dspy.Refine` choose among the others, "
-                "and may return None if there are none; with `fail_count=-1` they raise the error",
+                "and may return None or raise an error if most fail; with `fail_count=-1` they raise the first one",
                 error,
             )
             raise

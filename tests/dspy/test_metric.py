@@ -167,8 +167,9 @@ def test_attempt_whose_judge_fails_is_dropped_with_a_warning(module: Any, caplog
         settings: dict[str, Any] = {"reward_fn": broken.as_reward_fn(), "threshold": 1.0}
         assert module(Student(), N=2, **settings)(question="Product 0?") is None
         assert len(re.findall("an attempt has no grade and is dropped: .*unreadable", caplog.text)) == 2
-        with pytest.raises(JudgeError, match="unreadable"):
-            module(Student(), N=2, fail_count=-1, **settings)(question="Product 0?")
+        for limits in ({"N": 3}, {"N": 2, "fail_count": -1}):
+            with pytest.raises(JudgeError, match="unreadable"):
+                module(Student(), **limits, **settings)(question="Product 0?")
 
 
 def passages_of(example: dspy.Example) -> Any:
