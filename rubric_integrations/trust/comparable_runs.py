@@ -51,7 +51,7 @@ class Comparability(NamedTuple):
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """The reasons to refuse, each marked "not comparable", followed by the warnings."""
+        """The reasons to refuse the comparison, each marked "not comparable", followed by `warnings`."""
         return (*(f"not comparable: {reason}" for reason in self.refused), *self.warnings)
 
     def require(self, anyway: bool) -> Comparability:

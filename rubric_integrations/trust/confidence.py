@@ -222,10 +222,10 @@ def squared_error(item: StatedJudgment, right: bool) -> float:
 
 
 def expected_error(item: StatedJudgment, right: bool) -> float:
-    """Return the squared difference of the judge's expected value and the label, for the Brier score.
+    """Return the squared difference of the judge's expected value and the rater's value, for the Brier score.
 
-    `estimate_loss` also needs the loss that a judgment would have with the other outcome. If `right` differs from
-    `item.right`, the label's value is therefore replaced by 1 minus its value.
+    `estimate_loss` also needs the loss for the opposite outcome, and then passes a `right` that differs from
+    `item.right`. In this case, the rater's value is replaced by 1 minus this value.
     """
     people = item.people if right is item.right else 1 - item.people
     return ((item.expected or 0.0) - people) ** 2

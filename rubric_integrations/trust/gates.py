@@ -59,8 +59,8 @@ class GateResult(NamedTuple):
         more: The approximate number of additional submissions that would decide. None if the gate is decided, if the
             mean is too close to the threshold, or with labels.
         missing: The number of submissions without `EvaluationReport.gate_score`: a criterion failed, or too few
-            criteria were assessed. A run passes only if it would pass with each of these scores as 0 (or as `floor`).
-            It fails only if it would fail with each of them as 1.
+            criteria were assessed. A run passes only if it would also pass if all missing scores were 0 (or `floor`).
+            It fails only if it would also fail if all missing scores were 1.
         baseline: The run's mean score minus the baseline's mean score. None without a baseline.
         warnings: Limitations of the figures, and differences between the run and the baseline other than their
             answers.
@@ -68,7 +68,7 @@ class GateResult(NamedTuple):
             passes), `not worse`, `worse` or `unclear`. None without a baseline.
         least_margin: If `change` is `unclear`, the smallest `margin` that this number of rows can confirm for an
             equally good program in 80 % of cases. Otherwise None.
-        unmatched: The number of rows that only one of the run and the baseline has.
+        unmatched: The number of rows that are only in the run or only in the baseline.
         needs_floor: Whether fewer submissions would be needed with a `floor`.
         in_groups: Whether the interval is computed for groups of submissions.
     """
@@ -100,8 +100,9 @@ class GateResult(NamedTuple):
         """Yield advice on how to decide an inconclusive gate.
 
         Args:
-            floor: The option that sets the floor, as the user writes it.
-            margin: The option that sets the margin, as the user writes it.
+            floor: The name of the option that sets the floor, as the user writes it: `floor=` in Python, or `--floor`
+                in the shell.
+            margin: The name of the option that sets the margin, in the same form.
         """
         if self.decision != "inconclusive":
             return

@@ -61,7 +61,11 @@ class RowsByText:
         self._first: dict[_Parts, dict[tuple[object, ...], int | None]] = {}
 
     def find(self, label: LabelledJudgment) -> int | None:
-        """Return the index of the first row with the label's submission, or None if no row or several rows match."""
+        """Return the index of the first row with the label's submission, or None if no row has it.
+
+        Parts that the label lacks, such as the context, are not compared. If the matching rows differ in these parts,
+        the result is also None.
+        """
         submission = label.submission
         if label.digest is not None:
             return self._by_digest.get(label.digest)
@@ -242,19 +246,21 @@ def labels_by_rater(labels: Iterable[LabelledJudgment]) -> tuple[LabelledJudgmen
 def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> Matches:
     """Match each label with the judgment of the same submission on a criterion with the same requirement.
 
-    A label with the `id` of a row belongs to this row if the submission is the same. A label without a known `id`
-    belongs to the first row with the same submission. Therefore, labels of several samples with equal texts need ids.
-    Otherwise all of them count for the first sample. Parts that the label's submission lacks, such as the context, are
-    not compared, but the label is unmatched if rows differ in these parts. In a run without submissions, only the id is
-    compared.
+    A label with the `id` of a row belongs to this row if the submission is the same. In a run without submissions, only
+    the id is compared.
+
+    A label without a known `id` belongs to the first row with the same submission. Therefore, if several rows have
+    equal texts, their labels need ids. Otherwise all these labels count for the first of the rows. Parts that the
+    label's submission lacks, such as the context, are not compared. If the matching rows differ in these parts, the
+    label is unmatched.
 
     If one rater labelled a judgment several times, the last label counts. Labels without a rater count as labels of
     different raters. They are left out if they only repeat the verdicts of earlier labels, as in a file that is read
     twice.
 
-    Labels with `sampled="chosen"` are left out. The remaining labels are still a random sample, so one file may contain
-    both. Labels that were used to align the judge are also left out. The remaining labels are then a random sample of
-    the judgments that were not used for the alignment.
+    Labels with `sampled="chosen"` are left out. The remaining labels are still a random sample. Therefore, one file may
+    contain both kinds of labels. Labels that were used to align the judge are also left out. The remaining labels are
+    then a random sample of the judgments that were not used for the alignment.
 
     Raises:
         ChosenLabelsError: Every label has `sampled="chosen"`.
@@ -452,7 +458,7 @@ def group_rows(rows: Sequence[GradedRow], cluster: Cluster | None) -> Groups | N
     """Return the group of each row, or None without a `cluster`.
 
     Raises:
-        ValueError: A row does not have the value of the column.
+        ValueError: `cluster` is a column, and a row has no value in it.
     """
     return None if cluster is None else number_groups([_cluster_key(row, cluster) for row in rows])
 

@@ -385,10 +385,11 @@ _LEAST_PART, _MOST_PART = 0.5, 0.9
 
 
 class Finding(NamedTuple):
-    """A possible sign.
+    """A possible sign that the policy exploits its judge.
 
     Attributes:
-        p_value: The largest p-value of the changes that the sign requires.
+        p_value: The p-value of the change that the sign describes. If the sign requires several changes, this is the
+            largest of their p-values.
         text: The sentence that describes the sign.
     """
 
@@ -408,9 +409,10 @@ def find_signs(
 ) -> tuple[str, ...]:
     """Return the sentences of the significant signs.
 
-    The gap to the second judge is one test. All other tests are a second family, which is corrected by Holm's method.
-    The p-values are two-sided and compared with 1 - `level`, but a sign needs a change in one direction. Therefore, the
-    error of each family is about half of 1 - `level`, and the error of both together is about 1 - `level`.
+    The gap between the scores of both judges is tested alone. All other tests are one family, which is corrected by
+    Holm's method. The p-values are two-sided and are compared with 1 - `level`. However, a sign requires a change in
+    one direction. Therefore, the error probability of the first test is about half of 1 - `level`, and so is the error
+    probability of the family. Together, they are about 1 - `level`.
     """
     total = math.fsum(abs(row.weight) for row in criteria.values()) or 1.0
     findings = [

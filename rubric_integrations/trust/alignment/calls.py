@@ -1,4 +1,4 @@
-"""Makes the calls of an alignment, for candidates and for the model that proposes prompts: counted, limited and stored.
+"""Counts, limits and stores the model calls of an alignment, by candidates and by the model that proposes prompts.
 
 The module also compares two judges on the same labels, by submission.
 """
@@ -236,7 +236,7 @@ _REPLY = "REPLY"
 
 
 class CountedModel(dspy.BaseLM):
-    """A wrapper around a model that counts its calls towards an alignment's limits and stores replies by their request.
+    """A wrapper around a model that counts its calls towards an alignment's limits, and stores its replies.
 
     Args:
         lm: The model.
@@ -343,7 +343,7 @@ class PairedAccuracy(NamedTuple):
 def compare_judges(
     before: LMJudge, after: LMJudge, items: Sequence[LabelledQuestion], calls: AlignmentCalls
 ) -> PairedAccuracy:
-    """Measure two judges on the same questions. If one judge fails on a question, it is left out for both judges.
+    """Measure two judges on the same questions. A question on which one judge fails is left out for both.
 
     Raises:
         AlignmentStopped: No further call can be made, or a judge failed on more than 20 % of the questions.

@@ -85,7 +85,7 @@ class BenchmarkItem(NamedTuple):
 
 
 class Source(NamedTuple):
-    """The origin of a data set.
+    """The repository, licence and annotators of a data set.
 
     Attributes:
         title: The name of the data set in tables and messages.
@@ -156,7 +156,7 @@ class BenchmarkSet:
 
     @property
     def source(self) -> Source:
-        """The origin of the set."""
+        """The repository, licence and annotators of the data set."""
         return SOURCES[self.name]
 
     @cached_property
@@ -167,10 +167,11 @@ class BenchmarkSet:
 
     @cached_property
     def references(self) -> dict[Question, str]:
-        """The reference answer to each question, without questions whose raters have no majority.
+        """The reference answer to each question: one answer that represents all raters.
 
-        For ordered answers of several raters, the levels are numbered in their order. The reference is the level with
-        the rounded mean number (0.5 is rounded up). For other answers, it is the most frequent answer.
+        For ordered answers of several raters, it is the rounded mean. The levels are numbered in their order, and the
+        mean of the raters' numbers is rounded (0.5 is rounded up). For other answers, it is the most frequent answer. A
+        question is left out if its answers have no single most frequent one.
         """
         answers = (
             ((item.id, name), _reference(item.criteria[name], [*labels.values()]))
