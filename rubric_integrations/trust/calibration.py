@@ -561,7 +561,7 @@ def _calibrate_criterion(
 
 
 def verdict_weights(matches: Sequence[Match], judged: Mapping[int, str] | None) -> dict[str, float] | None:
-    """Return the weight of a label for each verdict: the verdict's count in the run, divided by its labels.
+    """Return a label's weight for each verdict: the verdict's count in the run, divided by the number of its labels.
 
     Args:
         matches: The labelled judgments of a criterion.

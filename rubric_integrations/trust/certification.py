@@ -299,9 +299,15 @@ def fixed_sequence_steps(
 
 
 def kept_needed(error: float, alpha: float, delta: float) -> int | None:
-    """Return the number of kept labelled answers that certifies a judge with this error rate in about 80 % of cases.
+    """Return the number of labelled answers that certifies a judge in about 80 % of cases.
 
-    None if no number is sufficient: the error rate is not below alpha, or more than 10 million would be needed.
+    Only answers that the threshold keeps are counted. The result is None if the error rate is not below alpha, or if
+    more than 10 million answers would be needed.
+
+    Args:
+        error: The true error rate of the kept answers.
+        alpha: The highest accepted error rate.
+        delta: The probability that the guarantee fails.
 
     Example:
         >>> kept_needed(0.02, 0.1, 0.1), kept_needed(0.1, 0.1, 0.1)

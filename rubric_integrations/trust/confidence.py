@@ -253,7 +253,7 @@ def divide_by_confidence(stated: Sequence[StatedJudgment], bins: int) -> list[li
 
 
 def make_bin(items: Sequence[StatedJudgment], level: float, *, are_grouped: bool = False) -> ConfidenceBin:
-    """Make a bin of the reliability diagram."""
+    """Compute the mean confidence and the accuracy of the judgments in one bin of the reliability diagram."""
     confidences = [item.confidence for item in items]
     accuracy = accuracy_of(items, level, are_grouped=are_grouped)
     return ConfidenceBin(min(confidences), max(confidences), sum(confidences) / len(confidences), accuracy)

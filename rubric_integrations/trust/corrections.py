@@ -155,7 +155,7 @@ def make_strata(judged: Mapping[int, str], rated: Sequence[RatedRow]) -> dict[st
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
-        rated: The rows with labels, at most one for each row.
+        rated: One record for each row with labels.
     """
     by_verdict: dict[str, list[RatedRow]] = {verdict: [] for verdict in judged.values()}
     for row in rated:
@@ -186,7 +186,7 @@ def estimate_share(
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
-        rated: The rows with labels, at most one for each row.
+        rated: One record for each row with labels.
         level: The confidence level of the interval, between 0 and 1.
         groups: The group of each row of the run, or None if the rows are independent.
     """
@@ -204,7 +204,7 @@ def recall_by_verdict(
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
-        rated: The rows with labels, where `share` is the share of raters who gave the answer.
+        rated: One record for each row with labels. Its `share` is the share of raters who gave the answer.
         answer: The answer whose recall is estimated.
         level: The confidence level of the interval, between 0 and 1.
         groups: The group of each row of the run, or None if the rows are independent.

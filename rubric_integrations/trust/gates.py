@@ -54,7 +54,8 @@ class GateResult(NamedTuple):
 
     Attributes:
         decision: `pass`, `fail` or `inconclusive`.
-        score: The mean score with its interval. The true mean is beyond each end with a probability of at most `alpha`.
+        score: The mean score with its interval. The probability that the true mean is below the interval is at most
+            `alpha`, and so is the probability that it is above the interval.
         min_score: The threshold.
         more: The approximate number of additional submissions that would decide. None if the gate is decided, if the
             mean is too close to the threshold, or with labels.

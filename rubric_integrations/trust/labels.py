@@ -235,7 +235,7 @@ class RubricCriteria:
         }
 
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
-        """Return the rubric's criterion with a name."""
+        """Return the rubric's criterion with a name. The row is ignored."""
         criterion = self._criteria.get(name)
         if criterion is None:
             raise LabelsError(f"the rubric has no criterion {name!r}; it has {list(self._criteria)[:20]!r}")
@@ -261,7 +261,11 @@ class LabelledRows:
         return {submission_digest(submission): submission for submission in submissions}
 
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
-        """Return the criterion with a name in a row, or in the run if it is the same in all rows."""
+        """Return the criterion with a name in one row.
+
+        Without a row, the run's criterion with this name is returned. If the run has several of them, `requirement`
+        selects one.
+        """
         of_row = [row.report.criteria for row in self._rows.get(row_id or "", []) if row.report]
         if of_row:
             known = list(dict.fromkeys(entry.name for entries in of_row for entry in entries))

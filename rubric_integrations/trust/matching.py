@@ -125,7 +125,7 @@ class Match:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """The share of each answer among the raters who could assess the submission. Empty if no rater could."""
+        """The share of each answer among the raters who could assess the submission. Empty without such a rater."""
         counts = Counter(answer for answer, value in self._answers_and_values if value is not None)
         return {answer: count / counts.total() for answer, count in counts.items()}
 
@@ -554,12 +554,12 @@ class VerdictAgreement(NamedTuple):
     """Precision, recall and F1 of one answer, such as MET, with the human labels as the truth.
 
     Attributes:
-        precision: The share of the judge's answers of this kind that agree with the human labels. None if the judge
-            never gives this answer.
-        recall: The share of the human answers of this kind that the judge gives too. None if no rater gives this
-            answer.
+        precision: Among the judgments to which the judge gives this answer, the share on which the human labels agree.
+            None if the judge never gives this answer.
+        recall: Among the human labels with this answer, the share on which the judge also gives it. None if no rater
+            gives this answer.
         f1: The harmonic mean of precision and recall. None if both are undefined.
-        support: The number of human answers of this kind.
+        support: The number of human labels with this answer.
     """
 
     precision: float | None
@@ -592,7 +592,7 @@ def verdict_agreement(weighted: Matrix, table: Matrix, place: int, support: int)
         weighted: The confusion table, weighted if its labels were drawn by the judge's verdict.
         table: The confusion table without weights.
         place: The index of the answer in the table.
-        support: The number of human answers of this kind.
+        support: The number of human labels with this answer.
     """
     right, judge, people = weighted[place, place], weighted[:, place].sum(), weighted[place].sum()
     column = table[:, place].sum()  # a column has one verdict of the judge, so weights do not change the precision
@@ -609,14 +609,19 @@ def phi_coefficient(table: Matrix) -> float | None:
 
 
 def adjacent_share(table: Matrix) -> float | None:
-    """Compute the share of judgments whose two answers differ by at most one level, or None for an empty table."""
+    """Compute the share of judgments on which the human answer and the judge's answer differ by at most one level.
+
+    None for an empty table.
+    """
     places = np.arange(len(table))
     near = np.abs(np.subtract.outer(places, places)) <= 1
     return float(table[near].sum() / table.sum()) if table.sum() else None
 
 
 def chance_agreement(table: Matrix) -> float | None:
-    """Compute the expected share of equal answers by chance, from the marginal frequencies of both raters.
+    """Compute the share of equal answers that is expected by chance.
+
+    It is computed from the frequencies of the human answers and of the judge's answers, as if both were independent.
 
     None for an empty table.
 

@@ -647,7 +647,9 @@ def agreement(
 
 
 def estimate_accuracy(matches: Sequence[Match], level: float = 0.95, groups: Groups | None = None) -> Estimate:
-    """Estimate the share of judgments with equal answers, as the mean of the shares of the labelled submissions.
+    """Estimate the share of judgments on which the judge and the human labels agree.
+
+    The share is computed for each labelled submission and averaged.
 
     Args:
         matches: The labelled judgments.

@@ -557,7 +557,7 @@ def measure_rewards(
     without_step: int = 0,
     level: float = 0.95,
 ) -> RewardReport:
-    """Return the report on completions that are already read.
+    """Compute the figures and the signs of a training run from its completions, which are already read.
 
     Args:
         completions: The completions.

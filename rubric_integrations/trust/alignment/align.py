@@ -153,7 +153,10 @@ class Attempts:
             return numbered
 
     def finish(self, attempt: Attempt) -> None:
-        """Record the gain of an attempt after `begin`.
+        """Record the gain of an attempt that `begin` has recorded.
+
+        Args:
+            attempt: The attempt that `begin` returned, with its gain.
 
         Raises:
             AttemptsError: The file cannot be read or written.

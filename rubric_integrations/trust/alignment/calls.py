@@ -277,7 +277,7 @@ class CountedModel(dspy.BaseLM):
         return run_sync(self.acall(prompt, messages=messages, **kwargs))
 
     async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
-        """Return the model's outputs asynchronously, from the store if it has them."""
+        """Return the model's outputs. Outputs that are in the store are not requested again."""
         # DSPy changes the settings of a copy, such as the temperature of MIPROv2's proposals.
         own = {name: value for name, value in self.kwargs.items() if self._lm.kwargs.get(name) != value}
         settings = {**own, **kwargs}

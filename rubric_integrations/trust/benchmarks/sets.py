@@ -73,7 +73,8 @@ class BenchmarkItem(NamedTuple):
 
     Attributes:
         id: The id of the item.
-        cluster: The cluster of items that depend on each other, such as the id of their task.
+        cluster: The name of the item's cluster, such as the id of its task. The items of a cluster depend on each
+            other.
         criteria: The criteria, by name.
         labels: The answers of the raters, by the name of the criterion and the name of the rater.
     """
