@@ -482,7 +482,7 @@ def _calibrate_mean(
 def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]], *, level: float = 0.95) -> Estimate:
     """Correct the judge's rate of MET in a run with human labels of submissions outside the run.
 
-    This assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
+    The correction assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
 
     Args:
         judged: The number of the judge's MET and UNMET verdicts in the run, such as `{"MET": 620, "UNMET": 380}`.
@@ -578,7 +578,7 @@ def verdict_weights(matches: Sequence[Match], judged: Mapping[int, str] | None) 
 
 
 def weight_table(table: Matrix, levels: Sequence[str], judged: Mapping[str, int]) -> Matrix:
-    """Weight each column of a confusion table by the frequency of the column's answer among the judge's verdicts.
+    """Weight each column of a confusion table by the frequency of its answer among the judge's verdicts in the run.
 
     The sum of the result is Kish's effective sample size. If an answer of the judge occurs in the run but has no label,
     its column cannot be weighted. The result is then a table of zeros.

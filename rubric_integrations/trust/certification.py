@@ -428,8 +428,8 @@ def certify(
     abstention.
 
     The judgments of one submission depend on each other. Therefore, only one labelled judgment of each submission
-    counts. A hash of the row and the criterion selects it, because a user could try random seeds until one of them
-    certifies, which would invalidate the guarantee.
+    counts. This judgment is selected by a hash of the row and the criterion, and not by a random seed. A user could try
+    seeds until one of them gives a certificate, which would invalidate the guarantee.
 
     Do not select a threshold because at most `alpha` of the answers above it are wrong in a sample. In about half of
     all cases, the true rate is higher than `alpha`, even for large samples.

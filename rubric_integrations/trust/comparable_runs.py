@@ -76,7 +76,7 @@ def comparability(before: RunLike, after: RunLike | None = None) -> Comparabilit
     """Check whether two runs can be compared, by their rubrics, inputs and judges. Answers are not compared.
 
     Rows with equal ids are compared. If the runs have no id in common, they must have a rubric in common. A file of an
-    earlier version does not record the judge and all settings. This gives a warning.
+    earlier version does not record the judge and all settings. For such a file, the result contains a warning.
 
     Args:
         before: The first run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.

@@ -399,7 +399,7 @@ def rogan_gladen_rate(
 ) -> Estimate | None:
     """Correct the judge's rate of MET with labels of other submissions (Rogan and Gladen; Lang and Reiczigel 2014).
 
-    This assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
+    The correction assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
 
     Args:
         met: The number of the run's submissions that the judge calls MET.

@@ -339,10 +339,11 @@ class SequentialGate:
     that begins with the easy submissions would pass. Each run needs a new gate, because a gate keeps the scores that
     were added before.
 
-    The test is a betting martingale (Waudby-Smith and Ramdas 2024). For the scores x_i and the threshold m, its capital
-    is `mean_k prod_i (1 + l_k (x_i - m))`, with `l_k = (k - 1/2) / (20 m)` for k from 1 to 20. The gate passes when the
-    capital reaches `1 / alpha`. If the true mean is not above m, the probability that this ever happens is at most
-    `alpha`. The test for a failure is the same, with 1 - x_i and 1 - m.
+    The test is a betting martingale (Waudby-Smith and Ramdas 2024), which bets on scores above the threshold. For the
+    scores x_i and the threshold m, its capital is `mean_k prod_i (1 + l_k (x_i - m))`. The mean is over 20 stakes
+    `l_k = (k - 1/2) / (20 m)`, for k from 1 to 20. The gate passes when the capital reaches `1 / alpha`. If the true
+    mean is not above m, the probability that this ever happens is at most `alpha`. The test for a failure is the same,
+    with 1 - x_i and 1 - m.
 
     Args:
         min_score: The threshold, above 0 and below 1.

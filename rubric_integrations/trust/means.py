@@ -97,8 +97,8 @@ def estimate_mean(
         groups: The group of each row, or None if the rows are independent.
         weights: The weight of each row, above 0 and at most 1, or None for equal weights.
         bounds: The lowest and the highest possible value.
-        imaginary: The number of imaginary rows with the worst value (see the module): `FOR_INTERVAL`, or `FOR_GATE` for
-            a decision by one limit.
+        imaginary: The number of imaginary rows with the worst value (see the docstring of the module): `FOR_INTERVAL`,
+            or `FOR_GATE` for a decision by one limit.
 
     Example:
         >>> print(estimate_mean([1.0] * 30))
@@ -259,7 +259,10 @@ def intraclass_correlation(values: Values, groups: Groups) -> float | None:
 
 
 def effective_groups(groups: Groups) -> float:
-    """Return the effective number of groups of equal size. It is small if a few groups contain most of the rows."""
+    """Return the effective number of groups: 1 divided by the sum of the squared shares of the rows in each group.
+
+    It is the number of groups if all groups have the same size. It is small if a few groups contain most of the rows.
+    """
     return float(1 / ((np.bincount(groups) / len(groups)) ** 2).sum())
 
 
@@ -345,7 +348,8 @@ def estimate_shift(
         level: The confidence level of the interval, between 0 and 1.
         groups: The group of each row, or None if the rows are independent.
         clustered: Whether a row may have several judgments. If not, and all shares are 0 or 1, each row is treated as
-            one judgment, with the interval for paired rates. Otherwise, the interval is for shares.
+            one judgment, and the interval is the interval of `estimate_rate_difference`. Otherwise, it is the interval
+            of `estimate_clustered_difference`.
     """
     times, is_whole = 1.0, not clustered and all(share in (0, 1) for share in (*rose, *fell))
     differences = np.subtract(rose, fell)

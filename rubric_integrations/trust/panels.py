@@ -106,7 +106,7 @@ def find_strategy(criterion: Criterion, entries: Iterable[CriterionReport]) -> s
 
 
 def vote_again(criterion: Criterion, votes: Sequence[Vote], strategy: str) -> VoteResult | None:
-    """Combine votes by a strategy. Returns None if all votes are failures."""
+    """Combine the votes on a criterion by a voting strategy. Returns None if all votes are failures."""
     return count_votes(criterion, votes, strategy) if any(vote.error is None for vote in votes) else None
 
 
@@ -185,7 +185,7 @@ def measure_judge(
     level: float = 0.95,
     groups: Groups | None = None,
 ) -> JudgeOnPanel:
-    """Compute the figures of one judge.
+    """Compute the figures of one judge of a panel, or of the panel itself.
 
     Args:
         answers: The judge's answers in the run, each with the panel's answer.

@@ -58,7 +58,7 @@ _MOST_STEPS = 20
 
 
 def step_figures(columns: CompletionArrays, judge: Any, second: Any) -> tuple[StepFigures, ...]:
-    """Return the figures of the steps. In a long run, neighbouring steps are combined.
+    """Compute the figures of each training step. In a long run, neighbouring steps are combined.
 
     Args:
         columns: The completions.
@@ -114,7 +114,7 @@ def length_correlation(columns: CompletionArrays, level: float) -> tuple[Estimat
 
 
 def criterion_trends(columns: CompletionArrays, has_risen: bool, level: float) -> dict[str, CriterionTrend]:
-    """Return the trend of each criterion.
+    """Compute the change of each criterion from the first to the last third of the steps, by the criterion's name.
 
     Args:
         columns: The completions.

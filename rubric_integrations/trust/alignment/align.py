@@ -330,10 +330,10 @@ def align(
     """Optimize a judge's prompts with human labels, and keep the result only if a gain in accuracy is proven.
 
     The labels are split by submission. The optimizer uses the train set (40 %) and the dev set (20 %) to find a
-    candidate judge. If the candidate is better on dev, it is measured once on the test set (40 %). This is necessary,
-    because a search usually finds a candidate that seems better on dev, even if no candidate is really better (in 92 to
-    99 % of cases). The test accepts such a candidate with a probability of at most `alpha`, over all attempts on the
-    same test set.
+    candidate judge. If the candidate is better on dev, it is measured once on the test set (40 %). A separate test set
+    is necessary, because a search usually finds a candidate that seems better on dev, even if no candidate is really
+    better (in 92 to 99 % of cases). The probability that the test accepts a candidate that is not really better is at
+    most `alpha`, over all attempts on the same test set.
 
     The gain of a submission is the share of its questions on which the candidate agrees with the human labels, minus
     the share of the original judge. The candidate is kept if `mean - t s / sqrt(n)` is above 0. Here, n is the number

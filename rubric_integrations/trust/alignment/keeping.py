@@ -115,8 +115,8 @@ def corrected_gain(gain: Estimate, alpha: float, attempt: int = 1) -> float | No
 def smallest_gain(submissions: int, alpha: float = 0.05, attempt: int = 1) -> float:
     """Return the smallest true gain that a test set proves with a probability of 80 %.
 
-    This solves `n = (z_alpha + z_power)^2 (d - g^2) / g^2` for the gain g. z_alpha is the one-sided normal quantile for
-    the level of the attempt (see `alpha_of_attempt`), and z_power is the normal quantile of 80 %. The share d of
+    The gain g is the solution of `n = (z_alpha + z_power)^2 (d - g^2) / g^2`. z_alpha is the one-sided normal quantile
+    for the level of the attempt (see `alpha_of_attempt`), and z_power is the normal quantile of 80 %. The share d of
     answers that change is assumed to be a fifth. If fewer answers change, the same test set proves a smaller gain.
 
     Args:
@@ -144,9 +144,9 @@ def split_submissions(
 ) -> dict[str, Part]:
     """Split submissions 40/20/40 into train, dev and test, with similar shares of each answer in each part.
 
-    This is iterative stratification (Sechidis, Tsoumakas and Vlahavas 2011). The submissions with the rarest answer are
-    distributed first. Each goes to the part that still needs the most submissions with this answer. The result depends
-    on the digests and the seed, and not on the order of the submissions.
+    The method is iterative stratification (Sechidis, Tsoumakas and Vlahavas 2011). The submissions with the rarest
+    answer are distributed first. Each submission goes to the part that still needs the most submissions with this
+    answer. The result depends on the digests and the seed, and not on the order of the submissions.
 
     Args:
         answers: The human answers of each submission with their criteria, by the submission's digest.
@@ -262,7 +262,7 @@ class LabelSets(NamedTuple):
 
 
 def submission_digest(submission: Submission) -> str:
-    """Return a digest of a submission's query and response. Other parts of the submission do not change it."""
+    """Return a digest of a submission's query and response. It does not depend on other parts of the submission."""
     return _digest([submission.query or "", submission.response.strip()])[:16]
 
 

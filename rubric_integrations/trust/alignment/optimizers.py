@@ -199,9 +199,10 @@ and few-shot examples together. BootstrapFewShot collects few-shot examples. ReA
 def make_optimizer(
     optimizer: Teleprompter | str, settings: OptimizerSettings, calls: AlignmentCalls
 ) -> tuple[Teleprompter, str]:
-    """Return an optimizer and its name.
+    """Return the DSPy optimizer to run and the name of its class.
 
-    An optimizer object is copied, and the calls of the copy's models count towards the limits of the alignment.
+    A DSPy optimizer that the user passes is copied. The calls of the copy's models count towards the limits of the
+    alignment.
 
     Raises:
         TypeError: `optimizer` is neither a name nor a DSPy optimizer.

@@ -274,7 +274,7 @@ def judge_of_run(data: BenchmarkSet, rows: Iterable[GradedRow], name: str) -> Re
     """Convert a run to a `RecordedJudge`, with the run's answers to the questions of one set.
 
     Args:
-        data: The set.
+        data: The data set.
         rows: The rows of a run that graded `rows_to_grade`. Rows of other sets are ignored.
         name: The judge's name.
     """
