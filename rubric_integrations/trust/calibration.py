@@ -100,8 +100,8 @@ def labelled_scores(
         rows: The rows of the run.
         matches: The labelled judgments.
         rubric: The rubric of the run. Without it, the score of a row must be the weighted mean of its criteria. Reports
-            of earlier versions do not show which criteria have a check. Without the rubric, these criteria need labels
-            too.
+            of earlier versions do not record which criteria have a check. For such reports without the rubric, criteria
+            with a check need labels too.
 
     Returns:
         The scores, and the number of labelled submissions that lack a label on some criterion.
@@ -218,7 +218,7 @@ class CriterionCalibration(Record):
 
     @property
     def abstention_text(self) -> str:
-        """The share that annotators can assess, as the beginning of a sentence, or "" if they could assess all."""
+        """A clause that names the share of submissions that annotators can assess, or "" if they can assess all."""
         share = self.assessable
         return "" if share.value in (None, 1.0) else f"{self.name}: annotators can assess {share} of the submissions"
 
@@ -244,8 +244,8 @@ class Calibration(Record):
         judge_score: The judge's uncorrected mean score of the submissions on which it did not fail, or None if no
             submission has a score.
         criteria: The corrected figures of each criterion, by its name.
-        weight: The weight of the judge's scores of the unlabelled submissions in `score`: 0 is no influence, and 1 is
-            full influence.
+        weight: How much the judge's scores of the unlabelled submissions influence `score`, from 0 (not at all) to 1
+            (fully).
         labels_saved: The share of labels that the judge's scores replace, in [0, 1]. Without these scores, the same
             interval would need `1 / (1 - labels_saved)` times as many labels. None if it is undefined.
         assessable: The share of the submissions to which annotators can give a score, because they can assess at least
@@ -272,7 +272,7 @@ class Calibration(Record):
 
     @property
     def abstention_lines(self) -> list[str]:
-        """A sentence for each criterion on which annotators abstained, with the share that they could assess."""
+        """Sentences with the share of submissions that annotators can assess, for each criterion with abstentions."""
         return [
             f"{row.abstention_text}; its rates are about these."
             for row in self.criteria.values()
@@ -324,8 +324,8 @@ def calibrate(
         run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
         labels: Human labels of a part of the same run, drawn at random or by the judge's verdict. For labels of other
             submissions, use `calibrate_rate`. If the judge was aligned with a label of a submission, the submission and
-            its labels are left out, because the judge makes fewer errors there. This does not bias the mean if the
-            labels of the alignment were drawn at random, and biases it a little if they were drawn by the judge's
+            its labels are left out, because the judge makes fewer errors there. The omission does not bias the mean if
+            the labels of the alignment were drawn at random. It causes a small bias if they were drawn by the judge's
             verdict.
         rubric: The run's rubric. It is needed only if the rubric has groups.
         cluster: How to group rows that depend on each other, such as the questions about one document: a column of the
@@ -482,7 +482,7 @@ def _calibrate_mean(
 def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]], *, level: float = 0.95) -> Estimate:
     """Correct the judge's rate of MET in a run with human labels of submissions outside the run.
 
-    This assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
+    The correction assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
 
     Args:
         judged: The number of the judge's MET and UNMET verdicts in the run, such as `{"MET": 620, "UNMET": 380}`.
@@ -491,8 +491,8 @@ def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]]
         level: The confidence level of the interval, between 0 and 1.
 
     Raises:
-        ValueError: By these labels, the judge is not better than chance, the annotators gave only one of the verdicts,
-            or `judged` has other verdicts than MET and UNMET.
+        ValueError: According to the labels, the judge is not better than chance. Or the annotators gave only one of the
+            two verdicts, or `judged` has other verdicts than MET and UNMET.
 
     Warns:
         UserWarning: The judge is hardly better than chance: its sensitivity and specificity add up to less than 1.3.
@@ -561,7 +561,7 @@ def _calibrate_criterion(
 
 
 def verdict_weights(matches: Sequence[Match], judged: Mapping[int, str] | None) -> dict[str, float] | None:
-    """Return the weight of a label for each verdict: the verdict's count in the run, divided by its labels.
+    """Return a label's weight for each verdict: the verdict's count in the run, divided by the number of its labels.
 
     Args:
         matches: The labelled judgments of a criterion.
@@ -578,7 +578,7 @@ def verdict_weights(matches: Sequence[Match], judged: Mapping[int, str] | None) 
 
 
 def weight_table(table: Matrix, levels: Sequence[str], judged: Mapping[str, int]) -> Matrix:
-    """Weight each column of a confusion table by the frequency of the column's answer among the judge's verdicts.
+    """Weight each column of a confusion table by the frequency of its answer among the judge's verdicts in the run.
 
     The sum of the result is Kish's effective sample size. If an answer of the judge occurs in the run but has no label,
     its column cannot be weighted. The result is then a table of zeros.

@@ -45,9 +45,9 @@ class CheapAnswers(NamedTuple):
     Attributes:
         confidences: The confidence of each answer, above 0 and up to 1. None is an answer that no threshold keeps: a
             failure, an abstention, or an answer on which the judges of a panel disagree.
-        signal: The source of the confidences: the judge states them (`confidence`), they are the `agreement` of a
-            panel, or there are `none`.
-        unsure: The number of answers without a confidence in a run with `signal` "confidence", such as answers to
+        signal: The source of the confidences: `confidence` (the judge states them), `agreement` (they are the agreement
+            of a panel) or `none` (the run has no confidences).
+        unsure: If `signal` is `confidence`, the number of answers for which the judge states none, such as answers to
             criteria with options, a scale or a check. They are not in `confidences`.
         trained_on: The number of answers whose labels were used to align the judge. They are not in `confidences`.
     """
@@ -63,8 +63,8 @@ class Truths(NamedTuple):
 
     Attributes:
         wrong: Whether the cheap judge's answer is wrong, for each judgment with a known true answer.
-        unknown: The number of judgments without a true answer: the raters have no majority, or the expensive judge
-            failed.
+        unknown: The number of judgments without a true answer: several answers of the raters are equally frequent, or
+            the expensive judge failed.
         unmatched: The number of labels, or of the expensive judge's answers, that belong to no answer of the cheap
             judge.
     """
@@ -255,9 +255,10 @@ def lower_bound(errors: int, count: int, delta: float) -> float:
 
 
 def thresholds_of(confidences: Sequence[float]) -> list[float]:
-    """Return the thresholds that keep each of `SHARES` of these confidences, from the highest to the lowest.
+    """Return one confidence threshold for each share in `SHARES`, from the highest to the lowest threshold.
 
-    A threshold keeps more than its share if several confidences are equal.
+    A threshold keeps at least its share of the confidences. It keeps more if several confidences are equal to the
+    threshold. Equal thresholds are returned once.
 
     Example:
         >>> thresholds_of([0.95, 0.95, 0.95, 0.9, 0.6])
@@ -298,9 +299,15 @@ def fixed_sequence_steps(
 
 
 def kept_needed(error: float, alpha: float, delta: float) -> int | None:
-    """Return the number of kept labelled answers that certifies a judge with this error rate in about 80 % of cases.
+    """Return the number of labelled answers that certifies a judge in about 80 % of cases.
 
-    None if no number is sufficient: the error rate is not below alpha, or more than 10 million would be needed.
+    Only answers that the threshold keeps are counted. The result is None if the error rate is not below alpha, or if
+    more than 10 million answers would be needed.
+
+    Args:
+        error: The true error rate of the kept answers.
+        alpha: The highest accepted error rate.
+        delta: The probability that the guarantee fails.
 
     Example:
         >>> kept_needed(0.02, 0.1, 0.1), kept_needed(0.1, 0.1, 0.1)
@@ -339,8 +346,8 @@ class Certificate(Record):
 
     Attributes:
         threshold: The value to pass as `escalate_below` of a `Cascade`, or None if nothing can be certified. It is 0 if
-            the run has no confidences. The cascade then keeps every answer, or with a panel every answer on which all
-            judges agree (see `signal`).
+            the run has no confidences. The cascade then keeps every answer of a single judge, and every answer of a
+            panel on which all judges agree.
         alpha: The highest accepted rate of wrong answers among the kept answers.
         delta: The probability that the guarantee fails.
         n: The number of labelled judgments in the test: one for each submission or group of rows.
@@ -353,8 +360,8 @@ class Certificate(Record):
         signal: The source of the cheap judge's confidence: its stated `confidence`, the `agreement` of a panel, or
             `none`.
         reason: The reason why nothing is certified, or None if a threshold is certified.
-        labels_needed: The approximate number of labelled submissions that would certify the first threshold in 80 % of
-            cases. None if no number is sufficient, or if a threshold is certified.
+        labels_needed: The approximate number of labelled submissions with which the first tested threshold would be
+            certified in 80 % of cases. None if no number is sufficient, or if a threshold is certified.
         warnings: Limitations of the certificate, one sentence each. The guarantee is about all criteria together.
             Therefore, a warning names each criterion whose kept answers are wrong significantly more often than
             `alpha`.
@@ -421,8 +428,8 @@ def certify(
     abstention.
 
     The judgments of one submission depend on each other. Therefore, only one labelled judgment of each submission
-    counts. A hash of the row and the criterion selects it, because a user could try random seeds until one of them
-    certifies, which would invalidate the guarantee.
+    counts. This judgment is selected by a hash of the row and the criterion, and not by a random seed. A user could try
+    seeds until one of them gives a certificate, which would invalidate the guarantee.
 
     Do not select a threshold because at most `alpha` of the answers above it are wrong in a sample. In about half of
     all cases, the true rate is higher than `alpha`, even for large samples.

@@ -51,7 +51,7 @@ class Comparability(NamedTuple):
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """The reasons to refuse, each marked "not comparable", followed by the warnings."""
+        """The reasons to refuse the comparison, each marked "not comparable", followed by `warnings`."""
         return (*(f"not comparable: {reason}" for reason in self.refused), *self.warnings)
 
     def require(self, anyway: bool) -> Comparability:
@@ -76,7 +76,7 @@ def comparability(before: RunLike, after: RunLike | None = None) -> Comparabilit
     """Check whether two runs can be compared, by their rubrics, inputs and judges. Answers are not compared.
 
     Rows with equal ids are compared. If the runs have no id in common, they must have a rubric in common. A file of an
-    earlier version does not record the judge and all settings. This gives a warning.
+    earlier version does not record the judge and all settings. For such a file, the result contains a warning.
 
     Args:
         before: The first run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.

@@ -3,11 +3,11 @@
 Changes are collected row by row, without keeping the runs in memory. `trust/comparable_runs.py` decides whether two
 runs can be compared at all.
 
-The mean change has Student's interval, because wider intervals rarely show a regression below 50 inputs. The test that
-belongs to this interval finds a difference between equal programs in 3.5 to 6.7 % of cases. However, Student's interval
-is too narrow if only a few inputs lose much. Therefore, a decision has a caveat if the wider interval of
-`estimate_change` does not confirm it. For values in [0, 1], only `estimate_change` is used if all changes are equal or
-rows are in groups.
+The mean change has Student's interval. A wider interval would rarely show a regression with fewer than 50 inputs. The
+test that belongs to Student's interval finds a difference between equal programs in 3.5 to 6.7 % of cases. However,
+Student's interval is too narrow if only a few inputs lose much. Therefore, a decision has a caveat if the wider
+interval of `estimate_change` does not confirm it. For values in [0, 1], there are two exceptions. If all changes are
+equal, or if rows are in groups, the interval of `estimate_change` replaces Student's interval.
 """
 
 from __future__ import annotations
@@ -155,13 +155,13 @@ class RunChanges:
 
     Attributes:
         score: The changes of the scores, for rows with a score in both runs and without a failure of a judge.
-        criteria: The changes of each criterion by its name and requirement, for criteria with a value in both runs in
-            at least two rows.
+        criteria: The changes of each criterion, by its name and requirement. A criterion is included if at least two
+            rows have a value for it in both runs.
         pairs: The number of rows in both runs.
         unmatched: The number of rows in only one run.
         rose: The number of rows that passed only in the second run.
         fell: The number of rows that passed only in the first run.
-        graded: The number of rows with a report without failures in both runs.
+        graded: The number of rows for which both runs have a report without a failure of a judge.
         answers: The number of answers that changed.
         lost: The number of rows with a complete score in only one of the runs.
 
@@ -319,8 +319,8 @@ class RunComparison(Record):
             there is no interval.
         passed: The second run's share of passed rows minus the first run's share. None if rows are in groups, or if the
             runs have different conditions for a passed row.
-        criteria: The change of each criterion that has a value in both runs in at least two rows. The key is the name,
-            or the requirement if several criteria have this name.
+        criteria: The change of each criterion for which at least two rows have a value in both runs. The key is the
+            criterion's name, or its requirement if several criteria have this name.
         inputs: The number of compared inputs: the number of groups if rows are in groups, otherwise the number of rows.
         detectable: The smallest true difference that this number of inputs would show in 80 % of cases. None if all
             differences are equal, or if rows are in groups.
@@ -330,10 +330,11 @@ class RunComparison(Record):
         is_not_worse: Whether the interval of the difference is above `-margin`, or nothing changed.
         unmatched: The number of rows that are in only one run.
         warnings: Limitations of the figures, and differences between the runs other than their answers.
-        cautious: The difference of `score` with an interval that is also valid if few inputs lose or gain much. It is
-            wider, and below 50 inputs it rarely shows a change. None if `score` has this interval already, if scores
-            are outside [0, 1], or with labels.
-        caveat: The assumption behind `better` or `worse` if `cautious` does not confirm the decision. Otherwise "".
+        cautious: The difference of `score` with a wider interval, which is also valid if only a few inputs lose or gain
+            much. With fewer than 50 inputs, this interval rarely shows a change. None if `score` already has this
+            interval, if scores are outside [0, 1], or with labels.
+        caveat: The assumption on which a decision `better` or `worse` depends, if the interval of `cautious` does not
+            confirm this decision. Otherwise "".
         not_comparable: The reasons why the comparison is meaningless, if `anyway` allowed it. Otherwise empty.
         in_groups: Whether the interval is computed for groups of rows.
     """
@@ -362,7 +363,10 @@ class RunComparison(Record):
 
     @property
     def has_interval(self) -> bool:
-        """Whether the deciding difference has an interval, or nothing changed. Otherwise the decision is `unclear`."""
+        """Whether the difference that decides has an interval, or nothing changed.
+
+        This difference is `corrected` with labels, otherwise `score`. Without an interval, the decision is `unclear`.
+        """
         return self.decision == "unchanged" or (self.corrected or self.score).low is not None
 
     def summary(self) -> str:

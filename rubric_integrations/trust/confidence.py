@@ -222,10 +222,10 @@ def squared_error(item: StatedJudgment, right: bool) -> float:
 
 
 def expected_error(item: StatedJudgment, right: bool) -> float:
-    """Return the squared difference of the judge's expected value and the label, for the Brier score.
+    """Return the squared difference of the judge's expected value and the rater's value, for the Brier score.
 
-    `estimate_loss` also needs the loss that a judgment would have with the other outcome. If `right` differs from
-    `item.right`, the label's value is therefore replaced by 1 minus its value.
+    `estimate_loss` also needs the loss for the opposite outcome, and then passes a `right` that differs from
+    `item.right`. In this case, the rater's value is replaced by 1 minus this value.
     """
     people = item.people if right is item.right else 1 - item.people
     return ((item.expected or 0.0) - people) ** 2
@@ -253,7 +253,7 @@ def divide_by_confidence(stated: Sequence[StatedJudgment], bins: int) -> list[li
 
 
 def make_bin(items: Sequence[StatedJudgment], level: float, *, are_grouped: bool = False) -> ConfidenceBin:
-    """Make a bin of the reliability diagram."""
+    """Compute the mean confidence and the accuracy of the judgments in one bin of the reliability diagram."""
     confidences = [item.confidence for item in items]
     accuracy = accuracy_of(items, level, are_grouped=are_grouped)
     return ConfidenceBin(min(confidences), max(confidences), sum(confidences) / len(confidences), accuracy)

@@ -36,15 +36,18 @@ from rubric_integrations.trust.statistics import (
 
 
 class Stratum(NamedTuple):
-    """The submissions of a run to which the judge gave the same verdict. CANNOT_ASSESS counts as a verdict.
+    """The submissions of a run to which the judge gave the same verdict, with counts of one answer of annotators.
+
+    The rate of this answer is estimated. CANNOT_ASSESS counts as a verdict of the judge.
 
     Attributes:
         judged: The number of these submissions in the run.
         labelled: The number of these submissions with a label.
-        true: The number of labelled submissions to which annotators give the answer. A submission with several raters
-            counts as the share of its raters who give the answer.
+        true: The number of labelled submissions to which annotators give this answer. A submission with several raters
+            counts as the share of its raters who give this answer.
         assessable: The number of labelled submissions that annotators could assess, or None if they could assess all.
-        trials: The effective number of independent labels among the assessable submissions, or None for one rater.
+        trials: The effective number of independent labels of the submissions that annotators could assess. None if each
+            submission has one rater.
     """
 
     judged: int
@@ -60,7 +63,7 @@ class Stratum(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """The share of the assessable submissions to which annotators give the answer, or 0.5 without a label."""
+        """The share of the answer among the submissions that annotators could assess. 0.5 without such a submission."""
         return self.true / self.assessed if self.assessed else 0.5
 
     def limits(self, level: float) -> tuple[float, float]:
@@ -74,8 +77,8 @@ class CorrectedMean(NamedTuple):
 
     Attributes:
         estimate: The mean with its interval.
-        weight: The weight of the judge's scores of the unlabelled submissions: the slope of the regression, where 0 is
-            no influence.
+        weight: How much the judge's scores of the unlabelled submissions influence the mean: the slope of the
+            regression of the annotators' scores on the judge's scores. With 0, they have no influence.
         assessable: The share of the submissions that annotators could assess.
     """
 
@@ -87,10 +90,10 @@ class CorrectedMean(NamedTuple):
 def corrected_rate(strata: Sequence[Stratum], level: float = 0.95) -> Estimate:
     """Correct the judge's rate of an answer with labels that were drawn at random or by the judge's verdict.
 
-    The result is a rate of the submissions that annotators could assess. It is a ratio estimator (Cochran 1977), which
-    weights the rates of the strata by their shares of these submissions (Tenenbein 1970). The limits combine the
-    Jeffreys limits of the strata (MOVER, Zou and Donner 2008). The rate is undefined if no submission is judged,
-    labelled or assessable.
+    The result is a rate among the submissions that annotators could assess. It is the weighted mean of the rates of the
+    strata (Tenenbein 1970). The weight of a stratum is its estimated share of these submissions (a ratio estimator,
+    Cochran 1977). The limits combine the Jeffreys limits of the strata (MOVER, Zou and Donner 2008). The rate is
+    undefined if no submission is judged, labelled or assessable.
 
     Example:
         >>> print(corrected_rate([Stratum(620, 31, 27), Stratum(380, 19, 4)]))
@@ -120,9 +123,9 @@ def corrected_rate(strata: Sequence[Stratum], level: float = 0.95) -> Estimate:
 
 
 def assessable_shares(strata: Sequence[Stratum]) -> Floats:
-    """Return the share of each stratum that annotators could assess.
+    """Return, for each stratum, the share of its labelled submissions that annotators could assess.
 
-    A stratum without a label gets the share of all labelled submissions.
+    For a stratum without a label, it is the share of the labelled submissions of all strata.
     """
     labelled = sum(stratum.labelled for stratum in strata)
     overall = sum(stratum.assessed for stratum in strata) / labelled if labelled else 1.0
@@ -152,7 +155,7 @@ def make_strata(judged: Mapping[int, str], rated: Sequence[RatedRow]) -> dict[st
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
-        rated: The rows with labels, at most one for each row.
+        rated: One record for each row with labels.
     """
     by_verdict: dict[str, list[RatedRow]] = {verdict: [] for verdict in judged.values()}
     for row in rated:
@@ -183,7 +186,7 @@ def estimate_share(
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
-        rated: The rows with labels, at most one for each row.
+        rated: One record for each row with labels.
         level: The confidence level of the interval, between 0 and 1.
         groups: The group of each row of the run, or None if the rows are independent.
     """
@@ -201,7 +204,7 @@ def recall_by_verdict(
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
-        rated: The rows with labels, where `share` is the share of raters who gave the answer.
+        rated: One record for each row with labels. Its `share` is the share of raters who gave the answer.
         answer: The answer whose recall is estimated.
         level: The confidence level of the interval, between 0 and 1.
         groups: The group of each row of the run, or None if the rows are independent.
@@ -277,10 +280,10 @@ def labelled_mean(
 ) -> CorrectedMean:
     """Correct the judge's mean score, in [0, 1], with labels of a random part of the run.
 
-    The interval is valid for any distribution of scores. Annotators' scores are regressed on the judge's scores and
-    predicted at the run's mean judge score. The mean covers the submissions that annotators could assess (a ratio
-    estimator). The limits are computed as in `estimate_mean`, from the residuals (with the leverage correction of HC3)
-    and from the scores.
+    The interval is valid for any distribution of scores. A regression of the annotators' scores on the judge's scores
+    predicts the annotators' mean from the judge's mean score in the run. The result is the mean score of the
+    submissions that annotators could assess (a ratio estimator). The limits are computed as in `estimate_mean`, from
+    the scores and from the residuals of the regression (with the leverage correction of HC3).
 
     Args:
         people: The scores of the labelled submissions from the annotators' answers. The value of a submission that no
@@ -349,8 +352,8 @@ def corrected_mean(
 ) -> CorrectedMean:
     """Correct the judge's mean score with labels of a random part of the run, for scores without bounds.
 
-    Annotators' scores are regressed on the judge's scores and predicted at the run's mean judge score. The interval is
-    Student's interval with the HC3 variance.
+    A regression of the annotators' scores on the judge's scores predicts the annotators' mean from the judge's mean
+    score in the run. The interval is Student's interval with the HC3 variance.
 
     Args:
         people: The scores of the labelled submissions from the annotators' answers.
@@ -396,13 +399,13 @@ def rogan_gladen_rate(
 ) -> Estimate | None:
     """Correct the judge's rate of MET with labels of other submissions (Rogan and Gladen; Lang and Reiczigel 2014).
 
-    This assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
+    The correction assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
 
     Args:
         met: The number of the run's submissions that the judge calls MET.
         judged: The number of the run's submissions.
-        sensitivity: Two counts of labelled submissions: those that both the annotators and the judge call MET, and all
-            that the annotators call MET.
+        sensitivity: Two counts of labelled submissions. The first counts the submissions that both the annotators and
+            the judge call MET. The second counts all submissions that the annotators call MET.
         specificity: The same two counts for UNMET.
         level: The confidence level of the interval, between 0 and 1.
 

@@ -101,9 +101,9 @@ class CriterionDisagreements(Record):
             `kappa`, `bias` and `p_value`, but not in `differ`, `directions` and `examples`.
         kappa: Cohen's kappa, the agreement beyond chance.
         bias: The judge's mean value minus the annotators' mean value.
-        p_value: The p-value of the bias: McNemar's mid-p for a binary criterion, a paired t-test for other criteria,
-            and the p-value of the interval for rows in groups or for raters who disagree. None if it is undefined, or
-            if labels were drawn by the judge's verdict.
+        p_value: The p-value of the bias, by McNemar's mid-p test for a binary criterion, and by a paired t-test for
+            other criteria. It is computed from the interval instead if rows are in groups, or if raters disagree on a
+            binary criterion. None if it is undefined, or if labels were drawn by the judge's verdict.
         adjusted: The p-value after Holm's correction for all criteria.
         is_biased: Whether the bias is significant: the adjusted p-value is below 1 - `level`.
         directions: The pairs of different answers, the most frequent first.

@@ -54,13 +54,14 @@ class GateResult(NamedTuple):
 
     Attributes:
         decision: `pass`, `fail` or `inconclusive`.
-        score: The mean score with its interval. The true mean is beyond each end with a probability of at most `alpha`.
+        score: The mean score with its interval. The probability that the true mean is below the interval is at most
+            `alpha`, and so is the probability that it is above the interval.
         min_score: The threshold.
         more: The approximate number of additional submissions that would decide. None if the gate is decided, if the
             mean is too close to the threshold, or with labels.
         missing: The number of submissions without `EvaluationReport.gate_score`: a criterion failed, or too few
-            criteria were assessed. A run passes only if it would pass with each of these scores as 0 (or as `floor`).
-            It fails only if it would fail with each of them as 1.
+            criteria were assessed. A run passes only if it would also pass if all missing scores were 0 (or `floor`).
+            It fails only if it would also fail if all missing scores were 1.
         baseline: The run's mean score minus the baseline's mean score. None without a baseline.
         warnings: Limitations of the figures, and differences between the run and the baseline other than their
             answers.
@@ -68,7 +69,7 @@ class GateResult(NamedTuple):
             passes), `not worse`, `worse` or `unclear`. None without a baseline.
         least_margin: If `change` is `unclear`, the smallest `margin` that this number of rows can confirm for an
             equally good program in 80 % of cases. Otherwise None.
-        unmatched: The number of rows that only one of the run and the baseline has.
+        unmatched: The number of rows that are only in the run or only in the baseline.
         needs_floor: Whether fewer submissions would be needed with a `floor`.
         in_groups: Whether the interval is computed for groups of submissions.
     """
@@ -100,8 +101,9 @@ class GateResult(NamedTuple):
         """Yield advice on how to decide an inconclusive gate.
 
         Args:
-            floor: The option that sets the floor, as the user writes it.
-            margin: The option that sets the margin, as the user writes it.
+            floor: The name of the option that sets the floor, as the user writes it: `floor=` in Python, or `--floor`
+                in the shell.
+            margin: The name of the option that sets the margin, in the same form.
         """
         if self.decision != "inconclusive":
             return
@@ -337,10 +339,11 @@ class SequentialGate:
     that begins with the easy submissions would pass. Each run needs a new gate, because a gate keeps the scores that
     were added before.
 
-    The test is a betting martingale (Waudby-Smith and Ramdas 2024). For the scores x_i and the threshold m, its capital
-    is `mean_k prod_i (1 + l_k (x_i - m))`, with `l_k = (k - 1/2) / (20 m)` for k from 1 to 20. The gate passes when the
-    capital reaches `1 / alpha`. If the true mean is not above m, the probability that this ever happens is at most
-    `alpha`. The test for a failure is the same, with 1 - x_i and 1 - m.
+    The test is a betting martingale (Waudby-Smith and Ramdas 2024), which bets on scores above the threshold. For the
+    scores x_i and the threshold m, its capital is `mean_k prod_i (1 + l_k (x_i - m))`. The mean is over 20 stakes
+    `l_k = (k - 1/2) / (20 m)`, for k from 1 to 20. The gate passes when the capital reaches `1 / alpha`. If the true
+    mean is not above m, the probability that this ever happens is at most `alpha`. The test for a failure is the same,
+    with 1 - x_i and 1 - m.
 
     Args:
         min_score: The threshold, above 0 and below 1.

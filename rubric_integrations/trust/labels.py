@@ -207,7 +207,7 @@ def _find_problem(names: Sequence[str]) -> str | None:
 
 
 class CriteriaOfLabels(Protocol):
-    """Finds the criterion of a label."""
+    """An interface that finds the criterion of a label, in a rubric or in the rows of a run."""
 
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
         """Return the criterion with a name.
@@ -235,7 +235,7 @@ class RubricCriteria:
         }
 
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
-        """Return the rubric's criterion with a name."""
+        """Return the rubric's criterion with a name. The row is ignored."""
         criterion = self._criteria.get(name)
         if criterion is None:
             raise LabelsError(f"the rubric has no criterion {name!r}; it has {list(self._criteria)[:20]!r}")
@@ -261,7 +261,11 @@ class LabelledRows:
         return {submission_digest(submission): submission for submission in submissions}
 
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
-        """Return the criterion with a name in a row, or in the run if it is the same in all rows."""
+        """Return the criterion with a name in one row.
+
+        Without a row, the run's criterion with this name is returned. If the run has several of them, `requirement`
+        selects one.
+        """
         of_row = [row.report.criteria for row in self._rows.get(row_id or "", []) if row.report]
         if of_row:
             known = list(dict.fromkeys(entry.name for entries in of_row for entry in entries))
@@ -294,12 +298,13 @@ class LabelledRows:
             digest: The `submission_digest` of the labelled submission, or None if the label does not have it.
 
         Returns:
-            The submission, or None if neither the label nor the run identifies one.
+            The submission, or None if neither the label nor the run identifies one. `NO_TEXT` if the run has a report
+            of the row, but not its text.
 
         Raises:
             OtherTextError: (a LabelsError) The label has a digest without a text, and no submission matches it.
-            LabelsError: The label has no submission, and the run does not have the row, or has several rows with
-                different submissions and this id.
+            LabelsError: The label has no submission, and its `id` does not identify one: the run does not have this
+                row, or has several rows with this id and different submissions.
         """
         if digest is not None:
             if own is None and digest not in self._by_digest:
@@ -348,10 +353,10 @@ def read_labels(
     Field names are not case-sensitive. A line without a verdict is skipped, and also an incomplete last line. A line
     that is not a label for this rubric or run is left out. A warning lists these lines with the reasons.
 
-    Several raters may label the same judgment. If one rater labels it twice, the later label counts. If the earlier
-    label was drawn and the later one is `chosen`, the later one keeps the `sampled` of the earlier one. Otherwise a
-    correction would remove the judgment from the sample. All labels of a source without a `rater` count as labels of
-    one rater.
+    Several raters may label the same judgment. If one rater labels it twice, the later label counts. The earlier label
+    may be of a judgment that was drawn, and the later one may be `chosen`. The later label then gets the `sampled` of
+    the earlier one, because the judgment must stay in the sample. All labels of a source without a `rater` count as
+    labels of one rater.
 
     Args:
         source: The path of a file of labels, or a run whose rows have `labels`: the path of a file that `grade --out`

@@ -61,7 +61,11 @@ class RowsByText:
         self._first: dict[_Parts, dict[tuple[object, ...], int | None]] = {}
 
     def find(self, label: LabelledJudgment) -> int | None:
-        """Return the index of the first row with the label's submission, or None if no row or several rows match."""
+        """Return the index of the first row with the label's submission, or None if no row has it.
+
+        Parts that the label lacks, such as the context, are not compared. If the matching rows differ in these parts,
+        the result is also None.
+        """
         submission = label.submission
         if label.digest is not None:
             return self._by_digest.get(label.digest)
@@ -121,7 +125,7 @@ class Match:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """The share of each answer among the raters who could assess the submission. Empty if no rater could."""
+        """The share of each answer among the raters who could assess the submission. Empty without such a rater."""
         counts = Counter(answer for answer, value in self._answers_and_values if value is not None)
         return {answer: count / counts.total() for answer, count in counts.items()}
 
@@ -242,19 +246,21 @@ def labels_by_rater(labels: Iterable[LabelledJudgment]) -> tuple[LabelledJudgmen
 def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> Matches:
     """Match each label with the judgment of the same submission on a criterion with the same requirement.
 
-    A label with the `id` of a row belongs to this row if the submission is the same. A label without a known `id`
-    belongs to the first row with the same submission. Therefore, labels of several samples with equal texts need ids.
-    Otherwise all of them count for the first sample. Parts that the label's submission lacks, such as the context, are
-    not compared, but the label is unmatched if rows differ in these parts. In a run without submissions, only the id is
-    compared.
+    A label with the `id` of a row belongs to this row if the submission is the same. In a run without submissions, only
+    the id is compared.
+
+    A label without a known `id` belongs to the first row with the same submission. Therefore, if several rows have
+    equal texts, their labels need ids. Otherwise all these labels count for the first of the rows. Parts that the
+    label's submission lacks, such as the context, are not compared. If the matching rows differ in these parts, the
+    label is unmatched.
 
     If one rater labelled a judgment several times, the last label counts. Labels without a rater count as labels of
     different raters. They are left out if they only repeat the verdicts of earlier labels, as in a file that is read
     twice.
 
-    Labels with `sampled="chosen"` are left out. The remaining labels are still a random sample, so one file may contain
-    both. Labels that were used to align the judge are also left out. The remaining labels are then a random sample of
-    the judgments that were not used for the alignment.
+    Labels with `sampled="chosen"` are left out. The remaining labels are still a random sample. Therefore, one file may
+    contain both kinds of labels. Labels that were used to align the judge are also left out. The remaining labels are
+    then a random sample of the judgments that were not used for the alignment.
 
     Raises:
         ChosenLabelsError: Every label has `sampled="chosen"`.
@@ -452,7 +458,7 @@ def group_rows(rows: Sequence[GradedRow], cluster: Cluster | None) -> Groups | N
     """Return the group of each row, or None without a `cluster`.
 
     Raises:
-        ValueError: A row does not have the value of the column.
+        ValueError: `cluster` is a column, and a row has no value in it.
     """
     return None if cluster is None else number_groups([_cluster_key(row, cluster) for row in rows])
 
@@ -548,12 +554,12 @@ class VerdictAgreement(NamedTuple):
     """Precision, recall and F1 of one answer, such as MET, with the human labels as the truth.
 
     Attributes:
-        precision: The share of the judge's answers of this kind that agree with the human labels. None if the judge
-            never gives this answer.
-        recall: The share of the human answers of this kind that the judge gives too. None if no rater gives this
-            answer.
+        precision: Among the judgments to which the judge gives this answer, the share on which the human labels agree.
+            None if the judge never gives this answer.
+        recall: Among the human labels with this answer, the share on which the judge also gives it. None if no rater
+            gives this answer.
         f1: The harmonic mean of precision and recall. None if both are undefined.
-        support: The number of human answers of this kind.
+        support: The number of human labels with this answer.
     """
 
     precision: float | None
@@ -586,7 +592,7 @@ def verdict_agreement(weighted: Matrix, table: Matrix, place: int, support: int)
         weighted: The confusion table, weighted if its labels were drawn by the judge's verdict.
         table: The confusion table without weights.
         place: The index of the answer in the table.
-        support: The number of human answers of this kind.
+        support: The number of human labels with this answer.
     """
     right, judge, people = weighted[place, place], weighted[:, place].sum(), weighted[place].sum()
     column = table[:, place].sum()  # a column has one verdict of the judge, so weights do not change the precision
@@ -603,14 +609,19 @@ def phi_coefficient(table: Matrix) -> float | None:
 
 
 def adjacent_share(table: Matrix) -> float | None:
-    """Compute the share of judgments whose two answers differ by at most one level, or None for an empty table."""
+    """Compute the share of judgments on which the human answer and the judge's answer differ by at most one level.
+
+    None for an empty table.
+    """
     places = np.arange(len(table))
     near = np.abs(np.subtract.outer(places, places)) <= 1
     return float(table[near].sum() / table.sum()) if table.sum() else None
 
 
 def chance_agreement(table: Matrix) -> float | None:
-    """Compute the expected share of equal answers by chance, from the marginal frequencies of both raters.
+    """Compute the share of equal answers that is expected by chance.
+
+    It is computed from the frequencies of the human answers and of the judge's answers, as if both were independent.
 
     None for an empty table.
 

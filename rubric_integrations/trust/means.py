@@ -2,10 +2,10 @@
 
 The limits are Gaffke's (Gaffke 2005; Learned-Miller and Thomas 2019). For each limit, an imaginary row with the worst
 value is added: the lowest possible value for the lower limit, and the highest for the upper limit. The rows then get
-random weights from a Dirichlet distribution. The limit is a quantile of the weighted mean, which is approximated by the
-Pearson III distribution with the same mean, variance and skewness. If a program rarely scores 0, most small samples
-contain no 0. These limits allow for this and are therefore wider than Student's limits. Student's lower limit is often
-above the true mean of such a program.
+random weights from a Dirichlet distribution. The limit is a quantile of the distribution of the weighted mean. This
+distribution is approximated by the Pearson III distribution with the same mean, variance and skewness. If a program
+rarely scores 0, most small samples contain no 0. These limits allow for this and are therefore wider than Student's
+limits. Student's lower limit is often above the true mean of such a program.
 
 Rows in groups, such as ten questions about one document, depend on each other. The limits of a mean are then computed
 from the totals of the groups. The limits of other figures are computed with a smaller, effective number of rows (see
@@ -97,8 +97,8 @@ def estimate_mean(
         groups: The group of each row, or None if the rows are independent.
         weights: The weight of each row, above 0 and at most 1, or None for equal weights.
         bounds: The lowest and the highest possible value.
-        imaginary: The number of imaginary rows with the worst value (see the module): `FOR_INTERVAL`, or `FOR_GATE` for
-            a decision by one limit.
+        imaginary: The number of imaginary rows with the worst value (see the docstring of the module): `FOR_INTERVAL`,
+            or `FOR_GATE` for a decision by one limit.
 
     Example:
         >>> print(estimate_mean([1.0] * 30))
@@ -211,9 +211,9 @@ def estimate_change(
 ) -> Estimate:
     """Estimate the mean change of paired values in [0, 1].
 
-    The limits are computed as in `estimate_mean`, with an imaginary pair. It starts near the mean of `before`. For the
-    lower limit it falls to 0, and for the upper limit it rises to 1. Therefore, changes that are all equal also have an
-    interval.
+    The limits are computed as in `estimate_mean`, with an imaginary pair of values instead of an imaginary row. The
+    first value of this pair is near the mean of `before`. The second value is 0 for the lower limit and 1 for the upper
+    limit. Therefore, there is an interval even if all changes are equal.
 
     Args:
         before: The first value of each row.
@@ -259,19 +259,23 @@ def intraclass_correlation(values: Values, groups: Groups) -> float | None:
 
 
 def effective_groups(groups: Groups) -> float:
-    """Return the effective number of groups of equal size. It is small if a few groups contain most of the rows."""
+    """Return the effective number of groups: 1 divided by the sum of the squared shares of the rows in each group.
+
+    It is the number of groups if all groups have the same size. It is small if a few groups contain most of the rows.
+    """
     return float(1 / ((np.bincount(groups) / len(groups)) ** 2).sum())
 
 
 def widening(influences: Values, groups: Groups, level: float = 0.95) -> float:
     """Return the number of rows divided by the effective number of independent rows, for rows in groups.
 
-    Divide a table of counts by this factor, or multiply the half width of an interval by its square root. The factor
-    already allows for a small number of groups. Therefore, the interval uses the quantile for independent rows.
+    To use an interval for independent rows, divide a table of counts by this factor, or multiply the half width of the
+    interval by the square root of the factor. The factor already contains the correction for a small number of groups.
+    Therefore, the interval must use the normal quantile and not Student's quantile.
 
     Args:
-        influences: The influence of each row on the figure: the derivative by the row's weight, multiplied by the
-            number of rows. The sum of the influences is 0.
+        influences: The influence of each row on the figure: the derivative of the figure with respect to the weight of
+            the row, multiplied by the number of rows. The sum of the influences is 0.
         groups: The group of each row, at least five groups.
         level: The confidence level of the interval, between 0 and 1.
     """
@@ -339,12 +343,13 @@ def estimate_shift(
     """Estimate the difference of two paired rates (second minus first), for independent rows or rows in groups.
 
     Args:
-        rose: For each row, the share of its judgments or raters that count only in the second rate.
-        fell: For each row, the share of its judgments or raters that count only in the first rate.
+        rose: For each row, the share of its judgments or raters that count in the second rate but not in the first.
+        fell: For each row, the share of its judgments or raters that count in the first rate but not in the second.
         level: The confidence level of the interval, between 0 and 1.
         groups: The group of each row, or None if the rows are independent.
-        clustered: Whether a row may have several judgments. The interval for shares is then used even if all shares are
-            0 or 1. Otherwise such shares would be treated as single judgments.
+        clustered: Whether a row may have several judgments. If not, and all shares are 0 or 1, each row is treated as
+            one judgment, and the interval is the interval of `estimate_rate_difference`. Otherwise, it is the interval
+            of `estimate_clustered_difference`.
     """
     times, is_whole = 1.0, not clustered and all(share in (0, 1) for share in (*rose, *fell))
     differences = np.subtract(rose, fell)
@@ -397,7 +402,7 @@ def kappa_influences(people: Sequence[int], judge: Sequence[int], distances: Any
 
 
 def kappa_of_cells(confusion: Any, distances: Any) -> Floats:
-    """Return the influence on kappa of a judgment in each cell of a confusion table (see `widening`).
+    """Return, for each cell of a confusion table, the influence of a judgment in this cell on kappa (see `widening`).
 
     Args:
         confusion: The confusion table of counts or weights.
@@ -419,8 +424,8 @@ def kappa_of_cells(confusion: Any, distances: Any) -> Floats:
 def estimate_ac1(confusion: Any, cells: Sequence[tuple[int, int]], level: float, groups: Groups | None) -> Estimate:
     """Estimate Gwet's AC1, for independent judgments or judgments in groups.
 
-    The interval is computed from the table with 1/k added to each of the k x k cells, as in `cohen_kappa`. With fewer
-    than five groups, there is no interval.
+    To compute the interval, 1/k is added to each cell of the table, where k is the number of levels, as in
+    `cohen_kappa`. With fewer than five groups, there is no interval.
 
     Args:
         confusion: The confusion table of counts.

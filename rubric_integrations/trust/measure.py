@@ -77,8 +77,8 @@ if TYPE_CHECKING:
 class CriterionAgreement(Record):
     """Agreement between the judge and human labels on one criterion.
 
-    A judgment with several raters counts once, and each of its answers counts as the share of its raters who gave it.
-    Therefore, the figures describe the average rater. Raters who could not assess a judgment are left out.
+    A judgment with several raters counts once. Each human answer to it counts as the share of its raters who gave this
+    answer. Therefore, the figures describe the average rater. Raters who could not assess a judgment are left out.
 
     Labels that were drawn by the judge's verdict are weighted by the number of times that the verdict occurs in the
     run. If a verdict of the run has no label, the figures that need it are undefined.
@@ -119,8 +119,9 @@ class CriterionAgreement(Record):
             are equal, or if labels were drawn by the judge's verdict.
         per_verdict: Precision, recall and F1 of each answer.
         adjacent_accuracy: The share of judgments whose answers differ by at most one level. Only for ordered answers.
-        ordered: Errors and correlations of the values, after `consensus` has combined the values of several raters.
-            Only for ordered answers. None if labels were drawn by the judge's verdict.
+        ordered: Errors and correlations of the values of ordered answers. The values of several raters are combined
+            first (see `consensus` of `agreement`). None for other answers, or if labels were drawn by the judge's
+            verdict.
     """
 
     name: str
@@ -398,7 +399,7 @@ class _Sample(NamedTuple):
 
 
 def pair_influences(pairs: Sequence[_Pair], levels: Sequence[str], cells: Matrix) -> Floats:
-    """Return the influence of each judgment on a figure, as the mean over its raters.
+    """Return the influence of each judgment on a figure: the mean of the influences of its raters' answers.
 
     Args:
         pairs: The judgments.
@@ -646,7 +647,9 @@ def agreement(
 
 
 def estimate_accuracy(matches: Sequence[Match], level: float = 0.95, groups: Groups | None = None) -> Estimate:
-    """Estimate the share of judgments with equal answers, as the mean of the shares of the labelled submissions.
+    """Estimate the share of judgments on which the judge and the human labels agree.
+
+    The share is computed for each labelled submission and averaged.
 
     Args:
         matches: The labelled judgments.
@@ -669,7 +672,9 @@ def pool_kappa(
     level: float = 0.95,
     groups: Groups | None = None,
 ) -> Estimate:
-    """Estimate Cohen's kappa of all judgments in one table. The judgments of a submission are a group.
+    """Estimate Cohen's kappa of all judgments in one table.
+
+    The interval allows for the dependence of the judgments of a submission or of a group of rows.
 
     Args:
         rows: The rows of the run.
@@ -720,10 +725,12 @@ def _micro_kappa(criteria: Mapping[str, CriterionAgreement], weights: Mapping[st
 def estimate_kappa_over_all(
     matches: Sequence[Match], value: float | None, rows: int, level: float = 0.95, groups: Groups | None = None
 ) -> Estimate:
-    """Estimate `Agreement.kappa`. The judgments of a submission are a group.
+    """Estimate `Agreement.kappa`, the kappa of all criteria together.
 
-    As in `cohen_kappa`, the interval is computed from smoothed tables. To each cell of a criterion with k answers, 1/k
-    divided by the number of criteria is added. With one criterion, this is the interval of its kappa.
+    The interval allows for the dependence of the judgments of a submission or of a group of rows. As in `cohen_kappa`,
+    it is computed from smoothed tables. Each criterion has a table, with a row and a column for each of its k answers.
+    The value 1 / (k m) is added to each cell, where m is the number of criteria. For a single criterion, the result is
+    the interval of the criterion's kappa.
 
     Args:
         matches: The labelled judgments, drawn at random.

@@ -54,7 +54,7 @@ def is_voted(entry: CriterionReport) -> bool:
 
 
 def voted_entries(rows: Iterable[GradedRow]) -> dict[tuple[str, str], list[CriterionReport]]:
-    """Group the entries that a panel answered by the criterion's name and requirement."""
+    """Return the entries that a panel answered, in groups by the name and the requirement of their criterion."""
     entries: dict[tuple[str, str], list[CriterionReport]] = {}
     for row in rows:
         for entry in row.report.criteria if row.report else ():
@@ -106,7 +106,7 @@ def find_strategy(criterion: Criterion, entries: Iterable[CriterionReport]) -> s
 
 
 def vote_again(criterion: Criterion, votes: Sequence[Vote], strategy: str) -> VoteResult | None:
-    """Combine votes by a strategy. Returns None if all votes are failures."""
+    """Combine the votes on a criterion by a voting strategy. Returns None if all votes are failures."""
     return count_votes(criterion, votes, strategy) if any(vote.error is None for vote in votes) else None
 
 
@@ -185,7 +185,7 @@ def measure_judge(
     level: float = 0.95,
     groups: Groups | None = None,
 ) -> JudgeOnPanel:
-    """Compute the figures of one judge.
+    """Compute the figures of one judge of a panel, or of the panel itself.
 
     Args:
         answers: The judge's answers in the run, each with the panel's answer.
@@ -245,7 +245,13 @@ def compare_panels(pairs: Sequence[Discordance], level: float = 0.95, groups: Gr
 
 
 def discordance(match: Match, one: Match | None, other: Match | None) -> Discordance:
-    """Return the shares of raters who agree with only one of two answers to a judgment. None is a missing answer."""
+    """Return the shares of raters who agree with only one of two panel answers to a judgment.
+
+    Args:
+        match: The judgment with its labels.
+        one: The judgment with the first answer, or None without an answer.
+        other: The judgment with the second answer, or None without an answer.
+    """
     answers = [None if each is None else each.judge_answer for each in (one, other)]
     if answers[0] == answers[1]:
         return Discordance(match.row, 0.0, 0.0)
@@ -265,7 +271,7 @@ def what_judge_adds(
 ) -> Estimate:
     """Estimate the panel's share of right answers with a judge, minus its share without this judge.
 
-    Undefined if another judge's vote was not requested, because the earlier votes had already decided.
+    Undefined if the vote of another judge was skipped on any judgment, because earlier votes had already decided.
     """
     pairs: list[Discordance] = []
     for match, criterion, strategy in voted:
@@ -324,7 +330,7 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
 def compare_judges(
     entries: Sequence[CriterionReport], criterion: Criterion, strategy: str | None, panel_size: int
 ) -> PanelCriterion:
-    """Measure the agreement of a panel's judges with each other on one criterion."""
+    """Measure the agreement of a panel's judges with each other on one criterion, without labels."""
     levels = answer_levels(criterion)
     places = {answer: place for place, answer in enumerate(levels)}
     # A number of occurrences above the `cap` has the value 1 and counts as the highest level.

@@ -149,9 +149,9 @@ def plan_labels(
 ) -> int | None:
     """Return the number of human labels that a corrected rate or mean needs for an interval of a chosen width.
 
-    The number is `n = (1 - r^2) / ((h / (z sd))^2 - r^2 / N)`, where z is the normal quantile of `level`. For rows in
-    groups, it is `n = (1 - r^2) / ((h / (t sd))^2 - i / G - r^2 / N)`, where t is Student's quantile with G - 1 degrees
-    of freedom.
+    For independent submissions, the number is `n = (1 - r^2) / ((h / (z sd))^2 - r^2 / N)`. For submissions in groups,
+    it is `n = (1 - r^2) / ((h / (t sd))^2 - i / G - r^2 / N)`. Here, z is the normal quantile of `level`, and t is
+    Student's quantile with G - 1 degrees of freedom. See the arguments for the other symbols.
 
     Args:
         half_width: Half the width of the interval, h, above 0.

@@ -59,10 +59,10 @@ class QuestionToLabel(NamedTuple):
 
     @property
     def range_text(self) -> str:
-        """Text with the range of a scale. Empty without a scale.
+        """The range of a scale as text, or "" without a scale.
 
-        If the numbers of the scale have no buttons, a line for each band (neighbouring numbers with the same meaning)
-        follows.
+        A band is a range of neighbouring numbers with the same meaning. If the numbers of the scale have no buttons,
+        the text also has a line for each band.
         """
         criterion = self.criterion
         if criterion is None or criterion.scale is None:
@@ -86,8 +86,8 @@ class QuestionToLabel(NamedTuple):
     def answers(self) -> tuple[OfferedAnswer, ...]:
         """The answers to offer, with abstentions last.
 
-        A scale offers each of its whole numbers if they are at most 21, otherwise the numbers with a description. Empty
-        if the run does not contain the possible answers. The annotator then types the answer.
+        A scale of at most 21 whole numbers offers all of them. Another scale offers only the numbers with a
+        description. Empty if the run does not contain the possible answers. The annotator then types the answer.
         """
         criterion = self.criterion
         if criterion is None:

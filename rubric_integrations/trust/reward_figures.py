@@ -261,8 +261,9 @@ def measure_trend(values: Any, thirds: Thirds, level: float, bounds: tuple[float
     """Compare the mean of a figure in the first third of the steps with its mean in the last third.
 
     The variance is computed from sums over clusters. Therefore, a prompt with completions in both thirds is compared
-    with itself. For rates, and if all values of a third are equal, each third gets two imaginary clusters, one at each
-    bound (Agresti and Caffo 2000). The interval then has a positive width even if all values are equal.
+    with itself. Values with `bounds` get two imaginary clusters in each third if each value equals a bound (as in a
+    rate), or if all values of a third are equal. One cluster has the lowest possible value, and the other has the
+    highest (Agresti and Caffo 2000). Therefore, the interval has a positive width even if all values are equal.
 
     Args:
         values: The figure of each completion, or NaN for a completion without a value.
@@ -293,8 +294,9 @@ def measure_shortfall(judge: Any, second: Any, thirds: Thirds, level: float) -> 
     """Estimate the predicted rise of a second judge's scores minus their actual rise.
 
     If the second judge makes errors, its scores rise by less than the first judge's scores even if the policy really
-    improves. Therefore, its scores are regressed on the first judge's scores and on the third of the steps. The result
-    is the regression coefficient of the last third with the opposite sign. Its variance is computed from sums over
+    improves. Therefore, the second judge's scores are regressed on the first judge's scores and on an indicator of the
+    last third. The coefficient of this indicator is the part of the second judge's rise that the first judge's scores
+    do not predict. The shortfall is this coefficient with the opposite sign. Its variance is computed from sums over
     clusters.
 
     Args:
@@ -417,7 +419,7 @@ class CompletionArrays(NamedTuple):
         equal_groups: 1 if all completions of the group have equal rewards, and 0 if not.
         correlations: The rank correlation of length and reward within the group.
         criteria: The answers to each criterion that at least five prompts share.
-        left_out: The number of other criteria.
+        left_out: The number of criteria that fewer than five prompts share. They are not in `criteria`.
         have_groups: Whether any completion has a group.
         sources: The index of each completion among all rows of the run.
     """

@@ -58,7 +58,7 @@ _MOST_STEPS = 20
 
 
 def step_figures(columns: CompletionArrays, judge: Any, second: Any) -> tuple[StepFigures, ...]:
-    """Return the figures of the steps. In a long run, neighbouring steps are combined.
+    """Compute the figures of each training step. In a long run, neighbouring steps are combined.
 
     Args:
         columns: The completions.
@@ -114,7 +114,7 @@ def length_correlation(columns: CompletionArrays, level: float) -> tuple[Estimat
 
 
 def criterion_trends(columns: CompletionArrays, has_risen: bool, level: float) -> dict[str, CriterionTrend]:
-    """Return the trend of each criterion.
+    """Compute the change of each criterion from the first to the last third of the steps, by the criterion's name.
 
     Args:
         columns: The completions.
@@ -385,10 +385,11 @@ _LEAST_PART, _MOST_PART = 0.5, 0.9
 
 
 class Finding(NamedTuple):
-    """A possible sign.
+    """A possible sign that the policy exploits its judge.
 
     Attributes:
-        p_value: The largest p-value of the changes that the sign requires.
+        p_value: The p-value of the change that the sign describes. If the sign requires several changes, this is the
+            largest of their p-values.
         text: The sentence that describes the sign.
     """
 
@@ -408,9 +409,10 @@ def find_signs(
 ) -> tuple[str, ...]:
     """Return the sentences of the significant signs.
 
-    The gap to the second judge is one test. All other tests are a second family, which is corrected by Holm's method.
-    The p-values are two-sided and compared with 1 - `level`, but a sign needs a change in one direction. Therefore, the
-    error of each family is about half of 1 - `level`, and the error of both together is about 1 - `level`.
+    The gap between the scores of both judges is tested alone. All other tests are one family, which is corrected by
+    Holm's method. The p-values are two-sided and are compared with 1 - `level`. However, a sign requires a change in
+    one direction. Therefore, the error probability of the first test is about half of 1 - `level`, and so is the error
+    probability of the family. Together, they are about 1 - `level`.
     """
     total = math.fsum(abs(row.weight) for row in criteria.values()) or 1.0
     findings = [
@@ -555,7 +557,7 @@ def measure_rewards(
     without_step: int = 0,
     level: float = 0.95,
 ) -> RewardReport:
-    """Return the report on completions that are already read.
+    """Compute the figures and the signs of a training run from its completions, which are already read.
 
     Args:
         completions: The completions.

@@ -1,8 +1,9 @@
 """Statistics: estimates with intervals for means, rates and differences, and measures of agreement.
 
-Judgments of one submission depend on each other. Their intervals are computed as for independent observations, with the
+Judgments of one submission depend on each other. The intervals are computed as for independent judgments, but with the
 effective sample size instead of the number of judgments. The effective sample size is the number of independent
-judgments with the same variance (Kish 1965; Korn and Graubard 1998). It is at most the number of judgments.
+judgments that would give a figure with the same variance (Kish 1965; Korn and Graubard 1998). It is at most the number
+of judgments.
 
 A confusion table has a row for each level (possible answer) of the human labels, and a column for each level of the
 judge. The levels come from the criterion and not from the data, because an unused level must keep its index.
@@ -132,7 +133,7 @@ def estimate_rate_difference(
 
 
 def rate_difference_limits(rose: float, fell: float, pairs: float, quantile: float) -> tuple[float, float]:
-    """Compute the limits of `estimate_rate_difference`, also for numbers of pairs that are not integers."""
+    """Compute the limits of `estimate_rate_difference`. The numbers of pairs need not be integers."""
     up, down = (rose + 1) / (pairs + 2), (fell + 1) / (pairs + 2)
     half = quantile * math.sqrt((up + down - (up - down) ** 2) / (pairs + 2))
     return max(-1.0, up - down - half), min(1.0, up - down + half)
@@ -202,10 +203,12 @@ def estimate_clustered_rate(counts: Sequence[Count], level: float = 0.95) -> Est
     """Estimate the share p of right judgments with Jeffreys limits. Undefined without a judgment.
 
     The judgments of a submission may depend on each other. Therefore, the interval is computed with an effective sample
-    size: p (1 - p) divided by the variance of p, which is estimated from the differences between submissions. The size
-    is at most the number of judgments. It is at least the size for submissions whose judgments are all equal. This
-    smallest size is also used if all judgments are right or all are wrong, because the dependence then cannot be
-    estimated. Student's quantile reduces a size whose variance comes from few submissions.
+    size: p (1 - p) divided by the variance of p. The variance is estimated from the differences between submissions.
+
+    The effective size is at most the number of judgments. Its smallest value is the size if the judgments of each
+    submission were always equal. This smallest value is used if all judgments are right or all are wrong, because the
+    dependence then cannot be estimated. Otherwise, the size is multiplied by
+    `(normal quantile / Student's quantile)^2`, because the variance may be estimated from few submissions.
 
     Example:
         >>> print(estimate_clustered_rate([Count(1, 1)] * 30))
@@ -240,13 +243,13 @@ def effective_size(counts: Sequence[Count], level: float = 0.95) -> float:
 def estimate_clustered_difference(
     rose: Sequence[float], fell: Sequence[float], level: float = 0.95, *, widening: float = 1.0
 ) -> Estimate:
-    """Estimate the difference of two paired shares of right judgments: the second minus the first.
+    """Estimate the difference of two rates over the same judgments: the second minus the first.
 
-    The method is by Bonnett and Price (2012).
+    An example is the rates of right answers of two judges. The method is by Bonnett and Price (2012).
 
     Args:
-        rose: For each submission, the share of its judgments that are right only in the second set.
-        fell: For each submission, the share of its judgments that are right only in the first set.
+        rose: For each submission, the share of its judgments that count in the second rate but not in the first.
+        fell: For each submission, the share of its judgments that count in the first rate but not in the second.
         level: The confidence level of the interval, between 0 and 1.
         widening: For submissions in groups, the number of submissions divided by the effective number of independent
             submissions.
@@ -293,11 +296,12 @@ def level_distances(values: Sequence[float], weighting: Weighting = "quadratic")
 
 
 def cohen_kappa(confusion: Any, distances: Any, level: float = 0.95) -> Estimate:
-    """Compute Cohen's weighted kappa with its interval. Undefined if both sides use only one and the same level.
+    """Compute Cohen's weighted kappa with its interval. Undefined if only one level occurs.
 
-    `kappa = 1 - sum(P D) / sum(p. .p D)`, where P are the shares of the cells, p. and .p are the marginal shares, and D
-    are the distances. The interval is computed from the table with 1/k added to each of the k x k cells, with the
-    large-sample standard error (Fleiss, Cohen and Everitt 1969).
+    `kappa = 1 - sum(P D) / sum(p. .p D)`, where the sums are over the cells of the table. P is the share of the
+    judgments in a cell, and D is the distance of its two levels. p. and .p are the marginal shares of its row and of
+    its column. To compute the interval, 1/k is added to each cell, where k is the number of levels. The standard error
+    is for large samples (Fleiss, Cohen and Everitt 1969).
 
     Example:
         >>> print(cohen_kappa([[31, 4], [6, 19]], level_distances([0, 1])))
@@ -405,8 +409,8 @@ def alpha_limits(
         level: The confidence level of the interval, between 0 and 1.
 
     Returns:
-        The limits. None if there are fewer than three units (or groups), or if alpha is undefined with all of them or
-        without one of them.
+        The limits. None if fewer than three units (or groups) have two or more answers, or if alpha is undefined. Also
+        None if alpha becomes undefined when one unit (or group) is left out.
     """
     apart = np.asarray(distances, float)
     parts: dict[int, Matrix] = {}

@@ -75,7 +75,7 @@ _MAX_BYTES = 50_000_000
 
 
 class AttemptsError(ValueError):
-    """Raised if the file of attempts cannot be read or written. Without the file, attempts would not be counted."""
+    """Raised if the file that counts the attempts on a test set cannot be read or written."""
 
 
 class Attempt(Record):
@@ -130,12 +130,12 @@ class Attempts:
         """Record an attempt before its test set is read.
 
         Args:
-            attempt: The attempt. Its `number` is raised if the file already has attempts on the same test set with this
-                number or a higher one.
+            attempt: The attempt. Its `number` is increased if necessary, to be higher than the numbers of all earlier
+                attempts on the same test set.
 
         Returns:
-            The attempt as it is recorded. If the same candidate was recorded on the same labels before, this is the
-            earlier record.
+            The recorded attempt. If the file already has an attempt of the same candidate on the same labels, nothing
+            is added, and that earlier attempt is returned.
 
         Raises:
             AttemptsError: The file cannot be read or written.
@@ -153,7 +153,10 @@ class Attempts:
             return numbered
 
     def finish(self, attempt: Attempt) -> None:
-        """Record the gain of an attempt after `begin`.
+        """Record the gain of an attempt that `begin` has recorded.
+
+        Args:
+            attempt: The attempt that `begin` returned, with its gain.
 
         Raises:
             AttemptsError: The file cannot be read or written.
@@ -239,8 +242,9 @@ class Alignment:
             aligned. `judge.save("judge.json")` writes both.
         kept: Whether the test set proves a gain: the lower limit of `gain` is above 0.
         gain: The accuracy of the aligned judge on the test set, minus the accuracy of the original judge. Its `low` is
-            a one-sided lower limit, with an error of `alpha / (k (k + 1))` for the k-th attempt. It has no upper limit.
-            Undefined if the aligned judge was not better on the dev set. The test set is then not used.
+            a one-sided lower limit. For the k-th attempt, the limit is above the true gain with a probability of
+            `alpha / (k (k + 1))`. There is no upper limit. Undefined if the aligned judge was not better on the dev
+            set. The test set is then not used.
         corrected_gain: The gain of a kept judge, corrected for selection bias. Only judges with a large measured gain
             are kept. Therefore, `gain` is too large on average. None if the judge is not kept.
         before: The accuracy of the original judge on the test set: the mean, over the submissions, of the share of
@@ -252,8 +256,8 @@ class Alignment:
         attempts: The number of judges that were tried on this test set, including the aligned judge if it was tried.
         spend: The calls, tokens and cost of all candidates, of the model that proposes instructions, and of the
             measurements.
-        shown: The smallest true gain that a test set of this size proves with a probability of 80 %, if a fifth of the
-            answers change.
+        shown: The smallest true gain that a test set of this size proves with a probability of 80 %. It is computed for
+            a candidate that changes a fifth of the answers.
         warnings: Limitations of the figures, one sentence each.
     """
 
@@ -326,20 +330,20 @@ def align(
     """Optimize a judge's prompts with human labels, and keep the result only if a gain in accuracy is proven.
 
     The labels are split by submission. The optimizer uses the train set (40 %) and the dev set (20 %) to find a
-    candidate judge. If the candidate is better on dev, it is measured once on the test set (40 %). This is necessary,
-    because a search usually finds a candidate that seems better on dev, even if no candidate is really better (in 92 to
-    99 % of cases). The test accepts such a candidate with a probability of at most `alpha`, over all attempts on the
-    same test set.
+    candidate judge. If the candidate is better on dev, it is measured once on the test set (40 %). A separate test set
+    is necessary, because a search usually finds a candidate that seems better on dev, even if no candidate is really
+    better (in 92 to 99 % of cases). The probability that the test accepts a candidate that is not really better is at
+    most `alpha`, over all attempts on the same test set.
 
     The gain of a submission is the share of its questions on which the candidate agrees with the human labels, minus
-    the share of the original judge. The candidate is kept if `mean - t s / sqrt(n)` is above 0, with the mean and the
-    standard deviation s of the gains of n submissions. Student's quantile t has the level `alpha / (k (k + 1))` for the
-    k-th attempt.
+    the share of the original judge. The candidate is kept if `mean - t s / sqrt(n)` is above 0. Here, n is the number
+    of submissions, and s is the standard deviation of their gains. For the k-th attempt, t is Student's quantile for a
+    one-sided test at the level `alpha / (k (k + 1))`.
 
-    If a question has several raters, their most frequent answer counts. A question is left out if raters could not
-    assess it or have no majority. An abstention of a judge is a wrong answer. Otherwise a judge that abstains from
-    difficult questions would seem perfect. If a judge fails on a question, the question is left out for both judges,
-    with a warning.
+    If a question has several raters, their most frequent answer counts. A question is left out if two answers are
+    equally frequent, or if the most frequent answer is an abstention. An abstention of a judge is a wrong answer.
+    Otherwise a judge that abstains from difficult questions would seem perfect. If a judge fails on a question, the
+    question is left out for both judges, with a warning.
 
     Dev and test contain only labels that were drawn at random. Labels with `sampled` "chosen" or "by_verdict" have
     other frequencies of verdicts than the judge's real input. A gain on them can be a loss on real input. Therefore,

@@ -1,4 +1,4 @@
-"""Makes the calls of an alignment, for candidates and for the model that proposes prompts: counted, limited and stored.
+"""Counts, limits and stores the model calls of an alignment, by candidates and by the model that proposes prompts.
 
 The module also compares two judges on the same labels, by submission.
 """
@@ -236,7 +236,7 @@ _REPLY = "REPLY"
 
 
 class CountedModel(dspy.BaseLM):
-    """A wrapper around a model that counts its calls towards an alignment's limits and stores replies by their request.
+    """A wrapper around a model that counts its calls towards an alignment's limits, and stores its replies.
 
     Args:
         lm: The model.
@@ -277,7 +277,7 @@ class CountedModel(dspy.BaseLM):
         return run_sync(self.acall(prompt, messages=messages, **kwargs))
 
     async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
-        """Return the model's outputs asynchronously, from the store if it has them."""
+        """Return the model's outputs. Outputs that are in the store are not requested again."""
         # DSPy changes the settings of a copy, such as the temperature of MIPROv2's proposals.
         own = {name: value for name, value in self.kwargs.items() if self._lm.kwargs.get(name) != value}
         settings = {**own, **kwargs}
@@ -343,7 +343,7 @@ class PairedAccuracy(NamedTuple):
 def compare_judges(
     before: LMJudge, after: LMJudge, items: Sequence[LabelledQuestion], calls: AlignmentCalls
 ) -> PairedAccuracy:
-    """Measure two judges on the same questions. If one judge fails on a question, it is left out for both judges.
+    """Measure two judges on the same questions. A question on which one judge fails is left out for both.
 
     Raises:
         AlignmentStopped: No further call can be made, or a judge failed on more than 20 % of the questions.

@@ -35,8 +35,9 @@ def alpha_of_attempt(alpha: float, attempt: int) -> float:
     """Return the level of the test of one attempt on a test set: `alpha / (k (k + 1))` for the k-th attempt.
 
     The sum of the levels is at most `alpha` for any number of attempts. Therefore, the probability of keeping any judge
-    that is not better is at most `alpha` (a Bonferroni correction for an unknown number of tests). With `alpha / k`,
-    ten attempts would keep such a judge in up to 13 % of cases for `alpha` = 5 % (`benchmarks/alignment.py`).
+    that is not better is at most `alpha` (a Bonferroni correction for an unknown number of tests). The level
+    `alpha / k` would not be sufficient: with `alpha` = 5 %, ten attempts would keep such a judge in up to 13 % of cases
+    (`benchmarks/alignment.py`).
 
     Example:
         >>> [round(alpha_of_attempt(0.05, attempt), 4) for attempt in (1, 2, 10)]
@@ -48,8 +49,9 @@ def alpha_of_attempt(alpha: float, attempt: int) -> float:
 def estimate_gain(differences: Sequence[float], alpha: float, attempt: int = 1) -> Estimate:
     """Estimate the mean gain of submissions, with the one-sided lower limit `mean - t s / sqrt(n)`.
 
-    The judge is kept if `low` is above 0. There is no upper limit. If all differences are equal, the limit is the mean,
-    because `FEWEST_SUBMISSIONS` or more equal gains do not occur by chance.
+    The judge is kept if `low` is above 0. There is no upper limit. If all differences are equal, the limit is the mean.
+    This is safe, because a test set has at least `FEWEST_SUBMISSIONS` submissions, and so many equal gains do not occur
+    by chance.
 
     Args:
         differences: For each submission, the share of right answers of the candidate minus the share of the original
@@ -78,11 +80,12 @@ def is_kept(gain: Estimate) -> bool:
 
 
 def corrected_gain(gain: Estimate, alpha: float, attempt: int = 1) -> float | None:
-    """Correct the measured gain of a kept judge for selection bias. None without a lower limit.
+    """Correct the measured gain of a kept judge for selection bias. None if the gain has no lower limit.
 
     Only judges with a large measured gain are kept. Therefore, the measured gain is too large on average, such as 0.109
-    for a true gain of 0.04 on 100 submissions. The corrected gain is the true gain, at least 0, at which the measured
-    gain would be the median of the measured gains of kept judges (Zhong and Prentice 2008).
+    for a true gain of 0.04 on 100 submissions. The correction is median-unbiased (Zhong and Prentice 2008). If the
+    corrected gain were the true gain, half of the kept judges would have a larger measured gain than this judge, and
+    half a smaller one. The result is at least 0.
 
     Args:
         gain: The measured gain, by `estimate_gain`.
@@ -112,9 +115,9 @@ def corrected_gain(gain: Estimate, alpha: float, attempt: int = 1) -> float | No
 def smallest_gain(submissions: int, alpha: float = 0.05, attempt: int = 1) -> float:
     """Return the smallest true gain that a test set proves with a probability of 80 %.
 
-    This solves `n = (z_alpha + z_power)^2 (d - g^2) / g^2` for the gain g. z_alpha and z_power are the normal quantiles
-    of the level of the attempt (see `alpha_of_attempt`) and of 80 %. The share d of answers that change is taken to be
-    a fifth. If fewer answers change, the same test set proves a smaller gain.
+    The gain g is the solution of `n = (z_alpha + z_power)^2 (d - g^2) / g^2`. z_alpha is the one-sided normal quantile
+    for the level of the attempt (see `alpha_of_attempt`), and z_power is the normal quantile of 80 %. The share d of
+    answers that change is assumed to be a fifth. If fewer answers change, the same test set proves a smaller gain.
 
     Args:
         submissions: The number n of submissions in the test set.
@@ -141,9 +144,9 @@ def split_submissions(
 ) -> dict[str, Part]:
     """Split submissions 40/20/40 into train, dev and test, with similar shares of each answer in each part.
 
-    This is iterative stratification (Sechidis, Tsoumakas and Vlahavas 2011). The submissions with the rarest answer are
-    distributed first. Each goes to the part that still needs the most submissions with this answer. The result depends
-    on the digests and the seed, and not on the order of the submissions.
+    The method is iterative stratification (Sechidis, Tsoumakas and Vlahavas 2011). The submissions with the rarest
+    answer are distributed first. Each submission goes to the part that still needs the most submissions with this
+    answer. The result depends on the digests and the seed, and not on the order of the submissions.
 
     Args:
         answers: The human answers of each submission with their criteria, by the submission's digest.
@@ -151,8 +154,8 @@ def split_submissions(
         seed: The random seed of the split.
 
     Returns:
-        The part of each submission. If `only_train` is empty, dev and test have exactly their shares. Otherwise the
-        submissions in `only_train` replace other submissions of train, which go to dev and test.
+        The part of each submission. If `only_train` is empty, each part has exactly its share. Otherwise, the
+        submissions in `only_train` take places in train. Other submissions then go to dev and test instead of train.
 
     Example:
         >>> parts = split_submissions({f"{number}": ["MET"] for number in range(10)})
@@ -259,7 +262,7 @@ class LabelSets(NamedTuple):
 
 
 def submission_digest(submission: Submission) -> str:
-    """Return a digest of a submission's query and response. Other parts of the submission do not change it."""
+    """Return a digest of a submission's query and response. It does not depend on other parts of the submission."""
     return _digest([submission.query or "", submission.response.strip()])[:16]
 
 
@@ -273,7 +276,8 @@ def split_labels(labels: Iterable[LabelledJudgment], *, trained_on: Collection[s
 
     Dev and test contain only labels that were drawn at random. Labels that annotators selected, or that were drawn by
     the judge's verdict, over-represent some verdicts. A gain on them may not exist on real input. Therefore, they are
-    used only for training: if their submission is in train, or has no random labels.
+    used only for training. A submission with only such labels is in train. If a submission in dev or test also has such
+    labels, these are left out.
 
     Args:
         labels: The labels of any number of raters.

@@ -199,9 +199,10 @@ and few-shot examples together. BootstrapFewShot collects few-shot examples. ReA
 def make_optimizer(
     optimizer: Teleprompter | str, settings: OptimizerSettings, calls: AlignmentCalls
 ) -> tuple[Teleprompter, str]:
-    """Return an optimizer and its name.
+    """Return the DSPy optimizer to run and the name of its class.
 
-    An optimizer object is copied, and the calls of the copy's models count towards the limits of the alignment.
+    A DSPy optimizer that the user passes is copied. The calls of the copy's models count towards the limits of the
+    alignment.
 
     Raises:
         TypeError: `optimizer` is neither a name nor a DSPy optimizer.
@@ -227,9 +228,10 @@ def make_optimizer(
 
 
 def decodes_again(optimizer: Teleprompter) -> bool:
-    """Whether an optimizer (ReAnchor) derives answers from the same replies repeatedly, with other weights.
+    """Whether an optimizer computes different answers from the same model replies. Only ReAnchor does.
 
-    Its replies are stored by the request. Therefore, each reply is requested only once.
+    ReAnchor changes the weights of the probabilities that a reply states. For such an optimizer, the reply to each
+    request is stored. Therefore, no request is sent twice.
     """
     return _ReAnchor is not None and isinstance(optimizer, _ReAnchor)
 
@@ -237,7 +239,10 @@ def decodes_again(optimizer: Teleprompter) -> bool:
 def run_optimizer(
     optimizer: Teleprompter, student: dspy.Module, trainset: list[dspy.Example], valset: list[dspy.Example]
 ) -> dspy.Module:
-    """Run an optimizer on a student. Optimizers that select among candidates get the `valset`."""
+    """Run an optimizer on a student, and return the optimized program.
+
+    `valset` is passed only to an optimizer that accepts it, to select among candidates.
+    """
     parameters = inspect.signature(optimizer.compile).parameters
     sets = {"trainset": trainset, **({"valset": valset} if "valset" in parameters else {})}
     return cast("Any", optimizer).compile(student, **sets)
@@ -275,10 +280,10 @@ class JudgeStudent(dspy.Module):
         judge: The judge.
         items: The labels of train and dev. The optimizer can request answers only to their questions.
         calls: The calls of the alignment.
-        code: The code in the fences (`<data CODE>`) around texts in examples. Prompts usually have a random code for
-            each process, but each process must create the same examples.
-        model: The judge's model, for an optimizer that uses the same replies repeatedly (see `decodes_again`). Replies
-            are then stored by the request. None for other optimizers: judgments are then stored by the candidate.
+        code: The code in the fences (`<data CODE>`) around texts in examples. In other prompts, each process uses a
+            random code. In examples, the code is fixed, because each process must create the same examples.
+        model: The judge's model, if `decodes_again` is true for the optimizer. The model's replies are then stored.
+            None for other optimizers. The judgments of each candidate are then stored.
     """
 
     def __init__(
@@ -302,7 +307,7 @@ class JudgeStudent(dspy.Module):
             setattr(self, name, predictor)
 
     def example(self, item: LabelledQuestion) -> dspy.Example:
-        """Return a label as a DSPy example. It is the same in each process."""
+        """Convert a label to a DSPy example. Every process makes the same example from a label."""
         label: LabelledJudgment = item.label.model_copy(update={"verdict": item.answer})
         example = as_example(label)
         code = _FENCE.match(str(example.submission))

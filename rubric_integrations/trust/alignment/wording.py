@@ -68,7 +68,7 @@ class ProposeWording(dspy.Signature):
 
 
 def render_cases(criterion: Criterion, disagreements: Sequence[Disagreement]) -> PromptInputs:
-    """Render the inputs of `ProposeWording`."""
+    """Render the inputs of `ProposeWording`: the criterion, and judgments on which annotators and the judge differ."""
     cases = [_texts_of(disagreement) for disagreement in disagreements]
     code = fence_code(criterion.requirement, *(text for case in cases for text in case.values()))
     fenced = {"criterion": fence(_with_aspects(criterion), code)}

@@ -54,7 +54,7 @@ class JudgeFigures(NamedTuple):
 
 
 class PeopleFigures(NamedTuple):
-    """The agreement of the raters of a set with each other, on the criteria of one kind.
+    """The agreement of a data set's raters with each other, on the criteria of one kind.
 
     Attributes:
         alpha: Krippendorff's alpha with equal distances between answers, or None without two raters of a judgment.
@@ -70,17 +70,17 @@ class Benchmark:
     """Computes the figures of recorded judges on one data set.
 
     Attributes:
-        data: The set.
-        level: The confidence level of the intervals, which allow for the set's clusters.
+        data: The data set.
+        level: The confidence level of the intervals. The intervals allow for the dependence of the items in a cluster.
     """
 
     data: BenchmarkSet
     level: float = 0.95
 
     def rows_of(self, judges: Sequence[RecordedJudge]) -> list[GradedRow]:
-        """Return the answers of a judge or a panel as rows of a run. The rows have no texts.
+        """Return the answers of one judge, or of several judges as a panel, as rows of a run. The rows have no texts.
 
-        The rows of a panel contain only questions with a reply of every judge.
+        The rows of a panel contain only questions to which every judge replied.
         """
         rows: list[GradedRow] = []
         for item in self.data.items:
@@ -192,7 +192,10 @@ class Benchmark:
         return PeopleFigures(alpha, weighted if criterion.kind == "ordinal" else None)
 
     def panel(self, judges: Sequence[RecordedJudge]) -> RecordedJudge:
-        """Return a panel's answers as one judge, by the default voting, for questions with a reply of all judges."""
+        """Combine judges by the default voting into one judge.
+
+        The result has answers only to the questions to which all judges replied.
+        """
         answers = {
             (row.id, entry.name): entry.verdict
             for row in self.rows_of(judges)
@@ -220,7 +223,10 @@ class Benchmark:
         return len(agreed) / everywhere, self.measure(judge, kind)
 
     def certify(self, judges: Sequence[RecordedJudge], alpha: float) -> Certificate:
-        """Certify the answers on which all judges agree, with one judgment of each cluster (see `certify`)."""
+        """Certify the error rate of the answers on which all judges agree.
+
+        One judgment of each cluster is used (see `certify`).
+        """
         return certify(self.rows_of(judges), self.labels, alpha=alpha, cluster=_CLUSTER)
 
 

@@ -73,7 +73,8 @@ class BenchmarkItem(NamedTuple):
 
     Attributes:
         id: The id of the item.
-        cluster: The cluster of items that depend on each other, such as the id of their task.
+        cluster: The name of the item's cluster, such as the id of its task. The items of a cluster depend on each
+            other.
         criteria: The criteria, by name.
         labels: The answers of the raters, by the name of the criterion and the name of the rater.
     """
@@ -85,7 +86,7 @@ class BenchmarkItem(NamedTuple):
 
 
 class Source(NamedTuple):
-    """The origin of a data set.
+    """The repository, licence and annotators of a data set.
 
     Attributes:
         title: The name of the data set in tables and messages.
@@ -156,7 +157,7 @@ class BenchmarkSet:
 
     @property
     def source(self) -> Source:
-        """The origin of the set."""
+        """The repository, licence and annotators of the data set."""
         return SOURCES[self.name]
 
     @cached_property
@@ -167,10 +168,11 @@ class BenchmarkSet:
 
     @cached_property
     def references(self) -> dict[Question, str]:
-        """The reference answer to each question, without questions whose raters have no majority.
+        """The reference answer to each question: one answer that represents all raters.
 
-        For ordered answers of several raters, the levels are numbered in their order. The reference is the level with
-        the rounded mean number (0.5 is rounded up). For other answers, it is the most frequent answer.
+        For ordered answers of several raters, it is the rounded mean. The levels are numbered in their order, and the
+        mean of the raters' numbers is rounded (0.5 is rounded up). For other answers, it is the most frequent answer. A
+        question is left out if its answers have no single most frequent one.
         """
         answers = (
             ((item.id, name), _reference(item.criteria[name], [*labels.values()]))
@@ -272,7 +274,7 @@ def judge_of_run(data: BenchmarkSet, rows: Iterable[GradedRow], name: str) -> Re
     """Convert a run to a `RecordedJudge`, with the run's answers to the questions of one set.
 
     Args:
-        data: The set.
+        data: The data set.
         rows: The rows of a run that graded `rows_to_grade`. Rows of other sets are ignored.
         name: The judge's name.
     """
