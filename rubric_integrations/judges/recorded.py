@@ -49,7 +49,8 @@ class Statement(NamedTuple):
 
 
 Reader = Callable[[Criterion, str], Iterable[Statement]]
-"""A function that finds the answers of one form in a reply. It yields several if the reply states several."""
+"""A function that finds the answers of one form in a reply. If the reply states several answers, it yields all of
+them."""
 
 
 class Readings(NamedTuple):
@@ -376,8 +377,11 @@ MARK_READERS: dict[str, Reader] = {
     "result": _read_result,
     "last line": _read_last_line,
 }
-"""The readers of answer forms that a prompt requested, by name. They run before `READERS`, because the prose before
-such an answer may name other numbers, such as `this deserves no score of 5`."""
+"""The readers of forms that the prompt of a benchmark requests, such as `[[7]]`, by name.
+
+They run before `READERS`, because the prose before such an answer may name other numbers, such as `this deserves no
+score of 5`.
+"""
 
 READERS: dict[str, Reader] = {
     "leading word": _read_leading_word,
@@ -386,7 +390,7 @@ READERS: dict[str, Reader] = {
     "leading number": _read_leading_number,
     "preference": _read_preference,
 }
-"""The readers of all other texts, by name. All of them search a reply. They must find one and the same answer."""
+"""The readers of all other replies, by name. If two of them find different answers, the reply stays unread."""
 
 
 class _WordPatterns(NamedTuple):

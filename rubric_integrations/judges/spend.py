@@ -106,11 +106,16 @@ class Shares(NamedTuple):
 
 
 MakeClaim = Callable[[Claim], Awaitable[Shares]]
-"""A function that replaces the part's last claim, and reads the claims of the others in the same transaction."""
+"""A function that replaces the last claim of one part of a run.
+
+It reads the claims of the other parts in the same transaction.
+"""
 
 
 class SharedSpend:
-    """A process's share of the limits of a run. Claims increase it. All tasks and threads of the process share it.
+    """The part of a run's limits that one process may spend. All its tasks and threads use the same object.
+
+    The process claims a larger part when it needs one.
 
     Args:
         make_claim: A function that makes one claim.
@@ -136,7 +141,7 @@ class SharedSpend:
         self._is_claiming, self._lock = False, threading.Lock()
 
     async def extend(self, spent: Callable[[], Allowance], needed: Callable[[], Allowance]) -> bool:
-        """Claim more, and return whether this process may spend more than before.
+        """Claim a larger part of the limits. Return whether this process may now spend more than before.
 
         Args:
             spent: Returns the amount that this process has spent, or may have spent.
@@ -264,8 +269,8 @@ class SpendLimit:
     Before a call is sent, its expected cost is reserved. If the limit does not allow the reservation, the call waits
     for the calls in flight. If the limit still does not allow it, the call is refused. Therefore `max_cost` can be
     exceeded only if calls in flight cost more than their reservations. If a judge cannot estimate the cost of a call,
-    the cost of its most expensive call so far is reserved. The first call of such a judge is made alone. If a call was
-    sent but never answered, its cost is unknown, and its reservation counts as spent.
+    the cost of the most expensive call so far is reserved. If no cost is known yet, such a call waits until no other
+    call is in flight. If a call was sent but never answered, its cost is unknown, and its reservation counts as spent.
 
     An unpickled object has the same limits, and has counted nothing. The limits then apply to each process separately.
 
@@ -326,7 +331,7 @@ class SpendLimit:
         self._shared = SharedSpend(make_claim, self._limit)
 
     async def record(self) -> None:
-        """Record the spending of this process for the others that share the limits.
+        """Record the spending of this process for the other processes that share the limits.
 
         Raises the exceptions of `make_claim`.
         """
@@ -340,7 +345,7 @@ class SpendLimit:
         finish none.
 
         Args:
-            rows: The number of rows in progress, plus one.
+            rows: The number of rows in progress, including the row that would begin now.
             highest: The calls and the cost of the most expensive row so far. None while no row is finished.
         """
         if self.max_calls is None and self.max_cost is None:
@@ -486,7 +491,7 @@ class SpendLimit:
             spend: The spend of the call. `UNKNOWN_CALL` if the call was cancelled after it was sent, because the
                 provider may still charge for it.
             reserved: The cost that `start` reserved, in US dollars.
-            is_answered: Whether there is an answer.
+            is_answered: Whether the call has returned an answer.
         """
         with self._lock:
             self._release(reserved)

@@ -73,8 +73,8 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
     Args:
         rubric: A `Rubric`, the path of a rubric file, a list, a dictionary, or a function that returns one of these for
-            a `RubricInput`, whose `fields` contain the full input. Pass None if each input has its own `rubric`. With
-            another value, the `rubric` of an input is ignored.
+            a `RubricInput`, whose `fields` contain the full input. Pass None if each input has its own `rubric`. If
+            you pass a rubric or a function, the `rubric` of an input is ignored.
         judge: The judge: a LangChain chat model, a model name, a `dspy.LM`, an async function or a `Judge`. Pass either
             `judge` or `grader`.
         grader: A configured grader, instead of `judge`.

@@ -6,9 +6,9 @@ must be valid JSON. Anything ambiguous is a parse failure, and the question is r
 is accepted only from judges without a reply format, and only if the object cannot be a quotation.
 
 If the judge forgets to escape a quotation, a quotation mark in the quoted text ends the judge's string. The rest of the
-quoted text then becomes a part of the JSON. In an object, it repeats a field, which is refused. In a list, it can forge
-complete entries. Therefore a list with an entry that was not requested is refused. A list with repeated or invalid
-entries is refused if the judge may have quoted a text.
+quoted text then becomes a part of the JSON. In an object, this part repeats a field, and a repeated field is refused.
+In a list, this part can be complete entries. Therefore a list with an entry that was not requested is refused. A list
+with repeated or invalid entries is refused if the judge may have quoted a text.
 """
 
 from __future__ import annotations
@@ -168,9 +168,9 @@ def parse_reply(
             refused, because any of its entries may be about another criterion. Empty for no check.
         json_only: Whether the server accepted a JSON format and is known to honour it. If so, the reply must be only
             the JSON object, whatever the texts contain.
-        completing_texts: If it is unknown why the reply ended, the texts that were shown to the judge, otherwise empty.
-            A reply that was cut off can look complete, because the judge was quoting a text that contains the end of a
-            JSON object. If the end of the reply may come from one of these texts, the reply is refused.
+        completing_texts: The texts that were shown to the judge, if it is unknown why the reply ended. Otherwise empty.
+            A reply that was cut off inside a quotation can look complete, because the quoted text can contain the end
+            of a JSON object. If the end of the reply may come from one of these texts, the reply is refused.
 
     Raises:
         NoVerdict: The reply is a text that names no answer.
