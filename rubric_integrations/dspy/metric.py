@@ -271,7 +271,7 @@ class RubricMetric:
         A reward is a `RubricScore` with the feedback in its text. `dspy.Refine` shows this text to the model that gives
         advice. Both modules drop an attempt whose grade failed, and a warning is logged for each such attempt.
 
-        The examples have only inputs and no labels. Therefore a `reference` must be one of the inputs.
+        Both modules pass the inputs of an example but no labels. Therefore a `reference` must be one of the inputs.
         """
 
         # `dspy.Refine` shows the source of this function to the model that gives advice.

@@ -411,7 +411,7 @@ class CapturedRequest(NamedTuple):
         endpoint: The URL, the headers and the timeouts.
         body: The JSON body.
         reader: The object that parses the reply.
-        call: DSPy's own object for the call, from which `difference_from_dspy` repeats the call without sending it.
+        call: DSPy's own object for the call. With it, `difference_from_dspy` repeats the call without sending it.
     """
 
     endpoint: HttpAddress

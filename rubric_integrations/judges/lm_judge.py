@@ -84,9 +84,9 @@ class LMJudge(SavedPrompts):
     examples. It does not use the response caches of DSPy and LangChain. To reuse judgments, use the ledger of a run or
     the cache of a metric.
 
-    It can be optimized like any DSPy module: call it with the fields of `JudgeCriterion`, `JudgeOption` or
-    `JudgeScale`, on a trainset that `as_example` makes from labelled judgments. A trainset optimizes only the
-    predictors for the kinds of criteria that it contains. For GEPA, pass `component_selector="all"`. Otherwise, GEPA
+    The judge can be optimized like any DSPy module. Its inputs are the fields of `JudgeCriterion`, `JudgeOption` or
+    `JudgeScale`. Make the examples of the trainset from labelled judgments with `as_example`. A trainset optimizes only
+    the predictors for the kinds of criteria that it contains. For GEPA, pass `component_selector="all"`. Otherwise, GEPA
     spends its budget on predictors without examples.
 
     `save("judge.json")` writes the prompts and `alignment`, but never the API key. To load the file, pass its path as

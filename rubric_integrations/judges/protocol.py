@@ -44,7 +44,8 @@ class Question(NamedTuple):
             repeated request about the unanswered questions keeps all criteria of the first request here.
         warm_prompt_cache: Whether this request is sent first, and answered before the other requests about the same
             submission. The provider can then cache the part of the prompt that these requests share.
-        whole_response: The full response if `submission` has only a part of it or a shortened one. Otherwise None.
+        whole_response: The full response if `submission` has only a part of the response or a shortened response.
+            Otherwise None.
     """
 
     submission: Submission

@@ -96,15 +96,19 @@ def read_recorded_replies(replies: Iterable[tuple[Criterion, str | Mapping[str, 
 def read_recorded_reply(criterion: Criterion, reply: str | Mapping[str, Any]) -> Judgment:
     """Make a judgment from a reply that another program recorded.
 
+    A reply may have one of these forms:
+
+    - an answer, alone or followed by an explanation (`Yes, the story ...`).
+    - an answer after its name (`**Usefulness Score: 3**` or `The final rating is 3`).
+    - a JSON object with the answer under a common name (`verdict`, `score` or `criteria_met`).
+    - the forms of benchmarks: `[[7]]` and `[[A]]` of MT-bench, `[RESULT] 5` of Prometheus, an annotation of AlpacaEval,
+      and `Output (a) is better.` of LLMBar.
+
     Args:
         criterion: The criterion that the reply answers. If the reply compares two responses, the criterion's options
             are the first response, the second response and possibly a tie, such as `A`, `B` and `tie`, or `Output (a)`
             and `Output (b)`.
-        reply: The reply, as text or as parsed JSON. These forms are known: only an answer, an answer followed by an
-            explanation (`Yes, the story ...`), an answer after its name (`**Usefulness Score: 3**` or `The final rating
-            is 3`), a JSON object with the answer under a common name (`verdict`, `score` or `criteria_met`), `[[7]]`
-            and `[[A]]` of MT-bench, `[RESULT] 5` of Prometheus, an annotation of AlpacaEval, and `Output (a) is
-            better.` of LLMBar. For a binary criterion, yes, true and 1 mean MET.
+        reply: The reply, as text or as parsed JSON. For a binary criterion, yes, true and 1 mean MET.
 
     Raises:
         ValueError: The reply states no answer to the criterion, or two different answers.

@@ -440,7 +440,7 @@ Result = TypeVar("Result")
 
 
 class Memo(Generic[Result]):
-    """A cache of the last result of a function, which is valid until the state behind it changes.
+    """A cache of the last result of a function. The result is valid until the state on which it depends changes.
 
     A judge is changed in place by `load`, by optimizers and by its user. No single method could invalidate the results.
     Therefore the state is compared by value with a copy of the last state. A pickle contains no result, because the

@@ -1,6 +1,6 @@
 """Enforces `max_calls` and `max_cost` across a run: every call is counted, and its cost is reserved before the call.
 
-Processes and machines may share a limit. Each of them claims a part of the limit before it makes calls.
+Processes and machines may share a limit. Each process claims a share of the limit before it makes calls.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ NOTHING = Allowance(0, 0.0)
 
 
 class Claim(NamedTuple):
-    """A claim of one part of a run on the limits that all parts share.
+    """The claim of one process on the limits that all processes of a run share.
 
     Attributes:
-        spent: The amount that the part has spent, or may have spent. It counts even if it exceeds the limits.
-        wanted: The total amount that the part wants to be able to spend, at least `spent`.
-        limit: The limits of all parts together.
+        spent: The amount that the process has spent, or may have spent. It counts even if it exceeds the limits.
+        wanted: The total amount that the process wants to be able to spend, at least `spent`.
+        limit: The limits of all processes together.
     """
 
     spent: Allowance
@@ -80,10 +80,10 @@ class Claim(NamedTuple):
     limit: Allowance = Allowance()
 
     def granted(self, others: Allowance) -> Allowance:
-        """Return the total amount that the part may spend.
+        """Return the total amount that the process may spend.
 
         Args:
-            others: The amount that all other parts have claimed.
+            others: The amount that all other processes have claimed.
 
         Example:
             >>> claim = Claim(spent=Allowance(2, 0.2), wanted=Allowance(8, 0.3), limit=Allowance(10, 1.0))
@@ -94,11 +94,11 @@ class Claim(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """How the limits of a run are divided.
+    """How the limits of a run are divided between this process and the others.
 
     Attributes:
-        own: The total amount that this part may spend.
-        others: The amount that all other parts have claimed.
+        own: The total amount that this process may spend.
+        others: The amount that all other processes have claimed.
     """
 
     own: Allowance
@@ -106,16 +106,16 @@ class Shares(NamedTuple):
 
 
 MakeClaim = Callable[[Claim], Awaitable[Shares]]
-"""A function that replaces the last claim of one part of a run.
+"""A function that replaces the last claim of this process.
 
-It reads the claims of the other parts in the same transaction.
+It reads the claims of the other processes in the same transaction.
 """
 
 
 class SharedSpend:
-    """The part of a run's limits that one process may spend. All its tasks and threads use the same object.
+    """The share of a run's limits that one process may spend. All its tasks and threads use the same object.
 
-    The process claims a larger part when it needs one.
+    The process claims a larger share if its calls need more.
 
     Args:
         make_claim: A function that makes one claim.
@@ -141,7 +141,7 @@ class SharedSpend:
         self._is_claiming, self._lock = False, threading.Lock()
 
     async def extend(self, spent: Callable[[], Allowance], needed: Callable[[], Allowance]) -> bool:
-        """Claim a larger part of the limits. Return whether this process may now spend more than before.
+        """Claim a larger share of the limits. Return whether this process may now spend more than before.
 
         Args:
             spent: Returns the amount that this process has spent, or may have spent.

@@ -58,7 +58,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
     """A LangChain Runnable that grades the output of a chain, and returns the report.
 
     The input is the output of a model or an agent, as in `model | RubricRunnable(rubric, judge=...)`, or a dict with
-    `output` and optionally `input`, `reference` and `context`. For each type of input, this is graded:
+    `output` and optionally `input`, `reference` and `context`. The type of the input decides what is graded:
 
     - a message: its text.
     - a list of messages: the last answer, with the other messages as context.

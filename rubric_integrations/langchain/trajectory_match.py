@@ -83,8 +83,8 @@ def create_async_trajectory_match_evaluator(
     """Create an asynchronous version of the evaluator that `create_trajectory_match_evaluator` returns.
 
     Args:
-        trajectory_match_mode: How the calls are compared. It has the modes of `create_trajectory_match_evaluator`.
-        tool_args_match_mode: How the arguments of two calls are compared. It has the modes of
+        trajectory_match_mode: How the calls are compared, as in `create_trajectory_match_evaluator`.
+        tool_args_match_mode: How the arguments of two calls are compared, as in
             `create_trajectory_match_evaluator`.
         tool_args_match_overrides: Other comparisons for some tools, by the name of the tool.
 

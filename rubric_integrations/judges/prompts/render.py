@@ -168,8 +168,8 @@ def render_inputs(
         guidelines: The rubric's instructions for all criteria.
         own: The texts of this question that other questions do not share, by field, such as the criterion.
         criteria: The criteria of the request. They decide whether the trajectory is shown.
-        kind: The kind of the criterion, `requirement` or `penalty`. None if the criterion is not binary. The
-            kind needs no fence, because this library writes it and not the rubric's author.
+        kind: The kind of the criterion, `requirement` or `penalty`. None if the criterion is not binary. The kind
+            needs no fence, because this library writes it and not the rubric's author.
 
     Raises:
         JudgeFailure: No judge reads the type of an attachment, or the steps of the trajectory are too long.
