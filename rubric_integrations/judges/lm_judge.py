@@ -86,8 +86,8 @@ class LMJudge(SavedPrompts):
 
     The judge can be optimized like any DSPy module. Its inputs are the fields of `JudgeCriterion`, `JudgeOption` or
     `JudgeScale`. Make the examples of the trainset from labelled judgments with `as_example`. A trainset optimizes only
-    the predictors for the kinds of criteria that it contains. For GEPA, pass `component_selector="all"`. Otherwise, GEPA
-    spends its budget on predictors without examples.
+    the predictors for the kinds of criteria that it contains. For GEPA, pass `component_selector="all"`. Otherwise,
+    GEPA spends its budget on predictors without examples.
 
     `save("judge.json")` writes the prompts and `alignment`, but never the API key. To load the file, pass its path as
     the judge: `judge="judge.json"`.
