@@ -299,7 +299,7 @@ class ModelCaller:
         return ParsedReply(fields, _spend_of(completions))
 
     def model_for(self, lm: dspy.BaseLM, form: RequestForm) -> dspy.BaseLM:
-        """Return the model for requests of this form: `lm`, or a copy without the default temperature."""
+        """Return `lm`, or a copy without the default temperature if requests of this form do not have it."""
         return lm if form.default_temperature or not self._has_default(lm) else lm.copy(temperature=None)
 
     def simpler_form(self, form: RequestForm, lm: dspy.BaseLM, failure: JudgeFailure) -> RequestForm | None:

@@ -233,7 +233,7 @@ class Request:
         return self.question if self.question is not None else next(iter((self.questions or {}).values()))
 
     def about(self, questions: Mapping[int, Question]) -> Request:
-        """Return a request about other questions, with the same retries."""
+        """Return a request about the same submission with other questions and the same retries."""
         return Request(self.submission, questions=questions, retries=self.retries)
 
     def send_to(self, judge: Any) -> Awaitable[Any]:
@@ -304,7 +304,7 @@ def is_trained_on(alignment: AlignmentRecord | None, question: Question) -> bool
 
 
 def mark_batch(alignment: AlignmentRecord | None, questions: Mapping[int, Question], batch: BatchResult) -> BatchResult:
-    """Set `trained_on` for each answer of a batch if the judge was aligned with a label of its judgment."""
+    """Set `trained_on` to True for each answer of a batch if the judge was aligned with a label for its question."""
     trained = [number for number in batch.answers if is_trained_on(alignment, questions[number])]
     marked = {number: batch.answers[number].model_copy(update={"trained_on": True}) for number in trained}
     return batch._replace(answers={**batch.answers, **marked}) if marked else batch
@@ -368,11 +368,11 @@ class JudgeWrapper:
         return fingerprint_of(self.inner)
 
     def without_cache(self) -> Judge:
-        """Copy this wrapper. The copy wraps a judge that uses no cache of responses."""
+        """Return a copy of this wrapper that wraps the same judge without its cache of responses."""
         return self.wrapping(without_cache(self.inner))
 
     def wrapping(self, judge: Judge) -> Self:
-        """Copy this wrapper. The copy wraps another judge."""
+        """Return a copy of this wrapper that wraps another judge."""
         wrapper = copy.copy(self)
         wrapper.inner = judge
         return wrapper

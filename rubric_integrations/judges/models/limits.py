@@ -38,9 +38,10 @@ def provider_and_model(name: str) -> tuple[str, str]:
 
 
 async def load_prices(lm: dspy.BaseLM) -> None:
-    """Load the price list once, in a thread, if it may have this model.
+    """Load the price list once, in a thread, if the list may contain the LM's model.
 
-    Otherwise DSPy would load it after the first reply, and the time would count against the timeout of that call.
+    Otherwise DSPy would load the list after the first reply. The time for loading would then count against the timeout
+    of the first call.
     """
     if is_priced(lm):
         await model_metadata.apreload()
