@@ -1,4 +1,4 @@
-"""Makes a rubric a DSPy metric: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`, and all optimizers.
+"""Makes a DSPy metric from a rubric: `dspy.Evaluate(metric=RubricMetric(rubric, judge=...))`.
 
 The same metric works with `dspy.Evaluate` and the optimizers BootstrapFewShot, MIPROv2, SIMBA, GEPA and BetterTogether.
 With `RubricMetric.as_reward_fn`, it also works with `dspy.BestOfN` and `dspy.Refine`.

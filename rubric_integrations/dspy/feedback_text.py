@@ -56,12 +56,13 @@ def input_names(example: Any) -> set[str]:
 
 
 class PredictorCriteria:
-    """Selects, for each predictor of a program, the criteria of a report on which it gets feedback.
+    """Selects the criteria of a report on which a predictor of a program gets feedback.
 
     Args:
-        criteria_for: Names of criteria by the name of a predictor, as in `program.named_predictors()`, or by the name
-            of a module that contains it. `"answer"` covers `answer.predict`, the predictor of
-            `answer = dspy.ChainOfThought(...)`. If several names match a predictor, the longest name is used.
+        criteria_for: The names of criteria for each predictor. A key is the name of the predictor, as in
+            `program.named_predictors()`, or the name of a module that contains the predictor. `"answer"` covers
+            `answer.predict`, the predictor of `answer = dspy.ChainOfThought(...)`. If several names match a predictor,
+            the longest name is used.
 
     Raises:
         TypeError: The criteria of a predictor are a single text.

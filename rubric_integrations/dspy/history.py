@@ -70,7 +70,8 @@ class HistoryRow(TypedDict):
         passed: Whether the response passed.
         coverage: The share in [0, 1] of the rubric's weight that was assessed.
         tags: The score of each tag. Empty for a rubric without tags.
-        unmet: The names of the criteria that were judged and did not pass, such as penalties for committed errors.
+        unmet: The names of the criteria that were judged and did not pass. A penalty does not pass if the response
+            commits the error.
         error: The reason why the grade is incomplete. None if the grade is complete.
         calls: The number of requests to the judge's model.
         tokens: The number of tokens of these requests. None if a request did not report its tokens.
@@ -251,7 +252,8 @@ class ReportCache:
                 thread.
 
         Raises:
-            Exception: The exception that `compute` raised. Every thread that waited for it gets the same exception.
+            Exception: The exception that `compute` raised. Every thread that waited for the report gets the same
+                exception.
         """
         while True:
             with self._lock:

@@ -102,7 +102,8 @@ class OutageGuard:
     def record_failure(self, report: EvaluationReport) -> None:
         """Record the report of an incomplete grade.
 
-        A grade without any reply from the server does not count, because such outages are limited by their duration.
+        A grade does not count if its only failures are missing replies. Such an outage ends the run after a certain
+        duration and not after a number of grades.
 
         Raises:
             JudgeOutage: Too many grades in a row were incomplete.
@@ -153,10 +154,10 @@ class RubricMetric:
             judge as an attachment, and the text has `[attachment 1]` at its position. Other binary values become
             `[image]`.
         context: The source of documents that are shown to the judge, such as retrieved passages: the name of a field of
-            the example or of the prediction, or `lambda example, prediction: ...`. The example's field is used if both
-            have it. By default, the lists under `context`, `passages` or `documents` of the prediction, if the
-            prediction has other outputs and `fields.response` is not set. Documents are not graded.
-            `fields=Fields(context=...)` has the same effect.
+            the example or of the prediction, or `lambda example, prediction: ...`. If both have a
+            field with this name, the example's field is used. By default, the documents are the lists under `context`,
+            `passages` or `documents` of the prediction, if the prediction has other outputs and `fields.response` is
+            not set. Documents are not graded. `fields=Fields(context=...)` has the same effect.
         respond: The part of a response to grade if the response is a list of chat messages. `"last"` grades the last
             message with the others as context, `"transcript"` grades all messages, and `"trajectory"` grades all
             messages with numbered steps. The trajectory of a `dspy.ReAct` or `dspy.ReActV2` prediction is a part of its
@@ -166,8 +167,9 @@ class RubricMetric:
             the predictor as in `program.named_predictors()`. GEPA's feedback for a predictor then covers only these
             criteria. A predictor without an entry gets the feedback on all criteria. The name of a module covers its
             predictors: `"answer"` is enough for `answer = dspy.ChainOfThought(...)`.
-        cannot_assess: The score of an abstention: `"skip"`, `"zero"`, `"partial"`, `"fail"`, or a number in [0, 1], the
-            earned share of a positive weight. If you pass a `grader`, set this in the grader.
+        cannot_assess: The score of an abstention: `"skip"`, `"zero"`, `"partial"`, `"fail"`, or a number in [0, 1]. A
+            number is the share of a positive weight that an abstention earns. If you pass a `grader`, set this in the
+            grader.
         limits: The limits on the judge's calls, by default `CallLimits()`. If you pass a `grader`, set them in the
             grader. Calls without a reply are repeated for `max_outage` seconds. Then `JudgeOutage` ends the run. A
             wrong key, or a judge whose replies can never be parsed, ends the run without this wait.
@@ -269,7 +271,7 @@ class RubricMetric:
         A reward is a `RubricScore` with the feedback in its text. `dspy.Refine` shows this text to the model that gives
         advice. Both modules drop an attempt whose grade failed, and a warning is logged for each such attempt.
 
-        The examples have only inputs and no labels. Therefore a `reference` must be one of the inputs.
+        Both modules pass the inputs of an example but no labels. Therefore a `reference` must be one of the inputs.
         """
 
         # `dspy.Refine` shows the source of this function to the model that gives advice.

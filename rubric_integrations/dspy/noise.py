@@ -78,18 +78,19 @@ class JudgeNoise(Record):
 class NoiseAwareAcceptance:
     """An acceptance criterion for GEPA: accepts a candidate only if its gain exceeds the judge's noise.
 
-    GEPA's default criterion accepts any gain. With a noisy judge, it accepts some candidates that are not better. This
-    class estimates the distribution of the gain of a candidate that is not better. Two grades of the same text differ
-    only by noise. Therefore the gain on a minibatch of `n` texts is simulated as the mean of `n` such differences,
-    drawn from the measured ones (a bootstrap of the null hypothesis). No normal approximation is used, because it is
-    inaccurate for few scores with few possible values. The method is also valid for texts that depend on each other,
-    such as questions about one document, because the differences between two grades of a text are independent.
+    GEPA's default criterion accepts any gain. With a noisy judge, it also accepts some candidates that are not better.
+    This class estimates the distribution of the gain that noise alone causes (a bootstrap of the null hypothesis). Two
+    grades of the same text differ only by noise. For a minibatch of `n` texts, the class draws `n` of the measured
+    differences and computes their mean. Many such means form the distribution. A normal approximation would be
+    inaccurate for few scores with few possible values. The texts may depend on each other, such as questions about one
+    document, because the noise in the grades of different texts is independent.
 
-    A candidate is accepted if its gain exceeds the quantile `1 - false_accept_rate` of that distribution. Real gains
+    A candidate is accepted if its gain exceeds the quantile `1 - false_accept_rate` of the distribution. Real gains
     below the quantile are refused too. A larger `reflection_minibatch_size` of GEPA lowers the quantile.
 
-    This class does not estimate the gain for inputs that were not graded: a minibatch of three inputs has no useful
-    interval. For that, compare the optimized program with the first program on a test set, with `compare_runs`.
+    This class does not estimate how much better a candidate is on other inputs. A minibatch, for example of three
+    inputs, is too small for such an estimate. Instead, compare the optimized program with the first program on a test
+    set, with `compare_runs`.
 
     Args:
         scores: The scores of each text from repeated grades, at least two per text, as in `JudgeNoise.scores`.

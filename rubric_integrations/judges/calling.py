@@ -7,8 +7,8 @@ A request asks for the strictest reply format that the model supports according 
 DSPy does not know the model, the request asks for a JSON Schema. Some servers refuse these formats (DeepSeek, Ollama
 and vLLM in some versions, older models of OpenAI). If the model was passed by its name, the request also has the
 default temperature, which some reasoning models refuse. If a refusal names the format or the temperature, the request
-is repeated with a simpler format or without the temperature. Once a server has accepted such a form, the judge uses it
-for all further requests.
+is repeated with a simpler format or without the temperature. Once the server has accepted the repeated request, the
+judge sends all further requests in the same form.
 
 If DSPy does not know the model, one request is sent before the others to find out whether the server accepts the
 format.
@@ -88,7 +88,8 @@ class RequestForm(NamedTuple):
 
     Attributes:
         reply_format: The strictest format in which the reply is requested.
-        default_temperature: Whether the judge's default temperature is sent. Without effect if the judge has none.
+        default_temperature: Whether the judge's default temperature is sent. This has no effect if the judge has no
+            default temperature.
     """
 
     reply_format: ReplyFormat = REPLY_FORMATS[0]
@@ -109,12 +110,12 @@ _LOST_BEFORE_TEXT = 2
 
 
 class FormatTrial:
-    """A trial of a reply format that a server may not support: one request is sent first, and the others wait for it.
+    """A trial of a reply format that a server may not support.
 
-    The others wait for at most one second.
+    One request is sent first. The other requests wait for its end, but at most one second.
 
     Attributes:
-        form: The form of the next request. None for `ModelCaller.form`.
+        form: The form of the next request. None if the next request uses `ModelCaller.form`.
         is_over: Whether the server has accepted a request.
     """
 
@@ -126,9 +127,10 @@ class FormatTrial:
         self._lost = 0
 
     async def join(self) -> RequestForm | None:
-        """Return `form` for the caller's request. If another request was sent first, wait until it has ended.
+        """Join the trial with the caller's request, and return the form of this request, as in the attribute `form`.
 
-        If no request is in progress, the caller's request becomes the first. The wait is at most one second.
+        If another request of the trial is in progress, the caller waits until that request has ended, but at most one
+        second. Otherwise, the caller's request becomes the request that is sent first.
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         latest = loop.time() + _LONGEST_REFUSAL
@@ -143,7 +145,9 @@ class FormatTrial:
         return self.form
 
     def failed(self, form: RequestForm, simpler: RequestForm | None, *, is_lost: bool) -> None:
-        """Choose the form of the next request after a failed request. Only the request that was sent first counts.
+        """Choose the form of the next request after the caller's request has failed.
+
+        The failure is ignored if the caller's request is not the one that was sent first.
 
         Args:
             form: The form of the failed request.
@@ -295,7 +299,7 @@ class ModelCaller:
         return ParsedReply(fields, _spend_of(completions))
 
     def model_for(self, lm: dspy.BaseLM, form: RequestForm) -> dspy.BaseLM:
-        """Return the model for requests of this form: a copy if the form lacks the temperature of `lm`."""
+        """Return `lm`, or a copy without the default temperature if requests of this form do not have it."""
         return lm if form.default_temperature or not self._has_default(lm) else lm.copy(temperature=None)
 
     def simpler_form(self, form: RequestForm, lm: dspy.BaseLM, failure: JudgeFailure) -> RequestForm | None:
@@ -321,10 +325,11 @@ class ModelCaller:
         return form._replace(default_temperature=False) if names_default and failure.kind == "config" else None
 
     def accepted(self, form: RequestForm) -> None:
-        """Send later requests in this form, or in a simpler one that was accepted before.
+        """Record that the server has accepted a request in this form.
 
-        A simpler form is used for later requests only after the server has accepted it. A single refusal proves
-        nothing: it may have another reason, and name the format only because it quotes the request.
+        Later requests have this form, or a simpler form if the server has accepted one before. A refusal alone does not
+        change the form of later requests. The server may have refused the request for another reason. Its message may
+        name the format only because it quotes the request.
         """
         if not self._trial.is_over:
             self._trial.succeeded()
@@ -541,8 +546,8 @@ def interpret_choice(question: Question, reply: str) -> Interpretation:
     """Interpret a model's choice among the options that `describe_options` shows.
 
     The reply is compared with the code, the label and the full line of each option, ignoring case and white space. If
-    nothing matches, it is compared again without the punctuation around it. The punctuation is not ignored from the
-    beginning, because two labels may differ only in punctuation.
+    nothing matches, the reply is compared again without the punctuation around its text. The first comparison includes
+    the punctuation, because two labels may differ only in punctuation.
 
     Raises:
         ValueError: The reply names no option, or more than one option.

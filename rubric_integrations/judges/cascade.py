@@ -1,6 +1,7 @@
 """`Cascade`: asks a cheap judge first, and an expensive judge only if the cheap judge is not confident.
 
-It refuses judges with which it would escalate all questions or none.
+A cascade refuses a cheap judge that never states a confidence, because every question would be escalated. It also
+refuses equal judges, because their answers would never differ.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def check_threshold(escalate_below: object) -> float:
-    """Check that a threshold is a confidence, and return it.
+    """Return a threshold as a float, after a check that it is a valid confidence.
 
     Raises:
         ValueError: The threshold is None or not a number in [0, 1].
@@ -165,8 +166,8 @@ class Cascade(RequestJudge):
         strong: The expensive judge.
         escalate_below: The confidence in [0, 1] below which a question is escalated, such as
             `certify(...).threshold`. With 0, confidence is neither requested nor used. Then only failures, abstentions
-            and differing verdicts are escalated. None is refused. It is the `threshold` in the result of `certify` if
-            no threshold could be certified.
+            and differing verdicts are escalated. The value None is an error. `certify` returns it as the `threshold` if
+            it could not certify any threshold.
 
     Attributes:
         cheap: The cheap judges, in the order in which they are asked.
@@ -296,7 +297,9 @@ class Cascade(RequestJudge):
         return self.with_members(change)
 
     def highest_cost(self, text_bytes: int) -> float | None:
-        """Return the highest possible cost of one call to every judge, in total, in US dollars. None if one is unknown.
+        """Return the highest possible total cost if every judge is called once, in US dollars.
+
+        Returns None if the cost is unknown for one of the judges.
 
         Args:
             text_bytes: The size of the texts of the call, in bytes of UTF-8.

@@ -4,8 +4,9 @@
   keys share stored judgments. A credential is recognized by the name of its setting (`is_credential`), by a scheme such
   as `Bearer` before it, or by its position in a URL, as the user or the password.
 - **Sampling settings** are readable in a fingerprint.
-- **All other settings** may change an answer. Therefore the fingerprint contains a digest of them. A short value could
-  be guessed from its digest. Therefore a secret needs a name that `is_credential` recognizes.
+- **All other settings** may change an answer. Therefore the fingerprint contains a digest of them. A digest does not
+  protect a short value, which can be found by trying all values. Therefore give a secret setting a name that
+  `is_credential` recognizes.
 - **Messages** are redacted: credentials are removed, and so are values of other settings that look like a key.
 """
 

@@ -2,8 +2,8 @@
 
 DSPy plans, renders, converts and routes each request from the beginning. This takes ten times the CPU time of sending
 the request. Questions of the same form to the same model differ only in their texts. Therefore DSPy makes one HTTP
-request with slots instead of the texts, which is captured and not sent. For each question, the slots in its bytes are
-filled with the texts of the question.
+request with slots instead of the texts. This request is captured and not sent. For each question, a copy of the
+captured bytes gets the texts of the question in its slots.
 
 A filled template must equal DSPy's request byte for byte. If the installed DSPy sends other bytes or reads replies in
 another way, requests go through DSPy itself, and one warning names the difference.
@@ -55,8 +55,8 @@ class Slots(NamedTuple):
     """The body of a request, split at its slots.
 
     Attributes:
-        constants: The bytes that are the same in all requests: one part more than there are slots.
-        names: The names of the slots between the constants.
+        constants: The parts of the body before, between and after the slots. They are the same in all requests.
+        names: The names of the slots, in their order in the body.
     """
 
     constants: tuple[bytes, ...]
@@ -191,7 +191,7 @@ class PromptTemplate:
         return JudgeRequest(self._request.protocol, endpoint.url, tuple(endpoint.headers), self.body(inputs))
 
     def read(self, status: int, body: bytes) -> Awaitable[Completion]:
-        """Parse a response to a request that other code has sent.
+        """Parse the response to a request that `complete` has not sent, such as a request of a batch.
 
         Raises:
             dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises.
@@ -268,7 +268,7 @@ Template = PromptTemplate | FunctionTemplate
 
 
 class TemplateCache:
-    """The templates of one judge, by the values on which they depend."""
+    """A cache of one judge's templates. A key consists of all values on which a template depends."""
 
     def __init__(self) -> None:
         self.templates: dict[object, Template | None] = {}
@@ -303,12 +303,15 @@ async def template_for(
         inputs: The question's texts and files.
         context: A function that makes the `dspy.context` in which the predictor would be called.
         for_batch: Whether the template is for requests that this judge does not send itself, such as the requests of a
-            batch. For them, Anthropic's protocol and proxies are allowed.
+            batch. Such requests may have Anthropic's protocol, and a URL that needs a proxy.
 
     Returns:
-        The template. None if the question must go through DSPy itself. This is the case, for example, if the LM or the
-        predictor is of a subclass, if callbacks or instrumentation observe the call, if the protocol is not OpenAI's,
-        if a proxy is needed, or if the installed DSPy sends other bytes or parses replies in another way.
+        The template. None if the question must go through DSPy itself. These are some of the reasons:
+
+        - The LM or the predictor is an object of a subclass.
+        - Callbacks or instrumentation observe the call.
+        - The protocol is not OpenAI's, or a proxy is needed.
+        - The installed DSPy sends other bytes or parses replies in another way.
     """
     # Read once: each attribute look-up of a `dspy.Module` is a function call.
     own = predict.__dict__

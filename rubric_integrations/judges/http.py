@@ -193,7 +193,7 @@ class ReplyReader:
     """Parses the replies to one request, and to all requests that differ from it only in their texts.
 
     Args:
-        target: DSPy's reader of the provider's protocol.
+        target: DSPy's object that implements the provider's protocol.
         request: The request.
         provider: The provider's name.
 
@@ -411,7 +411,7 @@ class CapturedRequest(NamedTuple):
         endpoint: The URL, the headers and the timeouts.
         body: The JSON body.
         reader: The object that parses the reply.
-        call: DSPy's own object for the call, from which `difference_from_dspy` repeats the call without sending it.
+        call: DSPy's own object for the call. With it, `difference_from_dspy` repeats the call without sending it.
     """
 
     endpoint: HttpAddress
@@ -465,9 +465,9 @@ async def capture_request(
     inputs: Mapping[str, Any],
     for_batch: bool = False,
 ) -> CapturedRequest | None:
-    """Capture the request that DSPy would send to an OpenAI-compatible endpoint. For a batch, also to Anthropic.
+    """Capture the request that DSPy would send, without sending it. This function relies on DSPy internals.
 
-    This function relies on DSPy internals. Nothing is sent.
+    The endpoint must be OpenAI-compatible. For a batch, it may also be Anthropic's endpoint.
 
     Returns:
         The request. None if DSPy would send it to another endpoint or in another form.
@@ -523,9 +523,9 @@ async def difference_from_dspy(
     demos: Sequence[Any],
     inputs: Mapping[str, Any],
 ) -> str | None:
-    """Compare the fast path with a call of DSPy: the request that DSPy would send, and its parsing of a specimen reply.
+    """Compare the fast path with a call of DSPy, without sending a request.
 
-    Nothing is sent.
+    Two things are compared: the bytes of the request, and the result of parsing a specimen reply.
 
     Args:
         request: The captured request.

@@ -84,10 +84,10 @@ class LMJudge(SavedPrompts):
     examples. It does not use the response caches of DSPy and LangChain. To reuse judgments, use the ledger of a run or
     the cache of a metric.
 
-    It can be optimized like any DSPy module: call it with the fields of `JudgeCriterion`, `JudgeOption` or
-    `JudgeScale`, on a trainset that `as_example` makes from labelled judgments. A trainset optimizes only the
-    predictors for the kinds of criteria that it contains. For GEPA, pass `component_selector="all"`. Otherwise, GEPA
-    spends its budget on predictors without examples.
+    The judge can be optimized like any DSPy module. Its inputs are the fields of `JudgeCriterion`, `JudgeOption` or
+    `JudgeScale`. Make the examples of the trainset from labelled judgments with `as_example`. A trainset optimizes only
+    the predictors for the kinds of criteria that it contains. For GEPA, pass `component_selector="all"`. Otherwise,
+    GEPA spends its budget on predictors without examples.
 
     `save("judge.json")` writes the prompts and `alignment`, but never the API key. To load the file, pass its path as
     the judge: `judge="judge.json"`.
@@ -105,8 +105,8 @@ class LMJudge(SavedPrompts):
             pass the key here or set RUBRIC_INTEGRATIONS_API_KEY. A key from the environment is never sent over http to
             another machine. Without a key, a placeholder is sent.
         temperature: The sampling temperature, at least 0. By default, it is 0 for a model name, which makes repeated
-            answers nearly equal. Models that refuse it get no default: the reasoning models that DSPy knows by name,
-            any model with a `reasoning_effort`, and any model whose server refuses 0.
+            answers nearly equal. These models get no default temperature, because they refuse 0: the reasoning models
+            that DSPy knows by name, any model with a `reasoning_effort`, and any model whose server has refused 0.
         system_prompt: Instructions that replace the built-in ones. The layout of the inputs and the format of the reply
             are added to them.
         examples: Labelled judgments that are shown as few-shot examples before each question about one criterion. An
@@ -117,8 +117,8 @@ class LMJudge(SavedPrompts):
             `Choice`. The judgments then have `confidence` and `expected_value`. Has no effect if the installed DSPy
             lacks `Choice`.
         framework_cache: Whether to use the response cache of a `dspy.LM` or chat model if the model has one. It is off
-            by default. With a cache, every retry would get the same reply, and so would all judges of a panel that are
-            equal.
+            by default. With a cache, every retry would get the same reply. Equal judges of a panel would also get the
+            same reply.
         name: A name that replaces the model, its address and its client in fingerprints and on panels. Use it, for
             example, for one model on several servers. Judges with the same name, settings and prompts share their
             stored judgments. Therefore, give the same name only to models whose answers are interchangeable.
@@ -329,9 +329,9 @@ class LMJudge(SavedPrompts):
         return self._caller.form
 
     def use_request_form(self, form: RequestForm) -> None:
-        """Use a known form for further requests and for parsing their replies.
+        """Use a form for further requests and for parsing their replies.
 
-        Use it with a form that the server accepted earlier, such as in another process.
+        The form must be one that the server has accepted earlier, for example in another process.
         """
         self._caller.form = form
 

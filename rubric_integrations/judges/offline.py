@@ -1,7 +1,7 @@
 """The judge without a model: it searches a response for the quoted texts and numbers of a requirement, or abstains.
 
 The demo uses this judge. It is also a baseline for other judges. It does not understand meaning. If a requirement has
-neither a quoted text nor a number with a unit, the judge abstains.
+neither a quoted text nor a percentage nor an amount of money, the judge abstains.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from rubric_integrations.submission.submission import Submission
 
 
 class RunStopped(Exception):  # noqa: N818 -- not an error of the question for which it is raised
-    """The run makes no further calls. This is not the failure of one question and is never retried."""
+    """Raised if the run makes no further calls. It is not the failure of one question, and is never retried."""
 
 
 class Question(NamedTuple):
@@ -40,11 +40,12 @@ class Question(NamedTuple):
         options: The options of a multi-choice criterion, in the order in which the judge sees them. Empty for the
             rubric's order.
         may_abstain: Whether CANNOT_ASSESS is a valid answer if no option is marked `na`.
-        batch_criteria: All criteria of the request, if the request asks about several criteria. Otherwise empty. If
-            unanswered questions are requested again, it still has all criteria of the first request.
+        batch_criteria: All criteria of the request, if the request asks about several criteria. Otherwise empty. A
+            repeated request about the unanswered questions keeps all criteria of the first request here.
         warm_prompt_cache: Whether this request is sent first, and answered before the other requests about the same
             submission. The provider can then cache the part of the prompt that these requests share.
-        whole_response: The full response if `submission` has only a part of it or a shortened one. Otherwise None.
+        whole_response: The full response if `submission` has only a part of the response or a shortened response.
+            Otherwise None.
     """
 
     submission: Submission
@@ -58,7 +59,11 @@ class Question(NamedTuple):
 
 
 def criteria_of_request(questions: Mapping[int, Question]) -> Sequence[Criterion]:
-    """Return the criteria that decide which parts of the submission a request about these questions shows."""
+    """Return all criteria of a request. They decide which parts of the submission the judge sees.
+
+    Args:
+        questions: The questions of the request, by number.
+    """
     first = next(iter(questions.values()))
     return first.batch_criteria or [question.criterion for question in questions.values()]
 
@@ -107,8 +112,8 @@ class Judge(Protocol):
 
     - `judge_batch` (see `BatchJudge`) and `judge_overall` (see `OverallJudge`), for the graders that need them.
     - `fingerprint() -> str`: a text that identifies everything that the answers depend on, except the texts to judge:
-      model, endpoint, settings, prompts. A judge without it cannot be used with a ledger or another store, because
-      the store could return the answers of another judge.
+      model, endpoint, settings, prompts. A judge without this method cannot be used with a ledger or another store,
+      because the store could return the answers of another judge.
     - `without_cache() -> Judge`: the same judge without any cache of responses. It is used to measure the judge's
       noise.
     - `highest_cost(text_bytes: int) -> float | None`: the highest possible cost of a call about texts of this size, in
@@ -173,7 +178,8 @@ class Retries(NamedTuple):
 
     Attributes:
         unreadable: The number of retries after replies that cannot be parsed.
-        outage: Seconds for which a request without a reply is repeated, in addition to the retries of `unreadable`.
+        outage: The shortest time in seconds for which a request without a reply is repeated. Such a request is also
+            repeated at least `unreadable` times.
     """
 
     unreadable: int
@@ -216,7 +222,7 @@ class Request:
 
     @property
     def criteria(self) -> Sequence[Criterion]:
-        """The criteria that decide which parts of the submission the request shows."""
+        """All criteria of the request. They decide which parts of the submission the judge sees."""
         if self.question is not None:
             return (self.question.criterion,)
         return self.rubric.criteria if self.rubric is not None else criteria_of_request(self.questions or {})
@@ -227,7 +233,7 @@ class Request:
         return self.question if self.question is not None else next(iter((self.questions or {}).values()))
 
     def about(self, questions: Mapping[int, Question]) -> Request:
-        """Return a request about other questions, with the same retries."""
+        """Return a request about the same submission with other questions and the same retries."""
         return Request(self.submission, questions=questions, retries=self.retries)
 
     def send_to(self, judge: Any) -> Awaitable[Any]:
@@ -250,7 +256,7 @@ class AlignmentRecord(Record):
             choose among its candidates. Measurements of the judge exclude these judgments.
         test_set: A digest of the labels of the test set.
         attempts: How many judges have been tried on this test set, including this one.
-        alpha: The highest probability of keeping a judge that is not better, over all attempts.
+        alpha: The highest probability that any of the attempts keeps a judge that is not better.
         before: The accuracy on the test set before the alignment.
         after: The accuracy on the test set after the alignment.
         gain: `after` minus `before`, with a one-sided lower limit.
@@ -298,7 +304,7 @@ def is_trained_on(alignment: AlignmentRecord | None, question: Question) -> bool
 
 
 def mark_batch(alignment: AlignmentRecord | None, questions: Mapping[int, Question], batch: BatchResult) -> BatchResult:
-    """Set `trained_on` for the answers of a batch whose labels the judge was aligned with."""
+    """Set `trained_on` to True for each answer of a batch if the judge was aligned with a label for its question."""
     trained = [number for number in batch.answers if is_trained_on(alignment, questions[number])]
     marked = {number: batch.answers[number].model_copy(update={"trained_on": True}) for number in trained}
     return batch._replace(answers={**batch.answers, **marked}) if marked else batch
@@ -362,11 +368,11 @@ class JudgeWrapper:
         return fingerprint_of(self.inner)
 
     def without_cache(self) -> Judge:
-        """Copy this wrapper around the wrapped judge without its cache of responses."""
+        """Return a copy of this wrapper that wraps the same judge without its cache of responses."""
         return self.wrapping(without_cache(self.inner))
 
     def wrapping(self, judge: Judge) -> Self:
-        """Copy this wrapper around another judge."""
+        """Return a copy of this wrapper that wraps another judge."""
         wrapper = copy.copy(self)
         wrapper.inner = judge
         return wrapper
@@ -403,7 +409,7 @@ class RequestWrapper(RequestJudge, JudgeWrapper):
 
 
 def answer(judge: Any, request: Request) -> Awaitable[Any]:
-    """Pass a request on to a judge: to `answer` if it is a `RequestJudge`, otherwise to the method for its kind."""
+    """Pass a request on to a judge: to the method `answer` of a `RequestJudge`, otherwise as `Request.send_to` does."""
     # Not `isinstance`, which costs ten function calls for an abstract class.
     return judge.answer(request) if getattr(type(judge), "answers_requests", False) else request.send_to(judge)
 

@@ -49,7 +49,8 @@ class Statement(NamedTuple):
 
 
 Reader = Callable[[Criterion, str], Iterable[Statement]]
-"""A function that finds the answers of one form in a reply. It yields several if the reply states several."""
+"""A function that finds the answers of one form in a reply. If the reply states several answers, it yields all of
+them."""
 
 
 class Readings(NamedTuple):
@@ -95,15 +96,19 @@ def read_recorded_replies(replies: Iterable[tuple[Criterion, str | Mapping[str, 
 def read_recorded_reply(criterion: Criterion, reply: str | Mapping[str, Any]) -> Judgment:
     """Make a judgment from a reply that another program recorded.
 
+    A reply may have one of these forms:
+
+    - an answer, alone or followed by an explanation (`Yes, the story ...`).
+    - an answer after its name (`**Usefulness Score: 3**` or `The final rating is 3`).
+    - a JSON object with the answer under a common name (`verdict`, `score` or `criteria_met`).
+    - the forms of benchmarks: `[[7]]` and `[[A]]` of MT-bench, `[RESULT] 5` of Prometheus, an annotation of AlpacaEval,
+      and `Output (a) is better.` of LLMBar.
+
     Args:
         criterion: The criterion that the reply answers. If the reply compares two responses, the criterion's options
             are the first response, the second response and possibly a tie, such as `A`, `B` and `tie`, or `Output (a)`
             and `Output (b)`.
-        reply: The reply, as text or as parsed JSON. These forms are known: only an answer, an answer followed by an
-            explanation (`Yes, the story ...`), an answer after its name (`**Usefulness Score: 3**` or `The final rating
-            is 3`), a JSON object with the answer under a common name (`verdict`, `score` or `criteria_met`), `[[7]]`
-            and `[[A]]` of MT-bench, `[RESULT] 5` of Prometheus, an annotation of AlpacaEval, and `Output (a) is
-            better.` of LLMBar. For a binary criterion, yes, true and 1 mean MET.
+        reply: The reply, as text or as parsed JSON. For a binary criterion, yes, true and 1 mean MET.
 
     Raises:
         ValueError: The reply states no answer to the criterion, or two different answers.
@@ -376,8 +381,11 @@ MARK_READERS: dict[str, Reader] = {
     "result": _read_result,
     "last line": _read_last_line,
 }
-"""The readers of answer forms that a prompt requested, by name. They run before `READERS`, because the prose before
-such an answer may name other numbers, such as `this deserves no score of 5`."""
+"""The readers of forms that the prompt of a benchmark requests, such as `[[7]]`, by name.
+
+They run before `READERS`, because the prose before such an answer may name other numbers, such as `this deserves no
+score of 5`.
+"""
 
 READERS: dict[str, Reader] = {
     "leading word": _read_leading_word,
@@ -386,7 +394,7 @@ READERS: dict[str, Reader] = {
     "leading number": _read_leading_number,
     "preference": _read_preference,
 }
-"""The readers of all other texts, by name. All of them search a reply. They must find one and the same answer."""
+"""The readers of all other replies, by name. If two of them find different answers, the reply stays unread."""
 
 
 class _WordPatterns(NamedTuple):

@@ -46,7 +46,7 @@ _OBJECTS = ("generate_fn/", "langchain/")
 
 
 class JudgeSettings(Record):
-    """The arguments of `LMJudge`, besides the model and the prompts, on which its answers depend.
+    """The arguments of `LMJudge`, besides the model and the prompts, on which the judge's answers depend.
 
     Attributes:
         confidence: Whether the judge requests probabilities.
@@ -334,7 +334,7 @@ def question_schemas(module: dspy.Module) -> dict[str, str]:
 
 
 def add_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Prepare a DSPy state for saving: add the schemas and remove the models, because headers may be credentials."""
+    """Prepare a DSPy state for saving: add the schemas, and remove the models with their credentials."""
     parts = {name: {**part, "lm": None} for name, part in state.items()}
     return {**parts, "schemas": question_schemas(module)}
 
@@ -440,7 +440,7 @@ Result = TypeVar("Result")
 
 
 class Memo(Generic[Result]):
-    """A cache of the last result of a function, which is valid until the state behind it changes.
+    """A cache of the last result of a function. The result is valid until the state on which it depends changes.
 
     A judge is changed in place by `load`, by optimizers and by its user. No single method could invalidate the results.
     Therefore the state is compared by value with a copy of the last state. A pickle contains no result, because the
@@ -502,9 +502,9 @@ def fingerprint_model_judge(
         max_examples: The largest number of examples that are shown before a question.
         confidence: Whether the judge requests probabilities.
         name: A name that replaces the model, its address and its client. None for no replacement.
-        training_digest: See `AlignmentRecord`. It determines whether a stored judgment is `trained_on`. Therefore a
-            judge that was aligned with labels must not share judgments with a judge that has the same prompts and was
-            not aligned.
+        training_digest: See `AlignmentRecord.training_digest`. Stored judgments of an aligned judge may be marked as
+            `trained_on`. With this digest, an aligned judge does not share them with a judge that has the same prompts
+            and was not aligned.
 
     Returns:
         The fingerprint. None if the model cannot be identified, such as a lambda without a name.

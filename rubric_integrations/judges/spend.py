@@ -1,6 +1,6 @@
 """Enforces `max_calls` and `max_cost` across a run: every call is counted, and its cost is reserved before the call.
 
-Processes and machines may share a limit. Each of them claims a part of the limit before it makes calls.
+Processes and machines may share a limit. Each process claims a share of the limit before it makes calls.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ NOTHING = Allowance(0, 0.0)
 
 
 class Claim(NamedTuple):
-    """A claim of one part of a run on the limits that all parts share.
+    """The claim of one process on the limits that all processes of a run share.
 
     Attributes:
-        spent: The amount that the part has spent, or may have spent. It counts even if it exceeds the limits.
-        wanted: The total amount that the part wants to be able to spend, at least `spent`.
-        limit: The limits of all parts together.
+        spent: The amount that the process has spent, or may have spent. It counts even if it exceeds the limits.
+        wanted: The total amount that the process wants to be able to spend, at least `spent`.
+        limit: The limits of all processes together.
     """
 
     spent: Allowance
@@ -80,10 +80,10 @@ class Claim(NamedTuple):
     limit: Allowance = Allowance()
 
     def granted(self, others: Allowance) -> Allowance:
-        """Return the total amount that the part may spend.
+        """Return the total amount that the process may spend.
 
         Args:
-            others: The amount that all other parts have claimed.
+            others: The amount that all other processes have claimed.
 
         Example:
             >>> claim = Claim(spent=Allowance(2, 0.2), wanted=Allowance(8, 0.3), limit=Allowance(10, 1.0))
@@ -94,11 +94,11 @@ class Claim(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """How the limits of a run are divided.
+    """How the limits of a run are divided between this process and the others.
 
     Attributes:
-        own: The total amount that this part may spend.
-        others: The amount that all other parts have claimed.
+        own: The total amount that this process may spend.
+        others: The amount that all other processes have claimed.
     """
 
     own: Allowance
@@ -106,11 +106,16 @@ class Shares(NamedTuple):
 
 
 MakeClaim = Callable[[Claim], Awaitable[Shares]]
-"""A function that replaces the part's last claim, and reads the claims of the others in the same transaction."""
+"""A function that replaces the last claim of this process.
+
+It reads the claims of the other processes in the same transaction.
+"""
 
 
 class SharedSpend:
-    """A process's share of the limits of a run. Claims increase it. All tasks and threads of the process share it.
+    """The share of a run's limits that one process may spend. All its tasks and threads use the same object.
+
+    The process claims a larger share if its calls need more.
 
     Args:
         make_claim: A function that makes one claim.
@@ -136,7 +141,7 @@ class SharedSpend:
         self._is_claiming, self._lock = False, threading.Lock()
 
     async def extend(self, spent: Callable[[], Allowance], needed: Callable[[], Allowance]) -> bool:
-        """Claim more, and return whether this process may spend more than before.
+        """Claim a larger share of the limits. Return whether this process may now spend more than before.
 
         Args:
             spent: Returns the amount that this process has spent, or may have spent.
@@ -264,8 +269,8 @@ class SpendLimit:
     Before a call is sent, its expected cost is reserved. If the limit does not allow the reservation, the call waits
     for the calls in flight. If the limit still does not allow it, the call is refused. Therefore `max_cost` can be
     exceeded only if calls in flight cost more than their reservations. If a judge cannot estimate the cost of a call,
-    the cost of its most expensive call so far is reserved. The first call of such a judge is made alone. If a call was
-    sent but never answered, its cost is unknown, and its reservation counts as spent.
+    the cost of the most expensive call so far is reserved. If no cost is known yet, such a call waits until no other
+    call is in flight. If a call was sent but never answered, its cost is unknown, and its reservation counts as spent.
 
     An unpickled object has the same limits, and has counted nothing. The limits then apply to each process separately.
 
@@ -326,7 +331,7 @@ class SpendLimit:
         self._shared = SharedSpend(make_claim, self._limit)
 
     async def record(self) -> None:
-        """Record the spending of this process for the others that share the limits.
+        """Record the spending of this process for the other processes that share the limits.
 
         Raises the exceptions of `make_claim`.
         """
@@ -340,7 +345,7 @@ class SpendLimit:
         finish none.
 
         Args:
-            rows: The number of rows in progress, plus one.
+            rows: The number of rows in progress, including the row that would begin now.
             highest: The calls and the cost of the most expensive row so far. None while no row is finished.
         """
         if self.max_calls is None and self.max_cost is None:
@@ -486,7 +491,7 @@ class SpendLimit:
             spend: The spend of the call. `UNKNOWN_CALL` if the call was cancelled after it was sent, because the
                 provider may still charge for it.
             reserved: The cost that `start` reserved, in US dollars.
-            is_answered: Whether there is an answer.
+            is_answered: Whether the call has returned an answer.
         """
         with self._lock:
             self._release(reserved)

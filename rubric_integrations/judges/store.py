@@ -43,7 +43,7 @@ class StoreError(Exception):
 
 
 class LeaseExpired(JudgeFailure):
-    """A call was not sent, because its lease expired while the call waited. It is not a fault of the judge."""
+    """A call was not sent, because its lease expired while the call waited. The judge has not failed."""
 
 
 class Lease(Protocol):
@@ -134,17 +134,19 @@ class StoredJudge(RequestWrapper):
     """A judge that looks up every judgment in a store, and requests and stores missing judgments.
 
     A key is a digest of everything that can change the answer: the judge's fingerprint, the parts of the submission and
-    the criterion that the judge sees, and the number of the sample. Weights, names and policies are not included. A
+    the criterion that the judge sees, `sample` and `duplicate`. Weights, names and policies are not included. A
     stored verdict gets its value from the current criterion.
 
     Args:
         judge: The judge that answers missing questions.
         store: The store.
-        sample: The number of this sample, if a question gets several independent answers.
-        duplicate: The number of this judge among equal judges on one panel. Their votes are independent answers.
+        sample: The number of the sample to which the judgments belong. Judgments of different samples are independent
+            and are stored separately.
+        duplicate: The number of this judge among the equal judges of a panel. The votes of equal judges are independent
+            and are stored separately.
 
     Raises:
-        TypeError: The judge has no `fingerprint`, or cannot be identified by it.
+        TypeError: The judge has no method `fingerprint`, or the method returns None.
     """
 
     def __init__(self, judge: Judge, store: JudgmentStore, sample: int = 0, duplicate: int = 0):

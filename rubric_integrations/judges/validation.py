@@ -41,7 +41,7 @@ def validate_judgment(
 ) -> Judgment:
     """Check one judgment, and make its verdict, its value and the numbers of its cited steps canonical.
 
-    Without `may_abstain`, CANNOT_ASSESS is not a valid answer to a criterion with options, unless an option is marked
+    If `may_abstain` is False, CANNOT_ASSESS is a valid answer to a criterion with options only if an option is marked
     `na`.
 
     Raises:

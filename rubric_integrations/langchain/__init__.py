@@ -7,9 +7,9 @@
 - LangChain: `RubricRunnable` for chains, `RubricMiddleware` for agents, `RubricStringEvaluator` and
   `RubricPairwiseStringEvaluator` for `langchain_classic.evaluation`.
 
-Importing this package imports neither DSPy nor LangChain: each name is imported when it is first used. To add
-another, write one module here and add its public names to `_MODULES` and `__all__`, and to `_PACKAGES` if they need an
-extra.
+Importing this package imports neither DSPy nor LangChain: each name is imported when it is first used. To add a class
+or a function, write one module here and add its public names to `_MODULES` and `__all__`, and to `_PACKAGES` if they
+need an extra.
 """
 
 from __future__ import annotations

@@ -309,8 +309,8 @@ def corrected_mean_evaluator(
     """Make a summary evaluator that computes the corrected mean score of the collected grades.
 
     Args:
-        graded: The grades that an evaluator has collected, by the id of the run. The grades of an experiment are
-            removed when it is summarized.
+        graded: The grades that an evaluator has collected, by the id of the run. The summary
+            evaluator removes the grades of the experiment that it summarizes.
         labels: Human labels of a random part of the experiment.
         rubric: The rubric of all runs. None if the runs have different rubrics.
         key: The feedback key.

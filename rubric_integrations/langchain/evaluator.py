@@ -48,7 +48,7 @@ class RubricEvaluator(RunEvaluator):
     and the judge's reason as the comment. Higher scores are better, also for penalties. A penalty that is MET has the
     score 0, because the error was committed. A penalty that is UNMET has the score 1. An abstention has no score and
     the value `"CANNOT_ASSESS"`. A run whose target failed gets no score. A criterion that could not be judged becomes
-    an error row. Neither counts as 0.
+    an error row. Neither of the two failures counts as a score of 0.
 
     The attachments of an example are sent to the judge together with the output, as the bytes that LangSmith has
     loaded.
@@ -58,9 +58,10 @@ class RubricEvaluator(RunEvaluator):
 
     Args:
         rubric: A `Rubric`, the path of a rubric file, a list, a dictionary, or a function that returns one of these for
-            an example. If an example has its own `rubric` in its outputs or its metadata, it is graded by the criteria
-            of both rubrics. Pass None if each example has its own rubric. It may then also be in the inputs. If the
-            evaluator is called with keyword arguments, a function gets `inputs` instead of the example.
+            an example. If an example has its own `rubric` in its outputs or its metadata, its runs are graded by the
+            criteria of both rubrics. Pass None if each example has its own rubric. With None, the rubric of an example
+            may also be in its inputs. If the evaluator is called with keyword arguments, a function gets `inputs`
+            instead of the example.
         judge: The judge: a LangChain chat model, a model name, a `dspy.LM`, an async function or a `Judge`. Pass either
             `judge` or `grader`.
         grader: A configured grader, instead of `judge`.

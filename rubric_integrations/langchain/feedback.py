@@ -1,7 +1,10 @@
 """Converts a report to LangSmith feedback: one row for the score, one for each tag and one for each criterion.
 
-This module also has a client for LangSmith evaluations without a network, records each evaluation as one run (the
-judge's calls do not become separate traces), and has `assert_rubric` for LangSmith's pytest plugin.
+This module also contains:
+
+- `offline_client`: a client for LangSmith evaluations without a network.
+- `evaluation_run`: records each evaluation as one run. The judge's calls do not become separate traces.
+- `assert_rubric`: an assertion for LangSmith's pytest plugin.
 """
 
 from __future__ import annotations

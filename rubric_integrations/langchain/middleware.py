@@ -98,21 +98,23 @@ class RubricState(AgentState[Any]):
 class RubricMiddleware(AgentMiddleware[RubricState]):
     """Grades the final answer of an agent made by `create_agent`, and requests a revision if it does not pass.
 
-    The request is a message that lists the unmet criteria with the judge's reasons. It is repeated until the answer
-    passes or `max_revisions` is reached. Criteria that the judge could not assess are not listed, because the agent
-    cannot fix them. With a `response_format`, the `structured_response` is graded as JSON. Only messages of the model
-    are graded. Messages of other middleware, such as the notice of `ModelCallLimitMiddleware`, are not graded.
+    The request is a message that lists the unmet criteria with the judge's reasons. The request is repeated
+    until an answer passes or `max_revisions` is reached. Criteria that the judge could not assess are not listed,
+    because the agent cannot fix them. With a `response_format`, the `structured_response` is graded as JSON. Only
+    messages of the model are graded. Messages of other middleware, such as the notice of `ModelCallLimitMiddleware`,
+    are not graded.
 
     The most recent report is in the state as `rubric_report`. It is None if the turn has no answer. Callbacks and
     traces get the judge's calls. The stream of the agent's messages does not contain them.
 
     If the judge fails, or does not grade the answer in time, the answer is returned with a report that has no score. An
     invalid rubric raises an error. A setting that the judge's provider refuses, such as a wrong key, also raises an
-    error, but only until this middleware has graded its first answer. After that, it counts as a failure of the judge.
+    error, but only until this middleware has graded its first answer. Later, such a setting counts as a failure of the
+    judge.
 
-    deepagents has a middleware with the same name for a rubric in prose: a grading agent derives criteria from it, and
-    fails every criterion that it cannot confirm. This middleware has typed criteria with weights, penalties, required
-    criteria and abstentions. It computes a score and judges every criterion each time.
+    deepagents has a middleware with the same name for a rubric in prose. There, a grading agent derives criteria from
+    the prose, and a criterion that the agent cannot confirm counts as failed. This middleware has typed criteria with
+    weights, penalties, required criteria and abstentions. It computes a score and judges every criterion each time.
 
     Args:
         rubric: A `Rubric`, the path of a rubric file, a list, a dictionary, or a function that returns one of these for

@@ -58,7 +58,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
     """A LangChain Runnable that grades the output of a chain, and returns the report.
 
     The input is the output of a model or an agent, as in `model | RubricRunnable(rubric, judge=...)`, or a dict with
-    `output` and optionally `input`, `reference` and `context`. For each type of input, this is graded:
+    `output` and optionally `input`, `reference` and `context`. The type of the input decides what is graded:
 
     - a message: its text.
     - a list of messages: the last answer, with the other messages as context.
@@ -73,8 +73,8 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
 
     Args:
         rubric: A `Rubric`, the path of a rubric file, a list, a dictionary, or a function that returns one of these for
-            a `RubricInput`, whose `fields` contain the full input. Pass None if each input has its own `rubric`. With
-            another value, the `rubric` of an input is ignored.
+            a `RubricInput`, whose `fields` contain the full input. Pass None if each input has its own `rubric`. If
+            you pass a rubric or a function, the `rubric` of an input is ignored.
         judge: The judge: a LangChain chat model, a model name, a `dspy.LM`, an async function or a `Judge`. Pass either
             `judge` or `grader`.
         grader: A configured grader, instead of `judge`.

@@ -27,8 +27,8 @@ def create_trajectory_match_evaluator(
 
     - If a call matches several calls of the reference, agentevals and openevals pair it with the first of them and may
       then find no match for another call. This evaluator pairs as many calls as possible.
-    - The modes for arguments always describe the agent's calls. In agentevals, the `subset` and `unordered` modes of
-      trajectories exchange the agent and the reference.
+    - The modes for arguments always describe the agent's calls. In agentevals, these modes describe the
+      reference's calls instead if `trajectory_match_mode` is `subset` or `unordered`.
 
     Args:
         trajectory_match_mode: How the calls are compared. `strict`: both conversations have the same sequence of roles,
@@ -83,8 +83,9 @@ def create_async_trajectory_match_evaluator(
     """Create an asynchronous version of the evaluator that `create_trajectory_match_evaluator` returns.
 
     Args:
-        trajectory_match_mode: How the calls are compared, with the same modes.
-        tool_args_match_mode: How the arguments of two calls are compared, with the same modes.
+        trajectory_match_mode: How the calls are compared, as in `create_trajectory_match_evaluator`.
+        tool_args_match_mode: How the arguments of two calls are compared, as in
+            `create_trajectory_match_evaluator`.
         tool_args_match_overrides: Other comparisons for some tools, by the name of the tool.
 
     Raises:

@@ -300,8 +300,8 @@ def find_response(error: BaseException) -> ErrorResponse | None:
     """Return the HTTP response that caused an error of DSPy. None if there was no response.
 
     DSPy's errors contain the status but not the body. The body is still in a local variable of the function that raised
-    the error. The alternatives are to replace methods of DSPy, which would change the user's program, or a second
-    request.
+    the error. There are two other ways to get the body. Replacing methods of DSPy would change the user's program.
+    Sending the request a second time would cost a second call.
     """
     raised = error.__cause__ or error
     for frame, _ in traceback.walk_tb(raised.__traceback__):
@@ -511,7 +511,7 @@ def failure_of_call(error: Exception, spend: Spend, settings: Mapping[str, Any],
 
 
 def refuses_content(error: BaseException | None) -> bool:
-    """Whether an error may be a refusal of an attachment by a server, or by DSPy if it does not support the format."""
+    """Whether an error may mean that the server refused an attachment, or that DSPy does not support its format."""
     is_refusal = isinstance(error, LMInvalidRequestError | LMUnsupportedFeatureError | ValueError)
     return is_refusal and getattr(error, "status", None) not in _NO_SUCH_PATH
 
@@ -576,7 +576,7 @@ def _unreadable(message: str, has_no_verdict: bool, spend: Spend) -> JudgeFailur
 
 
 def failure_from_client_error(error: Exception, spend: Spend, settings: Mapping[str, Any]) -> JudgeFailure:
-    """Make a `JudgeFailure` from any exception of a user's LM, which `to_lm_error` classifies."""
+    """Make a `JudgeFailure` from an exception of a model's client. `to_lm_error` classifies the exception."""
     sorted_error = to_lm_error(error)
     if isinstance(sorted_error, _TEMPORARY):
         limited = isinstance(sorted_error, lm15.RateLimitError) and not _NO_CAPACITY.search(str(sorted_error))
@@ -617,7 +617,8 @@ _REASON_OF_ERROR = {"LengthFinishReasonError": "length", "ContentFilterFinishRea
 def response_from_error(error: Exception, request: lm15.Request) -> lm15.Response | None:
     """Make a response from a client's exception that reports a cut-off or filtered reply. None for other exceptions.
 
-    The provider replied. Therefore the failure is about the reply and not about the client.
+    In such a case, the provider has sent a reply. The response lets the caller report a fault of the reply and not of
+    the client.
     """
     finish_reason: Any = _REASON_OF_ERROR.get(type(error).__name__)
     if finish_reason is None:
@@ -647,8 +648,8 @@ def to_lm_error(error: Exception) -> Exception:
     """Convert a client's exception to one of DSPy's exceptions, by its HTTP status or its class.
 
     Every client has its own exception classes. The HTTP status is checked first, in the attributes where httpx,
-    aiohttp, requests and the SDKs of OpenAI and Anthropic have it. The class alone is misleading: requests derives even
-    a 401 from `OSError`. An unknown exception is returned unchanged, and is not retried.
+    aiohttp, requests and the SDKs of OpenAI and Anthropic have it. The class alone is misleading: the
+    library requests derives even a 401 from `OSError`. An unknown exception is returned unchanged, and is not retried.
     """
     if isinstance(error, lm15.LM15Error):
         return error

@@ -5,17 +5,19 @@ DSPy and LiteLLM read the key of the model's provider from an environment variab
 hosts: its provider's default endpoint, a host that the environment names for the provider (OPENAI_BASE_URL or
 OPENAI_API_BASE for OPENAI_API_KEY), and this machine. It is never sent over http to another machine.
 
-These keys are sent to other hosts:
+Some servers get another key:
 
-- The key in the environment variable `OWN_KEY`. Without it, a request that would send another key is an error.
-- For a local server that requires no key, a placeholder, because DSPy refuses to send a request without a key. Also for
-  a model without a key that DSPy leaves to LiteLLM, which would otherwise send OPENAI_API_KEY.
-- For a vLLM or Ollama server that requires a key, the key in HOSTED_VLLM_API_KEY or OLLAMA_API_KEY. LiteLLM reads these
+- Any server except the provider's default endpoint gets the key in the environment variable `OWN_KEY`, if it is set. If
+  it is not set, a request that would send the provider's key to a host of none of the three kinds is an error.
+- A server that requires no key gets a placeholder, because DSPy refuses to send a request without a key.
+- If a model of another provider than OpenAI has no key and DSPy leaves its requests to LiteLLM, its server also gets
+  the placeholder. Otherwise, LiteLLM would send OPENAI_API_KEY.
+- A vLLM or Ollama server that requires a key gets the key in HOSTED_VLLM_API_KEY or OLLAMA_API_KEY. LiteLLM reads these
   variables, but DSPy does not.
 
-A key that is passed as an argument is sent to the server that the user names. A chat model does not distinguish such a
-key from a key that it read itself. Therefore, a key that equals the value of an environment variable counts as read
-from the environment, unless `OWN_KEY` has the same value.
+A key that is passed as an argument is sent to the server that the user names. A LangChain chat model does
+not record whether its key was an argument or was read from the environment. Therefore, a key that equals the value of
+an environment variable counts as read from the environment, unless `OWN_KEY` has the same value.
 """
 
 from __future__ import annotations
@@ -125,7 +127,7 @@ def key_for_endpoint(model: str, api_base: str | None = None, *, has_headers: bo
     Args:
         model: The model's name, as DSPy and LiteLLM spell it.
         api_base: The base URL of the server. None for the URL in the environment, or for the provider's default.
-        has_headers: Whether the user has set headers for the requests, which DSPy then leaves to LiteLLM.
+        has_headers: Whether the user has set headers for the requests. DSPy sends such requests through LiteLLM.
 
     Raises:
         ValueError: A key from the environment would be sent over http, or to a host that is neither its provider's
@@ -225,9 +227,10 @@ def _ollama_host() -> str | None:
 
 
 def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
-    """Return an LM that sends the right key to its server: a copy with this key if DSPy would not find it.
+    """Return an LM that sends the right key to its server.
 
-    An LM with its own engine or its own key is returned unchanged.
+    If DSPy would not find the right key, the result is a copy of the LM with this key. An LM with its own engine or its
+    own key is returned unchanged.
 
     Raises:
         ValueError: See `key_for_endpoint`.
@@ -244,7 +247,9 @@ def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
 
 
 def describe_sent_key(model: str, settings: Mapping[str, Any]) -> str:
-    """Describe, for the message of a refused request, whether a key was sent and where to set it, without the key.
+    """Describe whether a key was sent and where to set the key, for the message of a refused request.
+
+    The description does not contain the key.
 
     Args:
         model: The model's name.

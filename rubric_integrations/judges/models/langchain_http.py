@@ -2,7 +2,8 @@
 
 A redirect would send the text to a server that the user did not name. A compressed reply of a megabyte could fill the
 memory. If a gateway replies with a web page, SDKs raise the same error as for a wrong setting, and the request would
-not be retried. This is a separate module because it imports httpx, which only such judges need.
+not be retried. This is a separate module because it imports httpx, which only judges with a LangChain chat
+model need.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _FIXED_BYTES = 12_000
 
 
 def is_priced(lm: dspy.BaseLM) -> bool:
-    """Whether the price list may have a model. False if the LM calls a function or a LangChain chat model."""
+    """Whether the price list may contain an LM's model. False if the LM calls a function or a LangChain chat model."""
     # The engines of functions and chat models are objects. DSPy's own engines are named by a text.
     return isinstance(getattr(lm, "engine", None), str)
 
@@ -38,9 +38,10 @@ def provider_and_model(name: str) -> tuple[str, str]:
 
 
 async def load_prices(lm: dspy.BaseLM) -> None:
-    """Load the price list once, in a thread, if it may have this model.
+    """Load the price list once, in a thread, if the list may contain the LM's model.
 
-    Otherwise DSPy would load it after the first reply, and the time would count against the timeout of that call.
+    Otherwise DSPy would load the list after the first reply. The time for loading would then count against the timeout
+    of the first call.
     """
     if is_priced(lm):
         await model_metadata.apreload()
@@ -106,7 +107,7 @@ def own_bytes(prompts: object, examples: Sequence[LabelledJudgment]) -> int:
 
     Args:
         prompts: The judge's instructions and compiled few-shot examples, as JSON.
-        examples: Its labelled examples.
+        examples: The judge's labelled examples.
     """
     return len(json.dumps(prompts, default=str)) + sum(len(example.model_dump_json()) for example in examples)
 
@@ -177,7 +178,7 @@ def _listed_limit(name: str) -> int | None:
 
 
 async def check_prompt_fits(lm: dspy.BaseLM, *texts: str) -> None:
-    """Check that a prompt is not certainly too long for a model. A long prompt is checked in a thread.
+    """Refuse a prompt that is certainly too long for a model. A long prompt is checked in a thread.
 
     Args:
         lm: The model.

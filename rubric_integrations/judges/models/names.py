@@ -75,7 +75,10 @@ def lm_from_fn(generate_fn: GenerateFn, fingerprint: str | None = None) -> dspy.
 
 
 def identify_function(function: object) -> str | None:
-    """Return a function's own fingerprint, or its qualified name. None if neither identifies the function."""
+    """Return the result of a function's `fingerprint()`, or else its qualified name.
+
+    Returns None if the name does not identify the function, such as the name of a lambda or a closure.
+    """
     fingerprint: object = getattr(function, "fingerprint", None)
     if callable(fingerprint):
         return cast("str | None", fingerprint())
@@ -117,7 +120,8 @@ def judge_context(lm: dspy.BaseLM) -> AbstractContextManager[None]:
     """Make a DSPy context in which a judge's calls do not appear in the trace, history and usage of the program.
 
     Args:
-        lm: The model for predictors that do not have their own model. `NO_MODEL` if the judge has no model for them.
+        lm: The model for predictors that do not have their own model. If there is no such model, pass `NO_MODEL`. Each
+            call of such a predictor is then an error.
     """
     return dspy.context(lm=lm, trace=None, usage_tracker=None, caller_modules=None, send_stream=None)
 
@@ -346,7 +350,7 @@ MODEL_SOURCES: dict[str, ModelSource] = {
     "langchain": ModelSource("a LangChain chat model", is_chat_model, lm_from_chat_model),
     "function": ModelSource("an async function (system_prompt, user_prompt)", _is_function, lm_from_fn),
 }
-"""The kinds of models besides a model name, in the order in which an object is compared with them."""
+"""The kinds of models that a user can pass as an object. An object is compared with the kinds in this order."""
 
 
 def to_lm(model: ModelLike, options: ModelSettings = NO_SETTINGS) -> dspy.BaseLM:

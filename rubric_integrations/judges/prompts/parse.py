@@ -6,9 +6,9 @@ must be valid JSON. Anything ambiguous is a parse failure, and the question is r
 is accepted only from judges without a reply format, and only if the object cannot be a quotation.
 
 If the judge forgets to escape a quotation, a quotation mark in the quoted text ends the judge's string. The rest of the
-quoted text then becomes a part of the JSON. In an object, it repeats a field, which is refused. In a list, it can forge
-complete entries. Therefore a list with an entry that was not requested is refused. A list with repeated or invalid
-entries is refused if the judge may have quoted a text.
+quoted text then becomes a part of the JSON. In an object, this part repeats a field, and a repeated field is refused.
+In a list, this part can be complete entries. Therefore a list with an entry that was not requested is refused. A list
+with repeated or invalid entries is refused if the judge may have quoted a text.
 """
 
 from __future__ import annotations
@@ -162,15 +162,15 @@ def parse_reply(
         signature: The DSPy signature that was requested.
         text: The reply as the model wrote it. A re-serialized reply would hide a repeated field.
         quotable: Whether the graded texts contain text that looks like a verdict. If so, the reply must be only the
-            JSON object. If not, prose around the object is accepted, unless it names another answer. Pass a function to
-            search the texts only if the parser needs to know, because the search decodes every text.
+            JSON object. If not, prose around the object is accepted, unless the prose names another answer. The search
+            for such text is slow. Pass a function to search only if the parser needs to know.
         expected_ids: The numbers of the criteria in a request about several criteria. A reply with other numbers is
             refused, because any of its entries may be about another criterion. Empty for no check.
-        json_only: Whether the server accepted a JSON format and is known to honour it. If so, the reply must be only
-            the JSON object, whatever the texts contain.
-        completing_texts: If it is unknown why the reply ended, the texts that were shown to the judge, otherwise empty.
-            A reply that was cut off can look complete, because the judge was quoting a text that contains the end of a
-            JSON object. If the end of the reply may come from one of these texts, the reply is refused.
+        json_only: Whether the server accepted a JSON format and is known to follow the format. If so, the reply must be
+            only the JSON object, whatever the texts contain.
+        completing_texts: The texts that were shown to the judge, if it is unknown why the reply ended. Otherwise empty.
+            A reply that was cut off inside a quotation can look complete, because the quoted text can contain the end
+            of a JSON object. If the end of the reply may come from one of these texts, the reply is refused.
 
     Raises:
         NoVerdict: The reply is a text that names no answer.

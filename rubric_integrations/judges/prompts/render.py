@@ -161,15 +161,15 @@ def render_inputs(
     criteria: Sequence[Criterion] = (),
     kind: str | None = None,
 ) -> PromptInputs:
-    """Render the inputs of one question: first those that all questions about the submission share, then its own.
+    """Render the inputs of one question. The inputs that all questions about the submission share come first.
 
     Args:
         submission: The submission. Missing texts are left out.
         guidelines: The rubric's instructions for all criteria.
         own: The texts of this question that other questions do not share, by field, such as the criterion.
         criteria: The criteria of the request. They decide whether the trajectory is shown.
-        kind: The kind of the criterion, `requirement` or `penalty`. None if the criterion is not binary. It needs no
-            fence, because this library writes it and not the rubric's author.
+        kind: The kind of the criterion, `requirement` or `penalty`. None if the criterion is not binary. The kind
+            needs no fence, because this library writes it and not the rubric's author.
 
     Raises:
         JudgeFailure: No judge reads the type of an attachment, or the steps of the trajectory are too long.
@@ -262,7 +262,7 @@ def _join(*parts: FencedText) -> FencedText:
 
 
 def criterion_inputs(question: Question) -> dict[str, str]:
-    """Return the texts of a question about one criterion that other questions do not share, by field."""
+    """Return the input texts that differ between the questions about one submission, by field of the signature."""
     criterion = question.criterion
     own = {"criterion_context": criterion.context} if criterion.context else {}
     own["criterion"] = describe_criterion(criterion)
@@ -341,7 +341,7 @@ def option_code(question: Question, label: str) -> str:
 
 
 def criteria_inputs(criteria: str, criteria_by_label: Iterable[tuple[str, Criterion]]) -> dict[str, str]:
-    """Return the texts of a request about several criteria that other requests do not share, by field.
+    """Return the input texts that differ between requests about several criteria, by field of the signature.
 
     Args:
         criteria: The description of the criteria.
@@ -352,13 +352,13 @@ def criteria_inputs(criteria: str, criteria_by_label: Iterable[tuple[str, Criter
 
 
 def batch_inputs(questions: Mapping[int, Question]) -> dict[str, str]:
-    """Return the texts for a request about several criteria, by the field of the signature."""
+    """Return the input texts with the criteria of several questions, by field of the signature."""
     labelled = ((str(number), question.criterion) for number, question in questions.items())
     return criteria_inputs(describe_batch(questions), labelled)
 
 
 def rubric_inputs(rubric: Rubric) -> dict[str, str]:
-    """Return the texts for a request for an overall score by a rubric, by the field of the signature."""
+    """Return the input texts with the criteria of a rubric, for an overall score, by field of the signature."""
     return criteria_inputs(describe_rubric(rubric), ((_one_line(c.full_requirement), c) for c in rubric.criteria))
 
 

@@ -8,10 +8,10 @@ Three kinds of text can forge the structure of a DSPy prompt:
   They are recognized by their shape, because every family of models has its own tokens. Some ordinary text, such as
   `[INFO]`, has the same shape.
 
-One inserted space breaks each of them and leaves it readable. Look-alikes are broken too: characters that a tokenizer
-may normalize to ASCII, and markers that are split by invisible characters. `</think>` is broken because a judge that
-quotes it would end its own thinking. Then the text is enclosed in a fence. Its author cannot know the fence's code and
-therefore cannot close the fence.
+An inserted space breaks each forgery and leaves the text readable. Look-alikes are broken too: characters that a
+tokenizer may normalize to ASCII, and markers that are split by invisible characters. `</think>` is broken because a
+judge that quotes it would end its own thinking. Then the text is enclosed in a fence. The author of the text cannot
+know the fence's code and therefore cannot close the fence.
 
 `looks_quotable` and `prose_problem` decide whether a reply may be a quotation of the text instead of an answer. A
 capable judge can read base64 and look-alike letters. Therefore the encodings that judges can decode without a tool are
@@ -240,9 +240,9 @@ def _is_quotable(text: str) -> bool:
 def may_be_completed(reply: str, texts: Iterable[str]) -> bool:
     r"""Return whether the end of a reply may be quoted from a text that the judge was shown.
 
-    The end is the last answer of the reply and everything after it. If one of the texts contains it, it may be a
-    quotation and not the judge's own answer. A reply that was cut off after such a quotation is complete JSON, if the
-    judge did not escape the quotation.
+    The end consists of the last answer in the reply and everything after this answer. If one of the texts contains the
+    end, the judge may have quoted the answer from the text. If the judge did not escape the quotation and the reply was
+    cut off after the quotation, the reply is complete JSON.
 
     Args:
         reply: The JSON object of the reply, as the model wrote it.
@@ -323,8 +323,8 @@ def prose_problem(before: str, after: str, answers: Sequence[object]) -> str | N
     Args:
         before: The prose before the object.
         after: The prose after the object.
-        answers: The verdicts in the object. Verdicts in the prose must be among them. Empty if the object has options
-            or numbers instead of verdicts. Then the prose must not name any option or number.
+        answers: The verdicts in the object. The prose must not name any other verdict. If the object has options or
+            numbers instead of verdicts, pass an empty list. Then the prose must not name any option or number.
 
     Example:
         >>> prose_problem("Here is my judgment:", "", ["UNMET"]) is None

@@ -5,9 +5,9 @@ can then serve all except the last lines of every request after the first. A cha
 
 Attachments are a separate DSPy type, and never a part of a text. `JudgeAdapter` uses DSPy's JSON prompt with the parser
 of this library. Anthropic models cache only up to a breakpoint. For them, `CacheControlAdapter` sets a breakpoint after
-the shared part. A write to their cache costs a quarter more than uncached input, and a read costs a tenth of it.
-Therefore a breakpoint is set only if the shared part is long enough to be cached and other requests with the same
-shared part follow.
+the shared part. Input that is written to the cache costs a quarter more than other input. Input that is read from the
+cache costs a tenth. Therefore a breakpoint is set only if the shared part is long enough to be cached and other
+requests with the same shared part follow.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class VerdictProbabilities(NamedTuple):
 
     Attributes:
         confidence: The confidence that the judge states, in [0, 1]. None if it states no confidence.
-        expected_value: The expected value in [0, 1] over MET and UNMET. None if both have the probability 0 or no
-            probability.
+        expected_value: The probability of MET, divided by the sum of the probabilities of MET and UNMET. None if the
+            sum is 0. A missing probability counts as 0.
     """
 
     confidence: float | None = None
@@ -136,7 +136,7 @@ def with_probabilities(signature: type[dspy.Signature], wanted: bool) -> type[ds
 def read_probabilities(answer: Any) -> tuple[Any, VerdictProbabilities]:
     """Split a decoded distribution into the verdict and the figures of its probabilities.
 
-    Another answer is returned unchanged, with figures that are None.
+    If the answer is not a distribution, it is returned unchanged, and all figures are None.
     """
     if Choice is None or not isinstance(answer, Choice):
         return answer, _NO_PROBABILITIES
@@ -222,8 +222,11 @@ OPTIONAL_FIELDS: dict[str, tuple[Any, tuple[str, ...], type]] = {
         str,
     ),
 }
-"""Input fields that only some questions have, by name. A value has the field, names of other fields, and the type. The
-field is inserted before the first of these other fields that the signature has."""
+"""Input fields that only some questions have, by name.
+
+Each value has three parts: the DSPy field, the names of other fields, and the field's type. The field is inserted into
+a signature before the first field whose name is among these other names.
+"""
 
 _EVIDENCE = "the numbers of the steps that the answer relies on; an empty list if it relies on none"
 
@@ -369,7 +372,7 @@ def judge_signatures(confidence: bool = False) -> dict[str, type[dspy.Signature]
 
 
 class CopiedPrompts(dspy.Module):
-    """A judge's prompts. They can be copied, optimized as a copy, and pickled for another process.
+    """A judge's prompts. They can be copied for an optimization, and pickled for another process.
 
     Attributes:
         confidence: Whether probabilities of verdicts are requested. The signatures depend on it.
@@ -449,7 +452,7 @@ def expected_ids(inputs: Mapping[str, Any]) -> frozenset[int]:
 
 
 ReplyFormat = Literal["schema", "json", "text"]
-"""The strictest format in which a reply is requested: a JSON Schema, JSON mode, or only the words of the prompt."""
+"""The strictest format of a reply: a JSON Schema, JSON mode, or a text whose form only the prompt describes."""
 
 
 # Looks to DSPy's adapter like a model whose server accepts JSON Schemas.
@@ -472,7 +475,8 @@ class JudgeAdapter(dspy.JSONAdapter):
             Schema and serializes it again. A repeated field then appears only once, and the repetition is hidden.
         json_only: Whether the reply must be only a JSON object. This is the case if a JSON format was requested and the
             model supports it according to DSPy. Other servers may ignore the format.
-        end_is_known: Whether the caller knows why the reply ended, and that the reply is complete.
+        end_is_known: Whether the caller knows why the reply ended, and has therefore checked that the reply is
+            complete.
     """
 
     def __init__(
