@@ -142,7 +142,7 @@ def with_retries(limits: CallLimits, max_retries: int | None) -> CallLimits:
 
 
 def shown_to_judges(submission: Submission, limits: TextLimits) -> Submission:
-    """Return the submission that judges see: the same, or with shortened tool results."""
+    """Return the submission as judges see it. Tool results that are longer than `step_limit` are shortened."""
     return submission if limits.step_limit is None else submission.shortened(limits.step_limit)
 
 
