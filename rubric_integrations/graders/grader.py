@@ -127,7 +127,8 @@ Grade: TypeAlias = Coroutine[Any, Any, EvaluationReport]
 GradeObserver: TypeAlias = "Callable[[Grader, Rubric, object, Grade], Grade]"
 """Observes grades. It receives the grader, the rubric, the input, and the grade as a coroutine.
 
-It returns a coroutine, which must await the grade once, return its report, and raise its exceptions. A grade in several rounds is observed once.
+It returns a coroutine, which must await the grade once, return its report, and raise its exceptions. A grade in
+several rounds is observed once.
 """
 
 _observer: GradeObserver | None = None

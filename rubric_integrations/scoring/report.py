@@ -60,17 +60,17 @@ class CriterionReport(SparseRecord):
         not_asked: The judges of a panel that were not asked, because they could no longer change the verdict or the
             decision whether the submission passes.
         confidence: The confidence of a single judge in [0, 1], if it was requested. The score does not use it.
-        expected_value: The expected value in [0, 1] under a single judge's probabilities of the answers, if they were
-            requested. The score does not use it.
+        expected_value: The mean of the values of all possible answers, weighted by the probability that a single judge
+            gives to each answer. In [0, 1]. None if probabilities were not requested. The score does not use it.
         not_applicable: Whether the criterion is left out, because its condition (`applies_when`) is false.
         tags: The criterion's tags.
         metadata: The `metadata` of the criterion. None if it has no metadata.
         evidence: The numbers of the trajectory steps that the judge cites, counted from 1. All of these steps exist.
         escalated: Whether a `Cascade` passed the question on to its expensive judge.
-        escalation_cost: The cost of the expensive judge of a `Cascade` in US dollars, included in the report's spend. 0
-            if the answer of the cheap judge was kept. None if the price is unknown, or if no cascade answered.
-        trained_on: Whether a judge was aligned with a label of this same judgment. If so, statistics about the judge
-            leave it out.
+        escalation_cost: The cost of the expensive judge of a `Cascade` in US dollars, included in the report's `spend`.
+            0 if the answer of the cheap judge was kept. None if the price is unknown, or if no cascade answered.
+        trained_on: Whether a judge was aligned with a human label of the same response and criterion. If so, statistics
+            about the judge leave this answer out.
         options: The possible answers of a multi-choice criterion. Empty for other criteria.
         scale_type: Whether the options are ordered (`ordinal`) or not (`nominal`).
         scale: The scale of a criterion that has one. None for other criteria.
@@ -210,9 +210,9 @@ class Escalations(Record):
     def saved(self) -> float | None:
         """An estimate of the US dollars that the cascade has saved. Negative if it cost more than it saved.
 
-        The estimate is the cost of the expensive judge for all requested answers, minus the cost that was paid. It uses
-        the mean cost of the paid answers of the expensive judge. None if this mean is unknown, because nothing was
-        escalated or a price is unknown.
+        The estimate is `requested * (strong_cost / strong_answers) - cost`: the cost if the expensive judge had
+        answered everything, minus the cost of the requested answers. None if the expensive judge gave no paid answer,
+        or if a cost is unknown.
         """
         if not self.strong_answers or self.strong_cost is None or self.cost is None:
             return None
@@ -257,7 +257,8 @@ def count_escalations(criteria: Sequence[CriterionReport], spend: Spend) -> Esca
 
     Args:
         criteria: The entries of the report.
-        spend: The spend of the report. It also includes requests about several criteria, which are in no entry.
+        spend: The spend of the report. It also includes the spend of requests about several criteria, which no single
+            entry contains.
     """
     answers = [row for row in criteria if is_of_cascade(row)]
     if not answers:
@@ -297,10 +298,9 @@ class EvaluationReport(SparseRecord):
     """The grade of one submission.
 
     Attributes:
-        score: The score in [0, 1], or the weighted sum if `normalize=False`. In both modes, None if no criterion with a
-            positive weight was assessed, if `stop_when_decided` ended the grade early, or after a failure with
-            `on_failure="raise"`. For a rubric with only penalties, the first condition is that no criterion was
-            assessed.
+        score: The score in [0, 1], or the weighted sum if `normalize=False`. None if no criterion with a positive
+            weight was assessed (in a rubric with only penalties: if no criterion was assessed). Also None if
+            `stop_when_decided` ended the grade early, or if a judge failed with `on_failure="raise"`.
         score_range: The lowest and the highest score that is still possible, if `stop_when_decided` ended the grade
             early. The lowest is None if the final score could be undefined.
         raw_score: The weighted sum, before any length penalty. None if every criterion was left out.
@@ -331,8 +331,8 @@ class EvaluationReport(SparseRecord):
             failure. Empty for a holistic judge.
         omitted_characters: The number of characters of the trajectory that judges did not see, because
             `TextLimits.step_limit` shortened long results of tools. 0 if judges saw everything.
-        low_coverage: Whether the coverage is below the rubric's `min_coverage`. Criteria that were not asked about are
-            left out here.
+        low_coverage: Whether the coverage is below the rubric's `min_coverage`. If
+            `stop_when_decided` ended the grade early, only criteria that were asked about are counted.
         partial: Whether the rubric lacks a requirement of its author (`Rubric.left_out`). If so, the submission cannot
             pass.
     """
@@ -419,7 +419,10 @@ class EvaluationReport(SparseRecord):
 
     @property
     def gate_score(self) -> float | None:
-        """The score for a gate on the mean score of a run. None if an answer is missing or the coverage is too low."""
+        """The score of this report for a release gate, which compares the mean score of a run with a minimum.
+
+        None if an answer is missing or the coverage is too low.
+        """
         return None if self.failed_count or self.low_coverage else self.score
 
     @property
@@ -448,7 +451,7 @@ class EvaluationReport(SparseRecord):
 
 
 def tag_key(tag: str) -> str:
-    """Return the name of a tag's score in feedback, objectives and data frames, where criteria have names, too.
+    """Return the name of a tag's score in feedback, objectives and data frames. It differs from names of criteria.
 
     Example:
         >>> tag_key("safety")
@@ -493,7 +496,11 @@ def failure_kinds(report: EvaluationReport) -> set[str]:
 
 
 def failure_messages(report: EvaluationReport) -> list[str]:
-    """Return the messages of the failures in a report: of each failed criterion, or else of the report itself."""
+    """Return the error messages of a report.
+
+    These are the errors of the failed criteria. For a panel, they are the errors of its single votes. If no criterion
+    failed, the only message is the `error` of the report, if it has one.
+    """
     failed = [row for row in report.criteria if row.error]
     errors = [vote.error for row in failed for vote in row.votes] + [row.error for row in failed if not row.votes]
     return [error for error in errors or [report.error] if error]
