@@ -78,7 +78,7 @@ def run_metric(metric: Metric, submission: Submission) -> float:
 
 @measures("metric")
 def measure_metric(check: Check, submission: Submission) -> tuple[float, str]:
-    """Return the value of `check.metric`, and the type of the metric as the reason."""
+    """Return the value of `check.metric`, and the type of the metric as a text for reports."""
     metric = cast("Metric", check.metric)
     return run_metric(metric, submission), f"the metric {metric.type}"
 

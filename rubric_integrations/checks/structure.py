@@ -82,7 +82,9 @@ def has_fields(check: Check, submission: Submission) -> str:
 
 @measures("fields")
 def field_share(check: Check, submission: Submission) -> tuple[float, str]:
-    """Return the weighted share of the fields that have their expected values, and the other fields as the reason.
+    """Return the weighted share of the fields that have their expected values, and a reason.
+
+    The reason lists the fields that do not have their expected values.
 
     The response must be JSON, or contain exactly one fenced block of JSON. Otherwise, the share is 0.
 

@@ -1,9 +1,11 @@
 """Conditions on the trajectory of an agent: its tool calls, steps, tokens, cost, time, errors and repetitions.
 
 If the trajectory lacks the data that a condition needs, the result is a failure of kind `check` and never a verdict,
-unless the verdict is certain without these data. `compare_calls` decides `tool_calls` for any function that compares
-two calls. `docs/agents.md` describes the orders. The number of comparisons is limited, because the agent determines the
-size of the arguments.
+unless the verdict is certain without these data.
+
+`compare_calls` decides the condition `tool_calls`. It works with any function that compares two calls. `docs/agents.md`
+describes the values of `order`. The number of compared values is limited, because the agent determines the size of the
+arguments.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ def same_arguments(
 
 
 def arguments_key(arguments: Arguments | None) -> str:
-    """Return a key that is the same only for equal arguments.
+    """Return a key for comparing arguments: equal arguments have the same key, and other arguments have another key.
 
     Example:
         >>> arguments_key({"a": 1, "b": [True]}) == arguments_key({"b": [True], "a": 1.0})
@@ -158,18 +160,18 @@ def _is_equal_scalar(expected: object, made: object, tolerance: float) -> bool:
 
 
 def maximum_matching(edges: Sequence[int]) -> dict[int, int]:
-    """Pair as many items of a first list as possible with items of a second list.
+    """Pair as many items of a first list as possible with items of a second list (maximum bipartite matching).
 
-    Each item is in at most one pair. The algorithm (Kuhn) searches augmenting paths breadth first, without recursion.
-    The possible partners of an item are the bits of one integer, because one operation can then exclude all items
-    that the search has visited.
+    Each item is in at most one pair. The function uses Kuhn's algorithm, which searches augmenting paths, here breadth
+    first. The possible partners of an item are stored as the bits of one integer. Therefore, one operation can exclude
+    all items that the search has already visited.
 
     Args:
         edges: An integer for each item of the first list. Its bit `j` is set if the item may be paired with item `j` of
             the second list.
 
     Returns:
-        The partner in the first list of each paired item of the second list, by index.
+        For the index of each paired item of the second list, the index of its partner in the first list.
 
     Example:
         >>> maximum_matching([0b11, 0b01])  # item 0 gives way to item 1, which has no other partner
@@ -254,8 +256,8 @@ def trajectory_of(submission: Submission, condition: str) -> Trajectory:
         condition: The name of the condition that needs the trajectory, for the error message.
 
     Raises:
-        JudgeFailure: Of kind `check`, if there is no trajectory, or if the calls of some tool results are missing. This
-            is so if there are more steps with a tool result than calls without a result.
+        JudgeFailure: Of kind `check`, if there is no trajectory, or if it has tool results without their calls. Calls
+            are missing if there are more steps with a tool result than calls that lack a result.
     """
     trajectory = submission.trajectory
     if trajectory is None:
@@ -300,21 +302,24 @@ def steps_text(numbers: Iterable[int]) -> str:
 
 
 def joined(reasons: Sequence[str]) -> str:
-    """Return several reasons as one text, with the number of reasons that are left out."""
+    """Return the first three reasons as one text. If there are more, the text ends with the number of the others."""
     more = [f"and {len(reasons) - _MAX_REASONS} more"] if len(reasons) > _MAX_REASONS else []
     return "; ".join([*reasons[:_MAX_REASONS], *more])
 
 
 MAX_EXPECTED = 200
 MAX_MADE = 2_000
-"""The largest numbers of expected and actual calls that are paired in any order. Comparing all pairs takes a second or
-two.
+"""The largest numbers of expected calls (`MAX_EXPECTED`) and actual calls (`MAX_MADE`) that are paired in any order.
+Comparing all pairs takes a second or two.
 """
 
 _MAX_ARGUMENTS_SHOWN = 100
 
 Comparison = Callable[[ExpectedCall, ToolCall], bool | None]
-"""Returns whether a call matches an expected call. None if the trajectory does not have its arguments."""
+"""A function that returns whether an agent's call matches an expected call.
+
+It returns None if the trajectory does not record the arguments of the agent's call.
+"""
 
 _Decision = Callable[[ExpectedCall, ToolCall], bool]
 _Decide = Callable[[Sequence[ExpectedCall], Sequence[NumberedCall], _Decision], str]
@@ -350,8 +355,8 @@ def compare_calls(
 ) -> str:
     """Return the reason why calls do not match the expected calls, or an empty string.
 
-    Some comparisons may be unknown, because arguments are missing. The answer is certain if it is the same whether all
-    of them match or none of them does.
+    The result of a comparison is unknown if the arguments of the call are missing. In this case, the lists are compared
+    twice: as if all unknown comparisons matched, and as if none matched. The answer is certain if both results agree.
 
     Args:
         expected: The expected calls.

@@ -323,7 +323,7 @@ class Criterion(SparseRecord):
 
     @property
     def worst_value(self) -> float:
-        """The value in [0, 1] that gives the lowest score."""
+        """The value in [0, 1] of the answer that gives the lowest score."""
         if self.options is not None:
             return self.worst_option.value
         return 1.0 if self.is_penalty else 0.0

@@ -211,8 +211,8 @@ class Escalations(Record):
         """An estimate of the US dollars that the cascade has saved. Negative if it cost more than it saved.
 
         The estimate is `requested * (strong_cost / strong_answers) - cost`: the cost if the expensive judge had
-        answered everything, minus the cost of the requested answers. None if the expensive judge gave no paid answer,
-        or if a cost is unknown.
+        given all requested answers, minus the cost that was paid for them. None if the expensive judge gave no paid
+        answer, or if a cost is unknown.
         """
         if not self.strong_answers or self.strong_cost is None or self.cost is None:
             return None
@@ -300,7 +300,7 @@ class EvaluationReport(SparseRecord):
     Attributes:
         score: The score in [0, 1], or the weighted sum if `normalize=False`. None if no criterion with a positive
             weight was assessed (in a rubric with only penalties: if no criterion was assessed). Also None if
-            `stop_when_decided` ended the grade early, or if a judge failed with `on_failure="raise"`.
+            `stop_when_decided` ended the grade early, or if a criterion failed and `on_failure` is `"raise"`.
         score_range: The lowest and the highest score that is still possible, if `stop_when_decided` ended the grade
             early. The lowest is None if the final score could be undefined.
         raw_score: The weighted sum, before any length penalty. None if every criterion was left out.
@@ -331,8 +331,8 @@ class EvaluationReport(SparseRecord):
             failure. Empty for a holistic judge.
         omitted_characters: The number of characters of the trajectory that judges did not see, because
             `TextLimits.step_limit` shortened long results of tools. 0 if judges saw everything.
-        low_coverage: Whether the coverage is below the rubric's `min_coverage`. If
-            `stop_when_decided` ended the grade early, only criteria that were asked about are counted.
+        low_coverage: Whether the coverage is below the rubric's `min_coverage`. If `stop_when_decided` ended the grade
+            early, only criteria that were asked about are counted.
         partial: Whether the rubric lacks a requirement of its author (`Rubric.left_out`). If so, the submission cannot
             pass.
     """

@@ -114,10 +114,10 @@ _KINDS = ("good", "part", "bad", "abstained", "failed", "open", "inapplicable")
 
 
 class PageData:
-    """Collects the data of a page, row by row. Only compressed texts are kept in memory.
+    """Collects the data of a page, row by row. The texts of many rows form a block, which is kept compressed.
 
     Attributes:
-        blocks: The packed blocks so far.
+        blocks: The compressed blocks so far, as text for the page.
 
     Args:
         names: The names of the runs.
@@ -178,7 +178,7 @@ class PageData:
             self._end_block()
 
     def index(self, columns: TableColumns, to_label: Sequence[JudgmentToLabel] = ()) -> str:
-        """End the last block and return the packed index. `add` must not be called afterwards.
+        """Return the compressed index of all rows, after the last row was added. `add` must not be called afterwards.
 
         Args:
             columns: The columns of the list.
