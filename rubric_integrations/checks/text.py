@@ -30,7 +30,8 @@ def has_max_words(check: Check, submission: Submission) -> str:
 def states_number(check: Check, submission: Submission) -> str:
     """Return the reason why the response does not state `check.number`, or an empty string.
 
-    A number counts if it is within the tolerance and, if the check has a unit, has this unit.
+    A number in the response counts if its difference from the value is within the tolerance. If the check has a unit,
+    the number must also have this unit.
     """
     expected = cast("NumberCheck", check.number)
     margin = expected.tolerance + 1e-12 * abs(expected.value)  # 0.1 + 0.2 and 0.3 are the same number

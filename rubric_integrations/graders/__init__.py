@@ -1,4 +1,4 @@
-"""Grading strategies. A strategy decides which questions a judge receives, and in how many calls.
+"""Grading strategies: they choose the questions to ask a judge, and the number of calls.
 
 To add a strategy, subclass `CriterionGrader` and implement `ask`, or subclass `Grader` and implement `judge` and
 `aggregate`. Then add the new class to `GRADERS`. `rescore` uses this table to recreate the grader of an earlier run.

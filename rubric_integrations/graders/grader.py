@@ -532,7 +532,7 @@ class CriterionGrader(Grader):
         return [answers.merged(others) for answers, others in zip(panel, more, strict=True)]
 
     async def ask_panel(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> list[JudgeAnswers]:
-        """Ask each judge of the panel about the criteria with these indices that it may answer (see `Criterion.judge`).
+        """Ask each judge of the panel the questions with these indices, except questions for another judge.
 
         The judges are asked concurrently, or one after another with `voting.sequential`.
         """

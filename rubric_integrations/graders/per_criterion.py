@@ -260,7 +260,7 @@ class PerCriterionGrader(CriterionGrader):
     async def ask(
         self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
-        """Ask one judge about these criteria, each in a separate call."""
+        """Ask one judge the questions with these indices, each in a separate call."""
         if not indices:
             return JudgeAnswers({}, member.name, member.weight)
 

@@ -27,8 +27,8 @@ class Voting(Record):
         ordinal: How votes on ordered options and scales are joined: `mean` (the default), `median`, `weighted_mean`,
             `mode`, `min`, `max`, `worst_case` or `best_case`.
         nominal: How votes on unordered options are joined: `mode` (the default), `weighted_mode` or `unanimous`.
-        sequential: Whether the judges are asked one after another. Binary criteria are then skipped for the later
-            judges if they can no longer change the result. Default False.
+        sequential: Whether the judges are asked one after another. The later judges are then not asked about a binary
+            criterion if their votes can no longer change its verdict. Default False.
 
     Example:
         >>> Voting(binary="unanimous", sequential=True).ordinal

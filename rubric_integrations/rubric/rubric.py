@@ -350,7 +350,7 @@ CheckedCriteria = Annotated[tuple[Criterion, ...], AfterValidator(weigh_criteria
 
 
 def check_hybrid_metrics(metrics: tuple[HybridMetric, ...]) -> tuple[HybridMetric, ...]:
-    """Check that the weights sum to at most 1 and that the names differ.
+    """Check that the weights of hybrid metrics sum to at most 1 and that their names differ.
 
     Raises:
         ValueError: The weights sum to more than 1, or two metrics have the same name.

@@ -299,7 +299,7 @@ def score_range(
     Args:
         rubric: The rubric.
         values: The value in [0, 1] of each criterion that has a judgment, by its index in the rubric. None for an
-            abstention. All other criteria are open.
+            abstention. A criterion without an entry is not judged yet.
         cannot_assess: How abstentions are scored.
         applies: Whether a criterion applies, by its index, for criteria whose condition is already decided. A criterion
             whose condition is not decided may still be left out.

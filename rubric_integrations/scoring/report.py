@@ -309,8 +309,8 @@ class EvaluationReport(SparseRecord):
         passed: Whether the normalized score reaches the rubric's `pass_mark`, every required criterion passes, the
             coverage is high enough (`low_coverage`), and the rubric is not `partial`. For this decision, a failed
             criterion has its worst value, even if `score` counts it differently.
-        complete: Whether every question was answered. An abstention is an answer. A failure is not, including a failure
-            of a single judge of a panel.
+        complete: Whether every judge and every check answered each question that it was asked. An abstention is an
+            answer. A failure is not an answer. In a panel, one failure of one judge is enough for False.
         coverage: The sum of the absolute weights of the assessed criteria, divided by the sum for all criteria that
             apply. In [0, 1].
         cannot_assess_count: The number of abstentions.
