@@ -327,7 +327,7 @@ _Decide = Callable[[Sequence[ExpectedCall], Sequence[NumberedCall], _Decision], 
 
 @decides("tool_calls")
 def makes_calls(check: Check, submission: Submission) -> str:
-    """Return the reason why the agent's calls do not match `check.tool_calls`, or an empty string.
+    """Return a message if the agent's calls do not match `check.tool_calls`, otherwise an empty string.
 
     Raises:
         JudgeFailure: Of kind `check`, if there is no trajectory, it lacks arguments that the answer depends on, there
@@ -353,7 +353,7 @@ def makes_calls(check: Check, submission: Submission) -> str:
 def compare_calls(
     expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], order: Order, compare: Comparison
 ) -> str:
-    """Return the reason why calls do not match the expected calls, or an empty string.
+    """Return a message if calls do not match the expected calls, otherwise an empty string.
 
     The result of a comparison is unknown if the arguments of the call are missing. In this case, the lists are compared
     twice: as if all unknown comparisons matched, and as if none matched. The answer is certain if both results agree.
@@ -474,7 +474,7 @@ def _described(expected: ExpectedCall) -> str:
 
 @decides("tool_used")
 def uses_tools(check: Check, submission: Submission) -> str:
-    """Return a text with the tools of `check.tool_used` that are used too rarely or too often, or an empty string."""
+    """Return a message if a tool of `check.tool_used` is used too rarely or too often, otherwise an empty string."""
     calls = calls_of(submission, "tool_used")
     uses = (check.tool_used,) if isinstance(check.tool_used, ToolUse) else check.tool_used or ()
     return "; ".join(reason for use in uses if (reason := _count_fault(use, calls)))
@@ -482,7 +482,7 @@ def uses_tools(check: Check, submission: Submission) -> str:
 
 @decides("tool_forbidden")
 def uses_no_forbidden_tool(check: Check, submission: Submission) -> str:
-    """Return a text with the steps that call a tool of `check.tool_forbidden`, or an empty string."""
+    """Return a message if any step calls a tool of `check.tool_forbidden`, otherwise an empty string."""
     forbidden = cast("Texts", check.tool_forbidden)
     patterns = (forbidden,) if isinstance(forbidden, str) else forbidden
     calls = [
@@ -495,7 +495,7 @@ def uses_no_forbidden_tool(check: Check, submission: Submission) -> str:
 
 @decides("max_steps")
 def has_max_steps(check: Check, submission: Submission) -> str:
-    """Return the reason why the assistant makes more steps than `check.max_steps`, or an empty string."""
+    """Return a message if the assistant makes more steps than `check.max_steps`, otherwise an empty string."""
     steps = sum(step.role == "assistant" for step in trajectory_of(submission, "max_steps").steps)
     most = cast("int", check.max_steps)
     return f"makes {steps} steps, more than {most}" if steps > most else ""
@@ -503,21 +503,21 @@ def has_max_steps(check: Check, submission: Submission) -> str:
 
 @decides("max_tokens")
 def has_max_tokens(check: Check, submission: Submission) -> str:
-    """Return the reason why the steps take more tokens than `check.max_tokens`, or an empty string."""
+    """Return a message if the steps take more tokens than `check.max_tokens`, otherwise an empty string."""
     total, most = _total("tokens", "max_tokens", cast("int", check.max_tokens), submission), check.max_tokens
     return "" if total is None else f"takes {total:,} tokens, more than {most:,}"
 
 
 @decides("max_cost")
 def has_max_cost(check: Check, submission: Submission) -> str:
-    """Return the reason why the steps cost more than `check.max_cost`, or an empty string."""
+    """Return a message if the steps cost more than `check.max_cost`, otherwise an empty string."""
     total, most = _total("cost", "max_cost", cast("float", check.max_cost), submission), check.max_cost
     return "" if total is None else f"costs ${total:g}, more than ${most:g}"
 
 
 @decides("max_seconds")
 def has_max_seconds(check: Check, submission: Submission) -> str:
-    """Return the reason why the steps take longer than `check.max_seconds`, or an empty string."""
+    """Return a message if the steps take longer than `check.max_seconds`, otherwise an empty string."""
     most = cast("float", check.max_seconds)
     total = _total("milliseconds", "max_seconds", most * 1000, submission)
     return "" if total is None else f"takes {total / 1000:g} s, more than {most:g} s"
@@ -525,7 +525,7 @@ def has_max_seconds(check: Check, submission: Submission) -> str:
 
 @decides("no_errors")
 def has_no_errors(_check: Check, submission: Submission) -> str:
-    """Return a text with the calls that fail, or an empty string."""
+    """Return a message if any tool call fails, otherwise an empty string."""
     calls = calls_of(submission, "no_errors")
     if failed := [one for one in calls if one.call.is_error]:
         return _listed(failed, "which fails")
@@ -540,7 +540,7 @@ def has_no_errors(_check: Check, submission: Submission) -> str:
 
 @decides("no_repeated_calls")
 def has_no_repeated_calls(_check: Check, submission: Submission) -> str:
-    """Return a text with the calls that repeat an earlier call with equal arguments, or an empty string."""
+    """Return a message if any call repeats an earlier call with equal arguments, otherwise an empty string."""
     first_steps: dict[tuple[str, str], int] = {}
     repeated: list[str] = []
     calls = calls_of(submission, "no_repeated_calls")

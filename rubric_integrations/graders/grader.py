@@ -436,7 +436,7 @@ class Grader(ABC):
         return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
 
     def may_repeat(self, failure: JudgeFailure) -> bool:
-        """Return whether a judgment that failed in this way is requested again in a later round of this grade."""
+        """Return whether a judgment with this failure is requested again in a later round of this grade."""
         return self.rounds_left > 0 and failure.kind in _LOST and failure.repeats is None
 
     def _for_later_round(self, answers: Sequence[Any], report: EvaluationReport) -> Self:

@@ -71,7 +71,7 @@ def make_panel(
 
 
 def stored_judges(judges: Sequence[Judge], store: JudgmentStore, sample: int) -> list[Judge]:
-    """Wrap judges to look up every judgment in a store first. In a cascade, each member is wrapped.
+    """Wrap judges: each judgment is looked up in a store before the judge is asked. In a cascade, wrap each member.
 
     Raises:
         TypeError: A judge has no `fingerprint`.

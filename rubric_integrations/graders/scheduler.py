@@ -136,7 +136,7 @@ class CallLimiter:
             self.streak.record(failures, is_graded=is_graded)
 
     def new_endpoint(self, earlier: Endpoint | None = None) -> Endpoint:
-        """Create the state of the model behind another judge of this grader.
+        """Create the `Endpoint` of a further judge of this grader: the state of the model behind the judge.
 
         Args:
             earlier: The state of the same model before this run, or None.
@@ -325,7 +325,7 @@ class LimitedJudge(RequestWrapper):
     Args:
         judge: The judge.
         limiter: The limits, shared by the judges of a grader.
-        earlier: The same judge with the limits that are replaced now. None if there is none.
+        earlier: The wrapper with the earlier limits of the same judge, which the new wrapper replaces, or None.
     """
 
     def __init__(self, judge: Judge, limiter: CallLimiter, earlier: LimitedJudge | None = None):

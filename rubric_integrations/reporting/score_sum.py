@@ -36,7 +36,7 @@ class ScoreTerm(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """The difference in points from the best possible answer. 0 if the criterion is left out."""
+        """The points that the answer loses, compared with the best possible answer. 0 if the criterion is left out."""
         if self.value is None:
             return 0.0
         weight = self.criterion.weight

@@ -318,7 +318,7 @@ class Criterion(SparseRecord):
 
     @property
     def worst_option(self) -> Option:
-        """The choice that gives the lowest score. For a penalty, it has the highest value. In a tie, the first."""
+        """The choice that gives the lowest score. For a penalty, it has the highest value. The first in a tie."""
         return max(self.choices, key=lambda o: o.value) if self.is_penalty else min(self.choices, key=lambda o: o.value)
 
     @property

@@ -113,7 +113,7 @@ class Node(Record):
         penalty_cap: The largest amount that the penalties among the children subtract, in the unit of the children's
             weights. None for no limit.
         leaf: For a leaf, the index of its criterion in the rubric. None for a group. Several leaves may have the same
-            criterion. It is then judged once and scored in each of their groups.
+            criterion. Such a criterion is judged once and scored in the group of each leaf.
     """
 
     requirement: str
@@ -222,7 +222,7 @@ def only_penalties(weights: Sequence[float]) -> bool:
 
 
 def group_fault(weight: float, weights: Sequence[float], penalty_cap: float | None) -> str | None:
-    """Return a message that states what is wrong with the penalties of a group and how to fix it, or None.
+    """Check the penalties of a group. Return what is wrong and how to fix it, or None if nothing is wrong.
 
     Args:
         weight: The weight of the group.

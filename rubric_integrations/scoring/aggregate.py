@@ -48,8 +48,8 @@ def report_criterion(
 
     Args:
         criterion: The criterion.
-        index: Its index in the rubric.
-        name: Its key in the rubric.
+        index: The index of the criterion in the rubric.
+        name: The key of the criterion in the rubric.
         panel: The answers of each judge.
         policies: How failures and votes are resolved.
         is_open: Whether the grade ended early, before any judge was asked about the criterion.

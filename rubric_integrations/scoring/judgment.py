@@ -67,7 +67,7 @@ UNKNOWN_CALL = Spend(calls=1, usage=None, cost=None)
 
 
 class SpendTotal:
-    """A running total of spends, which avoids creating a record for each partial sum.
+    """A running total of spends. Unlike the addition of `Spend` records, it creates no record for each partial sum.
 
     Example:
         >>> total = SpendTotal()

@@ -98,11 +98,11 @@ class LabelledJudgment(SparseRecord):
         return self
 
     def replacing(self, earlier: LabelledJudgment | None) -> LabelledJudgment:
-        """Return this label as the replacement of an earlier label by the same rater on the same judgment, or of None.
+        """Return this label as the replacement of an earlier label by the same rater on the same judgment.
 
-        If the earlier label was sampled at random and this label is `chosen`, the result has the `sampled` of the
-        earlier label. Otherwise, corrected judgments would disappear from the random sample. These are often the
-        judgments on which rater and judge differ.
+        Without an earlier label, the result is this label. If the earlier label was sampled at random and this label is
+        `chosen`, the result has the `sampled` of the earlier label. Otherwise, corrected judgments would disappear from
+        the random sample. These are often the judgments on which rater and judge differ.
         """
         is_drawn = earlier is not None and earlier.sampled != "chosen" and self.sampled == "chosen"
         return self.model_copy(update={"sampled": earlier.sampled}) if earlier is not None and is_drawn else self

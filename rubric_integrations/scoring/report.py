@@ -219,7 +219,7 @@ class Escalations(Record):
         return self.strong_cost / self.strong_answers * self.requested - self.cost
 
     def summary(self) -> str:
-        """Return the share and the saving as a short text. Empty without answers of a cascade.
+        """Return `share` and `saved` as a short text. Empty without answers of a cascade.
 
         Example:
             >>> counts = Escalations(judgments=8, escalated=2, requested=8, cost=1.5, strong_answers=2, strong_cost=1)
@@ -387,7 +387,7 @@ class EvaluationReport(SparseRecord):
     def to_dataframe(self) -> DataFrame:
         """Return the report as a pandas DataFrame with one row per criterion.
 
-        It has the columns `tags`, `metadata`, `evidence` and `escalated` only if they are used.
+        The columns `tags`, `metadata`, `evidence` and `escalated` exist only if at least one criterion has such data.
 
         Raises:
             ImportError: pandas is not installed.

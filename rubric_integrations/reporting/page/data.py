@@ -146,11 +146,11 @@ class PageData:
         shared: dict[ColumnKey, None],
         changed: Sequence[CriterionReport] = (),
     ) -> None:
-        """Add one submission with its row in each run, or None if a run does not have it.
+        """Add one submission with its rows in the runs.
 
         Args:
             key: The id of the submission and its number among the submissions with the same id.
-            grades: The row in each run, or None.
+            grades: The row of the submission in each run. None for a run without this submission.
             shared: The criteria that may become columns.
             changed: The criteria whose answer differs between two runs.
         """

@@ -165,7 +165,7 @@ class ComparisonFigures:
         self._better = self._worse = self._same = self._flips = 0
 
     def add(self, key: RowKey, first: GradedRow | None, second: GradedRow | None) -> Sequence[CriterionReport]:
-        """Add one submission with its row in each run, or None if a run does not have it.
+        """Add one submission with its row in each run. A row is None if the run does not have the submission.
 
         Returns:
             The criteria of the second row whose answer changed.

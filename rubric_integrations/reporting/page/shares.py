@@ -48,7 +48,7 @@ def overruling(row: GradedRow, score_sum: ScoreSum) -> list[Any]:
         A list of four entries:
 
         - The pass mark, or None if the run file does not record it.
-        - The smallest coverage, or None if the run file does not record it.
+        - The smallest coverage that passes, or None if the run file does not record it.
         - The reason why the page cannot compute the score with other answers, or None. A missing answer is not a
           reason, because the reader may give it.
         - Whether the row cannot pass because the rubric leaves out a part of its file.
