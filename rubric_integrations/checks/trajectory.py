@@ -330,8 +330,8 @@ def makes_calls(check: Check, submission: Submission) -> str:
     """Return a message if the agent's calls do not match `check.tool_calls`, otherwise an empty string.
 
     Raises:
-        JudgeFailure: Of kind `check`, if there is no trajectory, it lacks arguments that the answer depends on, there
-            are too many calls to pair, or their arguments are too large to compare.
+        JudgeFailure: Of kind `check`, in these cases: there is no trajectory, the trajectory lacks arguments that the
+            answer depends on, there are too many calls to pair, or the arguments are too large to compare.
     """
     limit = ComparisonLimit()
     default = check.arguments or "exact"

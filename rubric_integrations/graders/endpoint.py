@@ -204,7 +204,7 @@ class FailureStreak:
         """Raise if too many submissions have failed in a row.
 
         Raises:
-            JudgeUnusable: At least `MAX_FAILED_SUBMISSIONS` have failed in a row. This ends the run.
+            JudgeUnusable: At least 20 submissions (`MAX_FAILED_SUBMISSIONS`) have failed in a row. This ends the run.
         """
         if self.count >= MAX_FAILED_SUBMISSIONS:
             raise JudgeUnusable(f"the last {MAX_FAILED_SUBMISSIONS} submissions failed: {self._message}")
@@ -339,7 +339,7 @@ class Endpoint:
         """Admit a call if the state allows it now.
 
         Returns:
-            The same as `admit`, or None if the call has to wait.
+            The result of `admit`, or None if the call has to wait.
         """
         with self._lock:
             self._end_run_if_hopeless()

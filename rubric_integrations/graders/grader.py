@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 
 
 def is_computed(question: Criterion, submission: Submission) -> bool:
-    """Return whether a question is answered without a judge, by a check or because its evidence is missing."""
+    """Return whether a question needs no judge, because a check decides it or because its evidence is missing."""
     if question.check is not None:
         return True
     return bool(question.needs) and missing_evidence(question, submission) is not None
@@ -354,11 +354,11 @@ class Grader(ABC):
     ) -> Self:
         """Copy this grader for a run of many submissions. The run ends if the judge is down or cannot be used.
 
-        In this case, `grade` raises `JudgeUnusable`. The class `Endpoint` has the rules.
+        `grade` then raises `JudgeUnusable`. The docstring of `Endpoint` describes when a run ends.
 
         Args:
             max_concurrency: The most calls at the same time, at least 1. If this grader's own limit is smaller, that
-                limit applies. All runs of one grader with the same limit share it.
+                limit applies. All runs of one grader with the same limit share its slots.
             spend_limit: Counts and limits the calls of the run.
             max_outage: The seconds, at least 0, after which an outage of the judge ends the run. Default: as in
                 `CallLimits`.

@@ -108,8 +108,8 @@ def split_question(question: Question, chunk_size: int) -> list[Question]:
     about a part is not used for an equal text at another position.
 
     Returns:
-        The questions. Only the unchanged question if the response is short enough, or if the criterion has options or a
-        scale, because answers about parts could not be joined.
+        The questions. If the response is short enough, the only entry is the unchanged question. This is also the case
+        if the criterion has options or a scale, because answers about parts could not be joined.
     """
     submission = question.submission
     parts = split_response(submission, chunk_size) if question.criterion.kind == "binary" else [submission.response]
@@ -176,8 +176,8 @@ class PerCriterionGrader(CriterionGrader):
         stop_when_decided: Whether to ask about one criterion after another and to stop when no further answer can
             change `passed`. The order is: checks, required criteria, and the other criteria by their effect on the
             score. With a number in [0, 1], the grader stops only when it is also certain whether the score reaches this
-            number. If it stops early, the report has a `score_range` instead of a score. Its field `not_asked` lists
-            the criteria that the judge was not asked about.
+            number. After an early stop, the report has a `score_range` instead of a score. The field `not_asked` of
+            the report lists the criteria that the judge was not asked about.
 
     Raises:
         ValueError: A setting is missing, unknown, or out of range. Raised before any request.

@@ -57,7 +57,7 @@ def check_importance_weights(weights: dict[Importance, float]) -> dict[Importanc
     """Check the signs of weights for `importance`.
 
     Raises:
-        ValueError: The weight of `pitfall` is positive, or another one is negative.
+        ValueError: The weight of `pitfall` is positive, or the weight of another importance is negative.
     """
     for importance, weight in weights.items():
         if weight > 0 if importance == "pitfall" else weight < 0:

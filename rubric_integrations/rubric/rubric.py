@@ -136,9 +136,9 @@ class Node(Record):
 
     @property
     def divisor(self) -> float:
-        """The denominator for the weights of the children.
+        """The number by which the weights of the children are divided.
 
-        It is the sum of the positive weights. For a group with only penalties, it is `penalty_cap`.
+        It is the sum of their positive weights. For a group with only penalties, it is `penalty_cap`.
         """
         if self.has_only_penalties:
             return self.penalty_cap or 0.0
@@ -416,10 +416,10 @@ class Rubric(Record):
         blend: How the metrics are blended with the score: `weighted_average` (the default), `multiplicative`, `max` or
             `min`.
         metadata: Further data of the file. It has no effect.
-        left_out: Requirements of the author that no criterion covers, one text for each. The readers of other formats
-            fill this list. If it is not empty, reports are `partial` and never `passed`.
+        left_out: Requirements of the author that no criterion covers, one text for each. The functions that read
+            other formats fill this list. If it is not empty, reports are `partial` and never `passed`.
         importance_weights: Weights by `importance` that replace some or all of the default weights (see `Criterion`).
-        tree: The groups of the criteria. The readers make it from a file with nested criteria.
+        tree: The groups of the criteria. The functions that read files make it from nested criteria.
 
     Raises:
         RubricError: (a ValueError) The rubric is invalid. The message has one line for each fault.

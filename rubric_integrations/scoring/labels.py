@@ -16,7 +16,7 @@ from rubric_integrations.submission.submission import Submission
 
 
 class Estimate(NamedTuple):
-    """An estimated number with its interval.
+    """An estimated number with its confidence interval.
 
     Attributes:
         value: The number. None if it is undefined.

@@ -1,7 +1,7 @@
 """The report of one graded submission, with one entry for each criterion, and the reasons why it may be incomplete.
 
 The module also converts a report to named scores for evaluation frameworks: one overall score and one for each
-criterion. It counts the answers of a cascade that came from its expensive judge, and estimates the saved cost.
+criterion. For a cascade, the module counts the answers of the expensive judge and estimates the saved cost.
 """
 
 from __future__ import annotations
@@ -562,7 +562,9 @@ def outcomes_of(report: EvaluationReport, name: str = "rubric", failure: Excepti
 
 
 def higher_is_better(value: float, *, is_penalty: bool) -> float:
-    """Convert the value of a criterion to a score for which higher is better, or back: 1 - value for a penalty.
+    """Convert the value of a criterion to a score for which higher is better, or such a score back to the value.
+
+    For a penalty, the result is 1 - value. For other criteria, it is the value.
 
     Frameworks average scores and show a higher average as an improvement. Therefore, the score of a penalty is 0 if the
     error is present.

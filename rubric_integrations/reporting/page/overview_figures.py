@@ -147,7 +147,7 @@ class RunFacts(NamedTuple):
     Attributes:
         written: The time in UTC at which the file was last written. Empty if the run is not in a file.
         rubric_hash: The first 12 digits of the SHA-256 of the parts of the rubric that scores depend on. Empty if the
-            rows have several rubrics, or do not record them.
+            rows have several rubrics, or do not record their rubric.
         rubrics: The number of rubrics, up to 1,000.
         settings: Each set of settings in words with its number of rows, the most frequent first.
     """

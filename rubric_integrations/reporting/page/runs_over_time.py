@@ -359,7 +359,7 @@ def draw(over_time: RunsOverTime, line: Line) -> Chart:
 
 
 def draw_small(over_time: RunsOverTime, line: Line) -> Chart:
-    """Compute a small chart of a criterion, which has its own scale, for the table of criteria."""
+    """Compute a small chart of one criterion for the table of criteria. Each small chart has its own scale."""
     return _draw(over_time, line, (0, 2), _SMALL_HEIGHT, _SMALL_WIDTH / len(line.cells), has_limits=False)
 
 
