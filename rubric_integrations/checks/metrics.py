@@ -78,7 +78,7 @@ def run_metric(metric: Metric, submission: Submission) -> float:
 
 @measures("metric")
 def measure_metric(check: Check, submission: Submission) -> tuple[float, str]:
-    """Return the value of `check.metric`, and the type of the metric as the reason."""
+    """Return the value of `check.metric`, and the type of the metric as a text for reports."""
     metric = cast("Metric", check.metric)
     return run_metric(metric, submission), f"the metric {metric.type}"
 
@@ -200,7 +200,7 @@ MAX_SIMILARITY_CHARS = 50_000
 
 @decides("similarity")
 def is_similar(check: Check, submission: Submission) -> str:
-    """Return the reason why the similarity is below `check.similarity.min_ratio`, or an empty string."""
+    """Return a message if the similarity is below `check.similarity.min_ratio`, otherwise an empty string."""
     ratio, _ = similarity_ratio(check, submission)
     least = cast("SimilarityCheck", check.similarity).min_ratio or 0.0
     return "" if ratio >= least else f"has a similarity of {ratio:.3f}, below {least:g}"

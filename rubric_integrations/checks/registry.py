@@ -21,8 +21,8 @@ Returns an empty string if the condition is satisfied. Otherwise, it returns the
 Measure = Callable[[Check, Submission], tuple[float, str]]
 """Computes the value in [0, 1] of a condition, and the reason for reports.
 
-Raises a `JudgeFailure` of kind `check` if the value cannot be computed. It is called if the condition is
-`Check.measure`.
+Raises a `JudgeFailure` of kind `check` if the value cannot be computed. It is called if the property
+`measure` of the check is the name of this condition.
 """
 
 CHECKS: dict[str, Condition] = {}
@@ -56,7 +56,7 @@ def decides(field: str) -> Callable[[Condition], Condition]:
 
 
 def measures(field: MeasureName) -> Callable[[Measure], Measure]:
-    """Register the decorated function to compute the value of a field of `Check`."""
+    """Register the decorated function to compute the value in [0, 1] of the condition of a field of `Check`."""
 
     def register(function: Measure) -> Measure:
         MEASURES[field] = function
@@ -76,8 +76,9 @@ def run_check(check: Check, submission: Submission | str) -> Judgment:
         submission: The submission, or the text of its response.
 
     Returns:
-        A judgment: MET if every condition is satisfied, or UNMET with all reasons. For a metric, and for `fields` and
-        `similarity` without a verdict, a judgment with the value.
+        A judgment. It is MET if every condition is satisfied. Otherwise, it is UNMET, and its reason lists all
+        conditions that are not satisfied. If the check has a `measure`, the judgment has its value in [0, 1] instead
+        (for a `metric`, and for `fields` or `similarity` without a threshold).
 
     Raises:
         JudgeFailure: Of kind `check`, in these cases: a condition raised an error or takes too long, a schema refers to

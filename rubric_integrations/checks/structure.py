@@ -75,14 +75,16 @@ _MAX_ERROR = 120
 
 @decides("fields")
 def has_fields(check: Check, submission: Submission) -> str:
-    """Return a text with the fields of `check.fields` that do not have their expected values, or an empty string."""
+    """Return a message if a field of `check.fields` lacks its expected value, otherwise an empty string."""
     _, reason = field_share(check, submission)
     return reason
 
 
 @measures("fields")
 def field_share(check: Check, submission: Submission) -> tuple[float, str]:
-    """Return the weighted share of the fields that have their expected values, and the other fields as the reason.
+    """Return the weighted share of the fields that have their expected values, and a reason.
+
+    The reason lists the fields that do not have their expected values.
 
     The response must be JSON, or contain exactly one fenced block of JSON. Otherwise, the share is 0.
 
@@ -272,7 +274,7 @@ _work: ContextVar[_Work] = ContextVar("_work")
 
 @decides("json_schema")
 def satisfies_schema(check: Check, submission: Submission) -> str:
-    """Return the reason why the response does not satisfy `check.json_schema`, or an empty string.
+    """Return a message if the response does not satisfy `check.json_schema`, otherwise an empty string.
 
     Raises:
         JudgeFailure: Of kind `check`, if the schema refers to a schema outside itself, a pattern takes too long, or the

@@ -14,23 +14,24 @@ from rubric_integrations.submission.submission import Submission
 
 @decides("min_words")
 def has_min_words(check: Check, submission: Submission) -> str:
-    """Return the reason why the response has fewer words than `check.min_words`, or an empty string."""
+    """Return a message if the response has fewer words than `check.min_words`, otherwise an empty string."""
     words, least = len(submission.response.split()), cast("int", check.min_words)
     return f"has {words} words, fewer than {least}" if words < least else ""
 
 
 @decides("max_words")
 def has_max_words(check: Check, submission: Submission) -> str:
-    """Return the reason why the response has more words than `check.max_words`, or an empty string."""
+    """Return a message if the response has more words than `check.max_words`, otherwise an empty string."""
     words, most = len(submission.response.split()), cast("int", check.max_words)
     return f"has {words} words, more than {most}" if words > most else ""
 
 
 @decides("number")
 def states_number(check: Check, submission: Submission) -> str:
-    """Return the reason why the response does not state `check.number`, or an empty string.
+    """Return a message if the response does not state `check.number`, otherwise an empty string.
 
-    A number counts if it is within the tolerance and, if the check has a unit, has this unit.
+    A number in the response counts if its difference from the value is within the tolerance. If the check has a unit,
+    the number must also have this unit.
     """
     expected = cast("NumberCheck", check.number)
     margin = expected.tolerance + 1e-12 * abs(expected.value)  # 0.1 + 0.2 and 0.3 are the same number
@@ -48,7 +49,7 @@ PATTERN_SECONDS = 0.5
 
 @decides("contains")
 def contains(check: Check, submission: Submission) -> str:
-    """Return the reason why not every text of `check.contains` occurs in the response, or an empty string."""
+    """Return a message if not every text of `check.contains` occurs in the response, otherwise an empty string."""
     searched = _folded(submission.response, check)
     missing = [text for text in _as_tuple(check.contains) if _folded(text, check) not in searched]
     return f"does not contain {_quoted(missing)}" if missing else ""
@@ -56,7 +57,7 @@ def contains(check: Check, submission: Submission) -> str:
 
 @decides("not_contains")
 def not_contains(check: Check, submission: Submission) -> str:
-    """Return the reason why a text of `check.not_contains` occurs in the response, or an empty string."""
+    """Return a message if a text of `check.not_contains` occurs in the response, otherwise an empty string."""
     searched = _folded(submission.response, check)
     present = [text for text in _as_tuple(check.not_contains) if _folded(text, check) in searched]
     return f"contains {_quoted(present)}" if present else ""
@@ -64,7 +65,10 @@ def not_contains(check: Check, submission: Submission) -> str:
 
 @decides("equals")
 def equals(check: Check, submission: Submission) -> str:
-    """Return the reason why the response is not `check.equals`, or an empty string. Outer white space is ignored."""
+    """Return a message if the response is not `check.equals`, otherwise an empty string.
+
+    Outer white space is ignored.
+    """
     expected = cast("str", check.equals)
     return (
         ""
@@ -75,7 +79,7 @@ def equals(check: Check, submission: Submission) -> str:
 
 @decides("regex")
 def matches(check: Check, submission: Submission) -> str:
-    """Return the reason why the pattern `check.regex` matches nowhere in the response, or an empty string.
+    """Return a message if the pattern `check.regex` matches nowhere in the response, otherwise an empty string.
 
     Raises:
         JudgeFailure: Of kind `check`, if the search takes longer than `PATTERN_SECONDS`.

@@ -1,9 +1,11 @@
 """Conditions on the trajectory of an agent: its tool calls, steps, tokens, cost, time, errors and repetitions.
 
 If the trajectory lacks the data that a condition needs, the result is a failure of kind `check` and never a verdict,
-unless the verdict is certain without these data. `compare_calls` decides `tool_calls` for any function that compares
-two calls. `docs/agents.md` describes the orders. The number of comparisons is limited, because the agent determines the
-size of the arguments.
+unless the verdict is certain without these data.
+
+`compare_calls` decides the condition `tool_calls`. It works with any function that compares two calls. `docs/agents.md`
+describes the values of `order`. The number of compared values is limited, because the agent determines the size of the
+arguments.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ def same_arguments(
 
 
 def arguments_key(arguments: Arguments | None) -> str:
-    """Return a key that is the same only for equal arguments.
+    """Return a key for comparing arguments: equal arguments have the same key, and other arguments have another key.
 
     Example:
         >>> arguments_key({"a": 1, "b": [True]}) == arguments_key({"b": [True], "a": 1.0})
@@ -158,18 +160,18 @@ def _is_equal_scalar(expected: object, made: object, tolerance: float) -> bool:
 
 
 def maximum_matching(edges: Sequence[int]) -> dict[int, int]:
-    """Pair as many items of a first list as possible with items of a second list.
+    """Pair as many items of a first list as possible with items of a second list (maximum bipartite matching).
 
-    Each item is in at most one pair. The algorithm (Kuhn) searches augmenting paths breadth first, without recursion.
-    The possible partners of an item are the bits of one integer, because one operation can then exclude all items
-    that the search has visited.
+    Each item is in at most one pair. The function uses Kuhn's algorithm, which searches augmenting paths, here breadth
+    first. The possible partners of an item are stored as the bits of one integer. Therefore, one operation can exclude
+    all items that the search has already visited.
 
     Args:
         edges: An integer for each item of the first list. Its bit `j` is set if the item may be paired with item `j` of
             the second list.
 
     Returns:
-        The partner in the first list of each paired item of the second list, by index.
+        For the index of each paired item of the second list, the index of its partner in the first list.
 
     Example:
         >>> maximum_matching([0b11, 0b01])  # item 0 gives way to item 1, which has no other partner
@@ -254,8 +256,8 @@ def trajectory_of(submission: Submission, condition: str) -> Trajectory:
         condition: The name of the condition that needs the trajectory, for the error message.
 
     Raises:
-        JudgeFailure: Of kind `check`, if there is no trajectory, or if the calls of some tool results are missing. This
-            is so if there are more steps with a tool result than calls without a result.
+        JudgeFailure: Of kind `check`, if there is no trajectory, or if it has tool results without their calls. Calls
+            are missing if there are more steps with a tool result than calls that lack a result.
     """
     trajectory = submission.trajectory
     if trajectory is None:
@@ -300,21 +302,24 @@ def steps_text(numbers: Iterable[int]) -> str:
 
 
 def joined(reasons: Sequence[str]) -> str:
-    """Return several reasons as one text, with the number of reasons that are left out."""
+    """Return the first three reasons as one text. If there are more, the text ends with the number of the others."""
     more = [f"and {len(reasons) - _MAX_REASONS} more"] if len(reasons) > _MAX_REASONS else []
     return "; ".join([*reasons[:_MAX_REASONS], *more])
 
 
 MAX_EXPECTED = 200
 MAX_MADE = 2_000
-"""The largest numbers of expected and actual calls that are paired in any order. Comparing all pairs takes a second or
-two.
+"""The largest numbers of expected calls (`MAX_EXPECTED`) and actual calls (`MAX_MADE`) that are paired in any order.
+Comparing all pairs takes a second or two.
 """
 
 _MAX_ARGUMENTS_SHOWN = 100
 
 Comparison = Callable[[ExpectedCall, ToolCall], bool | None]
-"""Returns whether a call matches an expected call. None if the trajectory does not have its arguments."""
+"""A function that returns whether an agent's call matches an expected call.
+
+It returns None if the trajectory does not record the arguments of the agent's call.
+"""
 
 _Decision = Callable[[ExpectedCall, ToolCall], bool]
 _Decide = Callable[[Sequence[ExpectedCall], Sequence[NumberedCall], _Decision], str]
@@ -322,11 +327,11 @@ _Decide = Callable[[Sequence[ExpectedCall], Sequence[NumberedCall], _Decision], 
 
 @decides("tool_calls")
 def makes_calls(check: Check, submission: Submission) -> str:
-    """Return the reason why the agent's calls do not match `check.tool_calls`, or an empty string.
+    """Return a message if the agent's calls do not match `check.tool_calls`, otherwise an empty string.
 
     Raises:
-        JudgeFailure: Of kind `check`, if there is no trajectory, it lacks arguments that the answer depends on, there
-            are too many calls to pair, or their arguments are too large to compare.
+        JudgeFailure: Of kind `check`, in these cases: there is no trajectory, the trajectory lacks arguments that the
+            answer depends on, there are too many calls to pair, or the arguments are too large to compare.
     """
     limit = ComparisonLimit()
     default = check.arguments or "exact"
@@ -348,10 +353,10 @@ def makes_calls(check: Check, submission: Submission) -> str:
 def compare_calls(
     expected: Sequence[ExpectedCall], made: Sequence[NumberedCall], order: Order, compare: Comparison
 ) -> str:
-    """Return the reason why calls do not match the expected calls, or an empty string.
+    """Return a message if calls do not match the expected calls, otherwise an empty string.
 
-    Some comparisons may be unknown, because arguments are missing. The answer is certain if it is the same whether all
-    of them match or none of them does.
+    The result of a comparison is unknown if the arguments of the call are missing. In this case, the lists are compared
+    twice: as if all unknown comparisons matched, and as if none matched. The answer is certain if both results agree.
 
     Args:
         expected: The expected calls.
@@ -469,7 +474,7 @@ def _described(expected: ExpectedCall) -> str:
 
 @decides("tool_used")
 def uses_tools(check: Check, submission: Submission) -> str:
-    """Return a text with the tools of `check.tool_used` that are used too rarely or too often, or an empty string."""
+    """Return a message if a tool of `check.tool_used` is used too rarely or too often, otherwise an empty string."""
     calls = calls_of(submission, "tool_used")
     uses = (check.tool_used,) if isinstance(check.tool_used, ToolUse) else check.tool_used or ()
     return "; ".join(reason for use in uses if (reason := _count_fault(use, calls)))
@@ -477,7 +482,7 @@ def uses_tools(check: Check, submission: Submission) -> str:
 
 @decides("tool_forbidden")
 def uses_no_forbidden_tool(check: Check, submission: Submission) -> str:
-    """Return a text with the steps that call a tool of `check.tool_forbidden`, or an empty string."""
+    """Return a message if any step calls a tool of `check.tool_forbidden`, otherwise an empty string."""
     forbidden = cast("Texts", check.tool_forbidden)
     patterns = (forbidden,) if isinstance(forbidden, str) else forbidden
     calls = [
@@ -490,7 +495,7 @@ def uses_no_forbidden_tool(check: Check, submission: Submission) -> str:
 
 @decides("max_steps")
 def has_max_steps(check: Check, submission: Submission) -> str:
-    """Return the reason why the assistant makes more steps than `check.max_steps`, or an empty string."""
+    """Return a message if the assistant makes more steps than `check.max_steps`, otherwise an empty string."""
     steps = sum(step.role == "assistant" for step in trajectory_of(submission, "max_steps").steps)
     most = cast("int", check.max_steps)
     return f"makes {steps} steps, more than {most}" if steps > most else ""
@@ -498,21 +503,21 @@ def has_max_steps(check: Check, submission: Submission) -> str:
 
 @decides("max_tokens")
 def has_max_tokens(check: Check, submission: Submission) -> str:
-    """Return the reason why the steps take more tokens than `check.max_tokens`, or an empty string."""
+    """Return a message if the steps take more tokens than `check.max_tokens`, otherwise an empty string."""
     total, most = _total("tokens", "max_tokens", cast("int", check.max_tokens), submission), check.max_tokens
     return "" if total is None else f"takes {total:,} tokens, more than {most:,}"
 
 
 @decides("max_cost")
 def has_max_cost(check: Check, submission: Submission) -> str:
-    """Return the reason why the steps cost more than `check.max_cost`, or an empty string."""
+    """Return a message if the steps cost more than `check.max_cost`, otherwise an empty string."""
     total, most = _total("cost", "max_cost", cast("float", check.max_cost), submission), check.max_cost
     return "" if total is None else f"costs ${total:g}, more than ${most:g}"
 
 
 @decides("max_seconds")
 def has_max_seconds(check: Check, submission: Submission) -> str:
-    """Return the reason why the steps take longer than `check.max_seconds`, or an empty string."""
+    """Return a message if the steps take longer than `check.max_seconds`, otherwise an empty string."""
     most = cast("float", check.max_seconds)
     total = _total("milliseconds", "max_seconds", most * 1000, submission)
     return "" if total is None else f"takes {total / 1000:g} s, more than {most:g} s"
@@ -520,7 +525,7 @@ def has_max_seconds(check: Check, submission: Submission) -> str:
 
 @decides("no_errors")
 def has_no_errors(_check: Check, submission: Submission) -> str:
-    """Return a text with the calls that fail, or an empty string."""
+    """Return a message if any tool call fails, otherwise an empty string."""
     calls = calls_of(submission, "no_errors")
     if failed := [one for one in calls if one.call.is_error]:
         return _listed(failed, "which fails")
@@ -535,7 +540,7 @@ def has_no_errors(_check: Check, submission: Submission) -> str:
 
 @decides("no_repeated_calls")
 def has_no_repeated_calls(_check: Check, submission: Submission) -> str:
-    """Return a text with the calls that repeat an earlier call with equal arguments, or an empty string."""
+    """Return a message if any call repeats an earlier call with equal arguments, otherwise an empty string."""
     first_steps: dict[tuple[str, str], int] = {}
     repeated: list[str] = []
     calls = calls_of(submission, "no_repeated_calls")

@@ -1,7 +1,7 @@
 """Grading strategies: they choose the questions to ask a judge, and the number of calls.
 
 To add a strategy, subclass `CriterionGrader` and implement `ask`, or subclass `Grader` and implement `judge` and
-`aggregate`. Then add it to `GRADERS`. `rescore` uses this table to recreate the grader of an earlier run.
+`aggregate`. Then add the new class to `GRADERS`. `rescore` uses this table to recreate the grader of an earlier run.
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ GRADERS: dict[str, type[Grader]] = {
     "PerCriterionOneShotGrader": PerCriterionOneShotGrader,
     "RubricAsJudgeGrader": RubricAsJudgeGrader,
 }
-"""The strategies by the name that a ledger records."""
+"""The class of each grading strategy by its name. A ledger records the name."""

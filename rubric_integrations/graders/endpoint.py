@@ -1,8 +1,8 @@
 """The state of the model behind a judge. It delays calls during an outage and ends a run if the judge cannot be used.
 
 The module also lowers the concurrency after a rate limit: the limit is halved, and each successful call raises it
-again. Another class (`WarmUp`) sends one call about each submission before the others, to fill the provider's prompt
-cache, if this takes no extra time.
+again. The class `WarmUp` delays the other calls about a submission until its first call has filled the provider's
+prompt cache. It delays calls only while this takes no extra time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AdaptiveConcurrency:
         limit: The most calls at the same time, at least 1.
 
     Attributes:
-        must_wait: Whether the server has requested a wait, and no call has waited for its end yet.
+        must_wait: Whether the next call must await `wait_for_server`, because a call was refused by a rate limit.
 
     Example:
         >>> concurrency = AdaptiveConcurrency(8)
@@ -153,11 +153,11 @@ class WrongSetting(JudgeUnusable):
 
 
 class FailureStreak:
-    """Counts the submissions of a run that failed in a row, in the order in which they end, over all threads.
+    """Counts the submissions of a run that failed in a row, in the order in which their grades end, over all threads.
 
-    If a judge does not work at all, or never replies in the requested format, all submissions fail. Outages are not
-    counted, because `max_outage` limits them. Failures that are about one text, such as those of a content filter,
-    are not counted either.
+    A long streak shows that the judge does not work at all, or never replies in the requested format. Outages are not
+    counted, because `max_outage` limits them. A failure that is about one text, for example from a content filter, is
+    not counted either.
 
     A copy or an unpickled object starts at zero.
 
@@ -204,7 +204,7 @@ class FailureStreak:
         """Raise if too many submissions have failed in a row.
 
         Raises:
-            JudgeUnusable: At least `MAX_FAILED_SUBMISSIONS` have failed in a row. This ends the run.
+            JudgeUnusable: At least 20 submissions (`MAX_FAILED_SUBMISSIONS`) have failed in a row. This ends the run.
         """
         if self.count >= MAX_FAILED_SUBMISSIONS:
             raise JudgeUnusable(f"the last {MAX_FAILED_SUBMISSIONS} submissions failed: {self._message}")
@@ -284,9 +284,12 @@ class Endpoint:
         return Endpoint, (self._max_outage, self._max_connect, self._streak, self._clock)
 
     async def await_turn(self, submission: Submission) -> None:
-        """Wait while enough other submissions are in progress to learn whether the model gives readable replies.
+        """Wait until the calls about this submission may be sent.
 
-        Await it before you take a concurrency slot. Otherwise a waiting call would block another call.
+        At the start of a run, the calls about 20 submissions are enough to learn whether the model gives readable
+        replies. Further submissions wait for the first readable reply, or until one of the 20 has ended.
+
+        Await this method before you take a concurrency slot. Otherwise, a waiting call would block another call.
 
         Raises:
             JudgeUnusable: The run has to end.
@@ -315,7 +318,7 @@ class Endpoint:
         return is_single
 
     def leave(self) -> None:
-        """Record that a call has ended for which `admit` returned True."""
+        """Record the end of a call. Only for a call for which `admit` returned True."""
         with self._lock:
             self._single_calls -= 1
 
@@ -336,7 +339,7 @@ class Endpoint:
         """Admit a call if the state allows it now.
 
         Returns:
-            The same as `admit`, or None if the call has to wait.
+            The result of `admit`, or None if the call has to wait.
         """
         with self._lock:
             self._end_run_if_hopeless()
@@ -375,7 +378,7 @@ class Endpoint:
         return self._earlier is not None and self._earlier.has_replied
 
     def note_reply(self) -> None:
-        """Record that the model has given a readable reply to a run of this grader."""
+        """Record that the model has given a readable reply, in this run or in another run of the same grader."""
         self.has_replied = True
 
     def _end_run_if_hopeless(self) -> None:
@@ -490,13 +493,13 @@ class JudgeOutage(BaseException):
 
 
 class WarmUp:
-    """Delays the other calls about a submission until its first call is answered, within one run.
+    """Delays calls of a run: the other calls about a submission wait until its first call is answered.
 
-    A provider can reuse the beginning of a prompt only after it has answered a call with this beginning. While a run
-    has more calls to make than its concurrency limit allows, calls about other submissions use the waiting time. Once
-    the run has read its last submission and all waiting calls fit into the free slots, waiting would only cost time,
-    and all of them are released. For example, a training step of 8 completions with 2 criteria sends its 16 calls
-    immediately under a limit of 64.
+    The reason is the prompt cache: a provider can reuse the beginning of a prompt only after it has answered a call
+    with this beginning. The waiting time is not lost while calls about other submissions fill the concurrency limit.
+    At the end of a run, waiting would only cost time. Therefore, all waiting calls are sent when the run has read its
+    last submission and all of them fit into the free slots. For example, a training step of 8 completions with 2
+    criteria sends its 16 calls immediately under a limit of 64.
 
     An unpickled object delays no calls.
     """
@@ -514,7 +517,7 @@ class WarmUp:
         self._reads_rows = True
 
     def end_rows(self, concurrency: AdaptiveConcurrency) -> None:
-        """Record that the run has read its last submission, and release the waiting calls if all fit."""
+        """Record that the run has read its last submission, and send the waiting calls if free slots exist for all."""
         self._reads_rows = False
         self._release(concurrency)
 

@@ -1,9 +1,11 @@
 """The base classes of all graders: from a submission and a rubric to a report.
 
 A grader computes checks and metrics itself, and abstains from criteria whose evidence is missing. It sends the other
-questions to its panel of judges and repeats lost questions in further rounds. A grader with a fallback for failures may
-not give rewards for training (`refuse_made_up_scores`). One observer for each process, such as OpenTelemetry's, sees
-every grade.
+questions to its panel of judges. Questions without an answer are sent again in further rounds.
+
+A grader that replaces failures by fallback verdicts is not allowed to give rewards for training
+(`refuse_made_up_scores`). A process may have one observer, such as the tracing with OpenTelemetry, which observes every
+grade.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ if TYPE_CHECKING:
 
 
 def is_computed(question: Criterion, submission: Submission) -> bool:
-    """Return whether a question is answered without a judge, by a check or because its evidence is missing."""
+    """Return whether a question needs no judge, because a check decides it or because its evidence is missing."""
     if question.check is not None:
         return True
     return bool(question.needs) and missing_evidence(question, submission) is not None
@@ -86,7 +88,8 @@ def is_computed(question: Criterion, submission: Submission) -> bool:
 def computed_answers(rubric: Rubric, submission: Submission) -> JudgeAnswers:
     """Compute the answers to the questions of a rubric that need no judge.
 
-    A criterion that lacks the evidence that it `needs` is an abstention. Its check is not computed either.
+    If the submission lacks the evidence that a criterion `needs`, the answer is an abstention. If this criterion has a
+    check, the check is not run.
     """
     answers = {index: _answer(question, submission) for index, question in enumerate(questions(rubric.criteria))}
     outcomes = {index: answer for index, answer in answers.items() if answer is not None}
@@ -105,9 +108,9 @@ def _answer(question: Criterion, submission: Submission) -> Outcome | None:
 
 
 def computed_metrics(rubric: Rubric, submission: Submission, policies: ScoringPolicies) -> MetricResults:
-    """Compute the hybrid metrics.
+    """Compute the values of the hybrid metrics of a rubric for a submission.
 
-    A metric that fails has the value None if `on_failure` is `raise` or `abstain`, and 0 otherwise.
+    A metric that cannot be computed has the value None if `on_failure` is `raise` or `abstain`, and 0 otherwise.
     """
     values: dict[str, float | None] = {}
     errors: dict[str, str] = {}
@@ -122,10 +125,10 @@ def computed_metrics(rubric: Rubric, submission: Submission, policies: ScoringPo
 
 Grade: TypeAlias = Coroutine[Any, Any, EvaluationReport]
 GradeObserver: TypeAlias = "Callable[[Grader, Rubric, object, Grade], Grade]"
-"""Observes grades. It receives the grader, the rubric, the input and the grade as a coroutine, which it must await
-once.
+"""Observes grades. It receives the grader, the rubric, the input, and the grade as a coroutine.
 
-It returns the report and raises the exceptions of the grade. A grade in several rounds is observed once.
+It returns a coroutine, which must await the grade once, return its report, and raise its exceptions. A grade in
+several rounds is observed once.
 """
 
 _observer: GradeObserver | None = None
@@ -303,7 +306,7 @@ class Grader(ABC):
 
     @property
     def judges(self) -> list[Judge]:
-        """The judges of the panel, in order. Each is wrapped by limits and validation, and maybe by other wrappers."""
+        """The judges of the panel, in order. A wrapper limits the calls of each judge and validates its answers."""
         return [member.judge for member in self.panel]
 
     def with_judges(self, judges: Sequence[Judge]) -> Self:
@@ -333,7 +336,8 @@ class Grader(ABC):
 
         Raises:
             LedgerError: The ledger cannot be used.
-            TypeError: A judge has no `fingerprint`. Its answers could not be distinguished from those by another judge.
+            TypeError: A judge has no `fingerprint`. The store could not distinguish its answers from the answers of
+                another judge.
         """
         from rubric_integrations.runs.ledger.addresses import as_store
 
@@ -350,16 +354,17 @@ class Grader(ABC):
     ) -> Self:
         """Copy this grader for a run of many submissions. The run ends if the judge is down or cannot be used.
 
-        In this case, `grade` raises `JudgeUnusable`. The class `Endpoint` has the rules.
+        `grade` then raises `JudgeUnusable`. The docstring of `Endpoint` describes when a run ends.
 
         Args:
             max_concurrency: The most calls at the same time, at least 1. If this grader's own limit is smaller, that
-                limit applies. All runs of one grader with the same limit share it.
+                limit applies. All runs of one grader with the same limit share its slots.
             spend_limit: Counts and limits the calls of the run.
             max_outage: The seconds, at least 0, after which an outage of the judge ends the run. Default: as in
                 `CallLimits`.
             warm_up: Delays the other calls about a submission until the first one is answered. None to delay no calls.
-            may_end: Whether an unusable judge ends the run. If False, as in a server, only single grades fail.
+            may_end: Whether a judge that cannot be used ends the run. If False, only the grades that need the judge
+                fail. A server uses False, because it must continue.
         """
         grader = copy.copy(self)
         grader.call_limiter = self.call_limiter.for_run(max_concurrency, spend_limit, max_outage, may_end=may_end)
@@ -389,8 +394,8 @@ class Grader(ABC):
     def scoring_record(self) -> dict[str, Any]:
         """Describe as JSON the settings that affect scores, without the rubric. Run files store it for comparing runs.
 
-        Limits on calls, retries and the failure policy are left out, because rows with a failure of a judge are not
-        compared.
+        The record does not contain the limits on calls, the retries and the failure policy. They affect only rows in
+        which a judge failed, and a comparison of runs leaves these rows out.
         """
         settings = self.settings()
         if len(self.panel) == 1:
@@ -431,7 +436,7 @@ class Grader(ABC):
         return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
 
     def may_repeat(self, failure: JudgeFailure) -> bool:
-        """Return whether a judgment that failed in this way is requested again in a later round of this grade."""
+        """Return whether a judgment with this failure is requested again in a later round of this grade."""
         return self.rounds_left > 0 and failure.kind in _LOST and failure.repeats is None
 
     def _for_later_round(self, answers: Sequence[Any], report: EvaluationReport) -> Self:
@@ -479,7 +484,8 @@ class CriterionGrader(Grader):
     """A grader that obtains an answer to each criterion. A subclass implements `ask`, the calls to one judge.
 
     Attributes:
-        may_leave_open: Whether a criterion that no judge was asked about is left open. If False, it is a failure.
+        may_leave_open: How a criterion that no judge was asked about is reported. If True, it has no answer and is in
+            `not_asked`. If False, it is a failure.
         asks_conditions_first: Whether the condition of a criterion (`applies_when`) is requested first, and the
             criterion only if the condition is true. If False, both are requested concurrently, and the answer to a
             criterion that does not apply is ignored.
@@ -494,8 +500,8 @@ class CriterionGrader(Grader):
     ) -> JudgeAnswers:
         """Ask one judge the questions with these indices.
 
-        The indices count the criteria of the rubric and then its distinct conditions. Create each question with
-        `question`.
+        An index below `len(rubric)` is a criterion of the rubric. The following indices are its distinct conditions.
+        Create each question with the method `question`.
         """
 
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
@@ -526,7 +532,7 @@ class CriterionGrader(Grader):
         return [answers.merged(others) for answers, others in zip(panel, more, strict=True)]
 
     async def ask_panel(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> list[JudgeAnswers]:
-        """Ask each judge of the panel about the criteria with these indices that it may answer (see `Criterion.judge`).
+        """Ask each judge of the panel the questions with these indices, except questions for another judge.
 
         The judges are asked concurrently, or one after another with `voting.sequential`.
         """
@@ -662,9 +668,9 @@ def shuffle_options(options: Sequence[T], seed: int, text: str, index: int, judg
 
 
 def refuse_made_up_scores(grader: Grader) -> None:
-    """Refuse a grader that gives scores for failures, or that may leave scores open.
+    """Refuse a grader that gives scores for failures of its judge, or that may end a grade without a score.
 
-    Such scores are not valid rewards. A trainer would learn to cause failures.
+    Its scores are not valid rewards for training. The trained model could learn to cause failures of the judge.
 
     Raises:
         ValueError: The grader has `stop_when_decided`, or an `on_failure` other than `"raise"`.

@@ -130,7 +130,7 @@ class PerCriterionOneShotGrader(CriterionGrader):
     async def ask(
         self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
-        """Ask one judge about these criteria, in as few calls as `max_criteria_per_call` allows."""
+        """Ask one judge the questions with these indices, in as few calls as `max_criteria_per_call` allows."""
         # A later round repeats the requests of the first round. Therefore, the answers have the same keys in a store.
         known = self._earlier_outcomes(member)
         requested = sorted({*indices, *known}, key=lambda index: (index < len(rubric), index)) if known else indices

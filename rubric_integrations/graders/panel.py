@@ -29,7 +29,10 @@ class PanelMember(NamedTuple):
     model: str
 
     def may_answer(self, rubric: Rubric, index: int) -> bool:
-        """Return whether the judge may answer a question: any condition, or a criterion that names no other judge."""
+        """Return whether the judge may answer the question with this index.
+
+        Each judge may answer every condition, and every criterion that names this judge or no judge.
+        """
         return index >= len(rubric.criteria) or rubric.criteria[index].judge in (None, self.name)
 
     def with_judge(self, judge: Judge, limiter: CallLimiter) -> PanelMember:
@@ -42,9 +45,14 @@ def make_panel(
 ) -> tuple[PanelMember, ...]:
     """Make a panel of judges. The answers of each judge are validated, and its calls are limited.
 
-    The name of a judge is its `name`, the name of its model or the name of its class. A cascade has the names of its
-    judges. An aligned judge has a name such as `openai/gpt-5-mini (aligned)`. A second judge with the same name gets
-    the suffix `#2`. A single judge has the name `default`.
+    The name of a judge in the panel is:
+
+    - `default` for a single judge
+    - otherwise the `name` of the judge, the name of its model, or the name of its class
+    - for a cascade, the names of its judges
+    - for an aligned judge, a name such as `openai/gpt-5-mini (aligned)`
+
+    A second judge with the same name gets the suffix `#2`.
 
     Raises:
         ValueError: The number of weights differs from the number of judges.
@@ -63,7 +71,7 @@ def make_panel(
 
 
 def stored_judges(judges: Sequence[Judge], store: JudgmentStore, sample: int) -> list[Judge]:
-    """Wrap judges to look up every judgment in a store first. In a cascade, each member is wrapped.
+    """Wrap judges: each judgment is looked up in a store before the judge is asked. In a cascade, wrap each member.
 
     Raises:
         TypeError: A judge has no `fingerprint`.
@@ -82,7 +90,10 @@ def stored_judges(judges: Sequence[Judge], store: JudgmentStore, sample: int) ->
 
 
 def describe_judge(judge: Judge) -> str | dict[str, Any]:
-    """Return the fingerprint of a judge, or the description of a cascade as JSON. An empty text if there is none."""
+    """Return the fingerprint of a judge. For a cascade, return its description as JSON.
+
+    The result is an empty text if a judge has no fingerprint.
+    """
     if isinstance(judge, Cascade):
         return judge.describe() or ""
     return fingerprint_of(judge) or ""

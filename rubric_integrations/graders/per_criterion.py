@@ -51,10 +51,11 @@ if TYPE_CHECKING:
 
 
 def question_order(rubric: Rubric, submission: Submission) -> list[int]:
-    """Order the criteria that a judge answers: required ones first, then by effect on the score per prompt length.
+    """Order the questions for a judge, to decide as early as possible whether the submission passes.
 
-    Computed criteria are left out, because they are answered before any question is asked. A condition comes before the
-    first of its criteria.
+    Required criteria come first. The other criteria are ordered by their largest effect on the score, divided by the
+    length of their prompt. A condition comes directly before the first criterion that has it. Criteria that need no
+    judge are left out, because they are computed before.
 
     Returns:
         The indices of the criteria in the rubric. Indices from `len(rubric)` on are its distinct conditions.
@@ -107,8 +108,8 @@ def split_question(question: Question, chunk_size: int) -> list[Question]:
     about a part is not used for an equal text at another position.
 
     Returns:
-        The questions. Only the unchanged question if the response is short enough, or if the criterion has options or a
-        scale, because answers about parts could not be joined.
+        The questions. If the response is short enough, the only entry is the unchanged question. This is also the case
+        if the criterion has options or a scale, because answers about parts could not be joined.
     """
     submission = question.submission
     parts = split_response(submission, chunk_size) if question.criterion.kind == "binary" else [submission.response]
@@ -165,8 +166,8 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
 class PerCriterionGrader(CriterionGrader):
     """A grader that asks the judge about each criterion in a separate call. The calls run concurrently up to the limit.
 
-    Criteria with a check are computed without a call. A condition (`applies_when`) in words needs one call, which is
-    made first and shared by all its criteria. A criterion that does not apply needs no other call. With
+    Criteria with a check are computed without a call. A condition (`applies_when`) in words needs one call,
+    before the calls for its criteria. If the condition is false, its criteria need no call. With
     `on_failure="raise"` and a single judge, the first final failure cancels the calls in progress.
 
     The other arguments are the same as for `Grader`.
@@ -175,8 +176,8 @@ class PerCriterionGrader(CriterionGrader):
         stop_when_decided: Whether to ask about one criterion after another and to stop when no further answer can
             change `passed`. The order is: checks, required criteria, and the other criteria by their effect on the
             score. With a number in [0, 1], the grader stops only when it is also certain whether the score reaches this
-            number. If it stops early, the report has a `score_range` instead of a score. Its field `not_asked` lists
-            the criteria that the judge was not asked about.
+            number. After an early stop, the report has a `score_range` instead of a score. The field `not_asked` of
+            the report lists the criteria that the judge was not asked about.
 
     Raises:
         ValueError: A setting is missing, unknown, or out of range. Raised before any request.
@@ -234,7 +235,7 @@ class PerCriterionGrader(CriterionGrader):
             raise ValueError("`stop_when_decided` goes by the normalized score: it does not go with `normalize=False`")
 
     def judge(self, rubric: Rubric, submission: Submission) -> CoroutineType[Any, Any, Sequence[JudgeAnswers]]:
-        """Obtain each judge's answers to all criteria, or until the decision is final."""
+        """Obtain each judge's answers to all criteria. With `stop_when_decided`, stop when the decision is final."""
         # Not a coroutine, because each call would pass through one more.
         if self.may_leave_open:
             return self._judge_until_decided(rubric, submission)
@@ -259,7 +260,7 @@ class PerCriterionGrader(CriterionGrader):
     async def ask(
         self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
     ) -> JudgeAnswers:
-        """Ask one judge about these criteria, each in a separate call."""
+        """Ask one judge the questions with these indices, each in a separate call."""
         if not indices:
             return JudgeAnswers({}, member.name, member.weight)
 

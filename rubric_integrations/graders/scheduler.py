@@ -62,8 +62,8 @@ class CallLimiter:
     timeout), it continues to repeat the attempt for `limits.max_outage` seconds. The wait between two attempts doubles
     from 0.5 to 20 seconds, unless the server requests another wait.
 
-    The waiting before a single call happens in `LimitedJudge`, which uses the other attributes. A copy or an unpickled
-    object has the same limits and has seen no calls.
+    The other attributes are for `LimitedJudge`, which waits before each call, for example for a concurrency slot. A
+    deep copy or an unpickled object has the same limits and has seen no calls.
 
     Args:
         limits: Concurrency, retries, timeout and outage. If `max_retries` is 0, no failed call is repeated.
@@ -104,10 +104,10 @@ class CallLimiter:
         *,
         may_end: bool = True,
     ) -> CallLimiter:
-        """Make a limiter for one run, with the same limits except those that are passed.
+        """Make a limiter for one run. A limit that is not passed stays the same.
 
-        All runs of one grader with the same `max_concurrency` share their slots. Therefore, two concurrent runs make no
-        more calls than one.
+        All runs of one grader with the same `max_concurrency` share their slots. Therefore, two runs at the same time
+        have no more calls in progress than one run.
 
         Args:
             max_concurrency: The most calls at the same time. None for the limit of this limiter.
@@ -136,7 +136,7 @@ class CallLimiter:
             self.streak.record(failures, is_graded=is_graded)
 
     def new_endpoint(self, earlier: Endpoint | None = None) -> Endpoint:
-        """Create the state of the model behind another judge of this grader.
+        """Create the `Endpoint` of a further judge of this grader: the state of the model behind the judge.
 
         Args:
             earlier: The state of the same model before this run, or None.
@@ -251,8 +251,9 @@ class Redactor:
     """Replaces secrets, of a judge and of the environment, in everything that the judge returns or raises.
 
     Args:
-        judge: The judge. Secrets are searched in the settings of its model or, without a model, in the attributes whose
-            names are names of credentials, also in the judges that it wraps. They are collected once.
+        judge: The judge. Its secrets are collected once, from the settings of its model. For a judge without a model,
+            the secrets are the values of attributes with names of credentials, such as `api_key`. The secrets of judges
+            that it wraps are collected, too.
     """
 
     def __init__(self, judge: Judge):
@@ -276,7 +277,7 @@ class Redactor:
         return redacted
 
     def failure(self, failure: JudgeFailure) -> JudgeFailure:
-        """Return a failure unchanged, or a copy without the secrets in its message and without its cause."""
+        """Return a failure. If its message contains secrets, return a copy without them and without the cause."""
         message = self._redact(failure.message)
         if message == failure.message:
             return failure
@@ -324,7 +325,7 @@ class LimitedJudge(RequestWrapper):
     Args:
         judge: The judge.
         limiter: The limits, shared by the judges of a grader.
-        earlier: The same judge with the limits that are replaced now. None if there is none.
+        earlier: The wrapper with the earlier limits of the same judge, which the new wrapper replaces, or None.
     """
 
     def __init__(self, judge: Judge, limiter: CallLimiter, earlier: LimitedJudge | None = None):
@@ -510,9 +511,10 @@ def _highest_bytes(file: Attachment) -> int:
 
 
 def limit_judge(judge: Judge, limiter: CallLimiter) -> Judge:
-    """Limit the calls of a judge by a limiter, which replaces an earlier one. Wrappers such as a store stay outside.
+    """Return a judge whose calls are limited by a limiter.
 
-    In a cascade, each judge is limited, and each has the retries of the limiter.
+    If the judge already has a limiter, the new limiter replaces it. The limits apply to the innermost judge, inside of
+    wrappers such as a store. In a cascade, the limits and the retries apply to each judge separately.
     """
     if isinstance(judge, Cascade):
         return judge.with_members(lambda member: limit_judge(member, limiter), limiter)

@@ -27,8 +27,8 @@ class Voting(Record):
         ordinal: How votes on ordered options and scales are joined: `mean` (the default), `median`, `weighted_mean`,
             `mode`, `min`, `max`, `worst_case` or `best_case`.
         nominal: How votes on unordered options are joined: `mode` (the default), `weighted_mode` or `unanimous`.
-        sequential: Whether the judges are asked one after another. Binary criteria are then skipped for the later
-            judges if they can no longer change the result. Default False.
+        sequential: Whether the judges are asked one after another. The later judges are then not asked about a binary
+            criterion if their votes can no longer change its verdict. Default False.
 
     Example:
         >>> Voting(binary="unanimous", sequential=True).ordinal
@@ -142,7 +142,7 @@ def with_retries(limits: CallLimits, max_retries: int | None) -> CallLimits:
 
 
 def shown_to_judges(submission: Submission, limits: TextLimits) -> Submission:
-    """Return the submission that judges see: the same, or with shortened tool results."""
+    """Return the submission as judges see it. Tool results that are longer than `step_limit` are shortened."""
     return submission if limits.step_limit is None else submission.shortened(limits.step_limit)
 
 

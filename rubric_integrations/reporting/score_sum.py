@@ -20,8 +20,8 @@ class ScoreTerm(NamedTuple):
 
     Attributes:
         criterion: The report of the criterion.
-        value: The value in [0, 1] that is used in the sum, also for an abstention with a value. None if the criterion
-            is left out.
+        value: The value in [0, 1] that is used in the sum. An abstention may have a value, depending on
+            `cannot_assess`. None if the criterion is left out.
         words: The answer in words, such as `met`, `deducted` or `could not be judged: left out`.
     """
 
@@ -36,7 +36,7 @@ class ScoreTerm(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """The difference in points from the best possible answer. 0 if the criterion is left out."""
+        """The points that the answer loses, compared with the best possible answer. 0 if the criterion is left out."""
         if self.value is None:
             return 0.0
         weight = self.criterion.weight
@@ -49,9 +49,9 @@ class ScoreSum(NamedTuple):
     Attributes:
         terms: The criteria, in the order of the report.
         raw: The sum of the points. None if every criterion is left out.
-        divisor: The divisor of the sum: the total of the positive weights that count or, without positive weights, of
-            the absolute weights of the penalties.
-        has_positive_weight: Whether the rubric has a positive weight. If not, the score is 1 minus the deductions.
+        divisor: The number by which `raw` is divided: the sum of the positive weights that are not left out. For a
+            rubric with only penalties, the sum of the absolute weights that are not left out.
+        has_positive_weight: Whether the rubric has a positive weight. If not, the score is 1 + `raw` / `divisor`.
         score: The score in [0, 1] from this sum, before metrics and the length penalty. None if it is undefined.
         after: The later changes of the score (metrics, length penalty), each as text. Empty if there are none.
         problem: Why the terms do not give the score of the report. None if they do.
@@ -230,7 +230,7 @@ def _answer(criterion: CriterionReport) -> str:
 
 
 def worst_value(criterion: CriterionReport) -> float:
-    """Return the value in [0, 1] that gives the lowest score, which is used by `cannot_assess="fail"`."""
+    """Return the value in [0, 1] of the answer that gives the lowest score. `cannot_assess="fail"` uses it."""
     values = [option.value for option in criterion.options if not option.na] or [0.0, 1.0]
     return max(values) if criterion.weight < 0 else min(values)
 

@@ -1,8 +1,8 @@
 """Shows a finished run in a terminal: its figures, its worst rows, examples for a criterion, and one row in full.
 
-Text from models and users is printed without markup and control characters. It never begins a line, because a CI system
-would interpret a line such as `::error::` in a log as a command. Therefore, the text is in a frame, or after a word on
-a line that is not wrapped.
+Text from models and users is printed without markup and control characters. Such text never begins a line,
+because a CI system would interpret a line such as `::error::` in a log as a command. Therefore, it is in a frame, or
+after a word on a line that is not wrapped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_EXCERPT = 160
 
 
 class UnknownNameError(ValueError):
-    """Raised if a run has no row or no criterion with this name."""
+    """Raised if a run has no row with the requested id, or no criterion with the requested name."""
 
 
 def show_run(run: RunFile, count: int = 5) -> Iterator[RenderableType]:
@@ -42,7 +42,7 @@ def show_run(run: RunFile, count: int = 5) -> Iterator[RenderableType]:
 
     Args:
         run: The run.
-        count: The largest number of these rows.
+        count: The largest number of rows to show.
     """
     summary, shared, columns = SummaryFigures(), SharedColumns(), ColumnFigures()
     for row in run.rows:
@@ -95,7 +95,7 @@ def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[Renderab
 
 
 def show_row(run: RunFile, row_id: str) -> Iterator[RenderableType]:
-    """Yield each row with an id in full: the texts, the answers, and the calculation of the score.
+    """Yield all rows with this id, each with its texts, its answers, and the calculation of its score.
 
     Args:
         run: The run.

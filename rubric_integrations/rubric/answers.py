@@ -137,8 +137,8 @@ class Scale(Record):
         """Return the value in [0, 1] of a number on this scale.
 
         Raises:
-            ValueError: The number is not on the scale. It is never clamped, because a judge that answers 11 on a scale
-                to 10 has not understood the question.
+            ValueError: The number is not on the scale. It is not moved to the nearest number on the scale, because a
+                judge that answers 11 on a scale from 1 to 10 has not understood the question.
         """
         if not self.min <= number <= self.max:
             raise ValueError(f"{number:g} is not between {self.min:g} and {self.max:g}")

@@ -1,4 +1,7 @@
-"""Checks and metrics as data: conditions on a submission that code decides. The package `checks` has this code."""
+"""Checks and metrics as data: conditions on a submission that are decided by code, without a judge.
+
+The package `checks` contains the code that decides them.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,10 @@ class FieldCheck(Record):
 
     @property
     def has_expected(self) -> bool:
-        """Whether `equals` is set, also if it is null. If not, the submission's reference has the expected value."""
+        """Whether the author wrote `equals`, even as `null`.
+
+        If False, the expected value is read from the submission's reference.
+        """
         return "equals" in self.model_fields_set
 
     @property
@@ -137,11 +143,11 @@ class SimilarityCheck(Record):
 Order = Literal["strict", "in_order", "superset", "subset", "unordered"]
 """How the agent's tool calls are compared with the expected calls.
 
-- `strict`: they are the same calls in the same order, without other calls.
-- `in_order`: they contain the expected calls in the expected order. Other calls are allowed anywhere.
+- `strict`: the agent makes the expected calls in the expected order, and no other calls.
+- `in_order`: the agent makes the expected calls in the expected order. Other calls are allowed anywhere.
 - `superset`: each expected call is matched by a different call of the agent. The agent may make other calls.
 - `subset`: each call of the agent is matched by a different expected call. Expected calls may be missing.
-- `unordered`: they are the same calls in any order (both `superset` and `subset`).
+- `unordered`: the agent makes the expected calls in any order, and no other calls (both `superset` and `subset`).
 
 The last three modes pair the agent's calls with expected calls. The condition is satisfied if any possible pairing
 satisfies it.
@@ -150,9 +156,9 @@ satisfies it.
 ArgumentsMode = Literal["exact", "ignore", "subset", "superset"]
 """How the arguments of an agent's tool call are compared with the expected arguments.
 
-- `exact`: they have the same keys with equal values.
-- `superset`: they contain every expected key with an equal value and may contain other keys.
-- `subset`: each of their keys is expected, with an equal value. Expected keys may be missing.
+- `exact`: the agent's arguments have the same keys as the expected arguments, with equal values.
+- `superset`: the agent's arguments contain every expected key with an equal value. They may contain other keys.
+- `subset`: every key of the agent's arguments is expected and has an equal value. Expected keys may be missing.
 - `ignore`: only the name of the tool is compared.
 
 The modes apply to the top-level keys. Nested values must be equal as a whole. The numbers 1 and 1.0 are equal, but
@@ -212,7 +218,7 @@ class ExpectedCall(Record):
 
 
 class ToolUse(Record):
-    """How often a tool (or all tools that match a pattern) is used. In a file, a name alone means at least once.
+    """How often a tool (or all tools that match a pattern) is used. In a file, a name alone means at least one call.
 
     Attributes:
         name: The name of the tool, or a pattern: `*` matches any characters, `?` matches one character, and `[ab]`

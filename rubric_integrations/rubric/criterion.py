@@ -1,8 +1,10 @@
 """One criterion of a rubric: binary, multi-choice, on a scale, or decided by a check.
 
-The module defines its fields and validates them. Without a written weight, the weight comes from `importance` or is 10.
-A condition (`applies_when`) is a question that is answered before the criterion. Criteria with the same condition share
-one answer. In the list of all questions, the criteria come first, followed by the distinct conditions.
+The module defines the fields of a criterion and validates them. If the author wrote no weight, the weight comes from
+the criterion's `importance`. If there is no `importance` either, the weight is 10.
+
+A criterion may have a condition (`applies_when`), which is a separate question. Criteria with the same condition share
+its answer. In the list of all questions, the criteria come first, followed by the distinct conditions.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def check_importance_weights(weights: dict[Importance, float]) -> dict[Importanc
     """Check the signs of weights for `importance`.
 
     Raises:
-        ValueError: The weight of `pitfall` is positive, or another one is negative.
+        ValueError: The weight of `pitfall` is positive, or the weight of another importance is negative.
     """
     for importance, weight in weights.items():
         if weight > 0 if importance == "pitfall" else weight < 0:
@@ -162,8 +164,8 @@ class Criterion(SparseRecord):
         scale: The range of numbers for the judge's answer, instead of MET or UNMET.
         applies_when: The condition under which the criterion applies: words, which the judge answers first, or a check.
             If the condition is false, the criterion is not applicable and is left out of the score.
-        per: With `occurrence`, the judge counts how often the criterion is met, and each occurrence counts `weight`.
-            The `scale` is then from 0 to `cap`.
+        per: With `occurrence`, the judge counts how often the criterion is met. Each occurrence, up to `cap`, adds
+            `weight` to the weighted sum. The `scale` is then from 0 to `cap`.
         cap: The largest number of occurrences that counts, from 1 to 1,000. Set together with `per`.
         context: A document that belongs to this criterion, such as its source or a reference, shown to the judge.
         aspects: Aspects to consider, shown to the judge.
@@ -274,7 +276,7 @@ class Criterion(SparseRecord):
 
     @property
     def has_derived_weight(self) -> bool:
-        """Whether the weight comes from the `importance`. It does only if no weight is written."""
+        """Whether the weight comes from `importance`: the author wrote an `importance` and no `weight`."""
         return self.importance is not None and "weight" not in self.model_fields_set
 
     @property
@@ -316,12 +318,12 @@ class Criterion(SparseRecord):
 
     @property
     def worst_option(self) -> Option:
-        """The choice that gives the lowest score. For a penalty, it has the highest value. In a tie, the first."""
+        """The choice that gives the lowest score. For a penalty, it has the highest value. The first in a tie."""
         return max(self.choices, key=lambda o: o.value) if self.is_penalty else min(self.choices, key=lambda o: o.value)
 
     @property
     def worst_value(self) -> float:
-        """The value in [0, 1] that gives the lowest score."""
+        """The value in [0, 1] of the answer that gives the lowest score."""
         if self.options is not None:
             return self.worst_option.value
         return 1.0 if self.is_penalty else 0.0

@@ -6,10 +6,12 @@ A group divides its weight among its children. Judges answer only the leaves.
 
     value of a group = sum of weight * value / sum of weight        (over its children that have a value)
 
-Children with a negative weight are penalties. As in a rubric without groups, they are subtracted in the first sum, they
-are not part of the second sum, and the value of the group is at least 0. `penalty_cap` is the largest amount that they
-subtract. A group that contains only penalties is a penalty for its siblings: it has the weight `-penalty_cap` and the
-value
+Children with a negative weight are penalties. As in a rubric without groups, penalties lower the numerator, and their
+weights are not part of the denominator. If the numerator is negative, the value of the group is 0. `penalty_cap` is the
+largest amount that the penalties of a group subtract.
+
+A group that contains only penalties is itself a penalty among its siblings. Its weight is `-penalty_cap`, and its value
+is
 
     min(1, sum of |weight| * value / penalty_cap)
 
@@ -111,7 +113,7 @@ class Node(Record):
         penalty_cap: The largest amount that the penalties among the children subtract, in the unit of the children's
             weights. None for no limit.
         leaf: For a leaf, the index of its criterion in the rubric. None for a group. Several leaves may have the same
-            criterion. It is then judged once and scored in each of their groups.
+            criterion. Such a criterion is judged once and scored in the group of each leaf.
     """
 
     requirement: str
@@ -134,9 +136,9 @@ class Node(Record):
 
     @property
     def divisor(self) -> float:
-        """The denominator for the weights of the children.
+        """The number by which the weights of the children are divided.
 
-        It is the sum of the positive weights. For a group with only penalties, it is `penalty_cap`.
+        It is the sum of their positive weights. For a group with only penalties, it is `penalty_cap`.
         """
         if self.has_only_penalties:
             return self.penalty_cap or 0.0
@@ -154,8 +156,8 @@ class NodeValue(NamedTuple):
     Attributes:
         depth: The depth of the node. 0 at the top.
         node: The group or the leaf.
-        value: The value of the node in [0, 1]. None if it has no value, because no criterion that counts for it was
-            assessed.
+        value: The value of the node in [0, 1]. None if too few of its criteria were assessed (see
+            `group_value`).
     """
 
     depth: int
@@ -220,7 +222,7 @@ def only_penalties(weights: Sequence[float]) -> bool:
 
 
 def group_fault(weight: float, weights: Sequence[float], penalty_cap: float | None) -> str | None:
-    """Return a message that states what is wrong with the penalties of a group and how to fix it, or None.
+    """Check the penalties of a group. Return what is wrong and how to fix it, or None if nothing is wrong.
 
     Args:
         weight: The weight of the group.
@@ -280,7 +282,10 @@ def with_weight(criterion: Criterion, weight: float) -> Criterion:
 
 
 def weigh(criterion: Criterion, weights: Mapping[Importance, float] | None) -> Criterion:
-    """Return a criterion. If its weight comes from its `importance`, use `weights` for it (see `weight_of`)."""
+    """Return a criterion, with a new weight if its author wrote an `importance` and no weight.
+
+    The new weight is the one for this importance in `weights`, or its default (see `weight_of`).
+    """
     return (
         with_weight(criterion, weight_of(criterion.importance, weights)) if criterion.has_derived_weight else criterion
     )
@@ -289,7 +294,8 @@ def weigh(criterion: Criterion, weights: Mapping[Importance, float] | None) -> C
 def weigh_criteria(criteria: tuple[Criterion, ...], info: ValidationInfo) -> tuple[Criterion, ...]:
     """Set the weights of criteria from `importance` and `importance_weights`.
 
-    The criteria of a tree are returned unchanged, because the reader has set their weights.
+    The criteria of a rubric with groups are returned unchanged, because the code that reads the file has set their
+    weights.
 
     Raises:
         ValueError: Some weights come from `importance`, and others do not. The two kinds of weights have no common
@@ -344,7 +350,7 @@ CheckedCriteria = Annotated[tuple[Criterion, ...], AfterValidator(weigh_criteria
 
 
 def check_hybrid_metrics(metrics: tuple[HybridMetric, ...]) -> tuple[HybridMetric, ...]:
-    """Check that the weights sum to at most 1 and that the names differ.
+    """Check that the weights of hybrid metrics sum to at most 1 and that their names differ.
 
     Raises:
         ValueError: The weights sum to more than 1, or two metrics have the same name.
@@ -390,9 +396,10 @@ Blend = Literal["weighted_average", "multiplicative", "max", "min"]
 class Rubric(Record):
     """Weighted criteria with a pass mark.
 
-    A field that is not set has its default, and `to_dict` does not write it. You can join two rubrics with `+`: the
-    result has the criteria of both, and the fields that the right rubric sets override the fields of the left rubric.
-    Their `guidelines` and `left_out` are joined.
+    A field that you do not set has its default value, and `to_dict` omits the field.
+
+    You can join two rubrics with `+`. The result has the criteria, the `guidelines` and the `left_out` of both. For any
+    other field that both rubrics set, the value of the right rubric is used.
 
     Args:
         criteria: 1 to 1,000 criteria (in a tree: up to 10,000 leaves). Reports list them in the same order.
@@ -400,8 +407,8 @@ class Rubric(Record):
         description: A note for human readers. Judges do not see it.
         guidelines: Instructions for the judge that apply to every criterion.
         pass_mark: The smallest score in [0, 1] that passes. Default 0.8.
-        min_coverage: The smallest share in [0, 1] that must be assessed for a pass: the sum of the absolute weights of
-            the assessed criteria, divided by the sum for all criteria that apply. Default 0.5.
+        min_coverage: The smallest coverage in [0, 1] that passes. The coverage is the sum of the absolute weights of
+            the assessed criteria, divided by this sum over all criteria that apply. Default 0.5.
         version: The version of the rubric, for human readers.
         domain: The subject area, shown to the judge, such as `creative_writing`.
         scale: A scale to which reports convert the score, as an additional number.
@@ -409,10 +416,10 @@ class Rubric(Record):
         blend: How the metrics are blended with the score: `weighted_average` (the default), `multiplicative`, `max` or
             `min`.
         metadata: Further data of the file. It has no effect.
-        left_out: Requirements of the author that no criterion covers, one text for each. The readers of other formats
-            fill this list. If it is not empty, reports are `partial` and never `passed`.
+        left_out: Requirements of the author that no criterion covers, one text for each. The functions that read
+            other formats fill this list. If it is not empty, reports are `partial` and never `passed`.
         importance_weights: Weights by `importance` that replace some or all of the default weights (see `Criterion`).
-        tree: The groups of the criteria. The readers make it from a file with nested criteria.
+        tree: The groups of the criteria. The functions that read files make it from nested criteria.
 
     Raises:
         RubricError: (a ValueError) The rubric is invalid. The message has one line for each fault.

@@ -1,9 +1,9 @@
 """From answers to the report: joins votes, resolves failures, scores criteria, and decides `passed`.
 
 Only this module decides `passed`: the normalized score reaches the rubric's pass mark, every required criterion is met,
-enough of the rubric was assessed, and the rubric covers all requirements of its author. A missing answer never passes:
-for `passed`, a failed criterion has its worst value, even if the score counts it differently. Otherwise, if the judge
-is down, a submission could pass because of its checks alone.
+enough of the rubric was assessed, and the rubric covers all requirements of its author. A missing answer never helps a
+submission to pass: for `passed`, a failed criterion has its worst value, even if the score counts it differently.
+Without this rule, a submission could pass because of its checks alone while the judge is down.
 
 A panel decides a condition (`applies_when`) by the weighted majority of its votes. In a tie, the criterion applies. A
 criterion that is wrongly judged is visible in the report, but a criterion that is wrongly left out would be overlooked.
@@ -48,11 +48,11 @@ def report_criterion(
 
     Args:
         criterion: The criterion.
-        index: Its index in the rubric.
-        name: Its key in the rubric.
+        index: The index of the criterion in the rubric.
+        name: The key of the criterion in the rubric.
         panel: The answers of each judge.
         policies: How failures and votes are resolved.
-        is_open: Whether no judge was asked about the criterion, because the decision did not need it.
+        is_open: Whether the grade ended early, before any judge was asked about the criterion.
     """
     is_panel = len(panel) > 1
     if is_panel and criterion.judge is not None:
@@ -132,7 +132,10 @@ def summarize_failures(
     panel: Sequence[JudgeAnswers],
     condition_of: Sequence[int | None],
 ) -> str | None:
-    """Describe missing answers in one line: the first failure and the number of others, or a panel's lost votes.
+    """Describe the failures of a grade in one line.
+
+    If criteria failed, the line has the first failure and the number of the others. If only single judges of a panel
+    failed, the line has the number of their lost votes and the first error.
 
     Args:
         criteria: The reports of the criteria.
@@ -141,7 +144,7 @@ def summarize_failures(
         condition_of: The index of each criterion's condition among the rubric's `questions`, or None.
 
     Returns:
-        The line. None if nothing failed and no vote was lost.
+        The line. None if no criterion failed and no vote was lost.
     """
 
     def was_cancelled(index: int) -> bool:
@@ -207,7 +210,8 @@ def report_conditions(
         panel: The answers of each judge, in the order of the panel.
         computed: The answers of the checks.
         policies: How votes are joined.
-        may_leave_open: Whether a condition that no judge was asked about is left open. If False, it is a failure.
+        may_leave_open: Whether a condition that no judge was asked about stays without an answer. If False, it is a
+            failure.
     """
     answered = {index for answers in (computed, *panel) for index in answers.outcomes}
     return {
@@ -344,14 +348,15 @@ def aggregate_answers(
 ) -> EvaluationReport:
     """Make a report from the answers of judges and checks: join votes, handle failures, and compute the score.
 
-    With `on_failure="raise"`, a failure leaves the report without a score, because the report is not a valid grade.
+    If a criterion failed and `on_failure` is `raise`, the report has no score, because it is not a valid grade.
 
     Args:
         rubric: The rubric.
         panel: The answers of each judge, in the order of the panel.
         computed: The answers that need no judge, such as the answers of checks.
         policies: How answers become a score.
-        may_leave_open: Whether a criterion that no judge was asked about is left open. If False, it is a failure.
+        may_leave_open: Whether a criterion that no judge was asked about stays without an answer. If False, it is a
+            failure.
     """
     answered = {index for answers in (computed, *panel) for index in answers.outcomes}
     conditions = report_conditions(rubric, panel, computed, policies, may_leave_open=may_leave_open)
@@ -606,7 +611,9 @@ def _fallback_score(rubric: Rubric, policies: ScoringPolicies) -> Score:
 
 
 def ungraded_report(rubric: Rubric, error: str, report: EvaluationReport | None = None) -> EvaluationReport:
-    """Make the report of a failed grade, without a score and not passed, for a host that must continue.
+    """Make the report of a failed grade, without a score and not passed.
+
+    An application that must continue after a failed grade can use this report instead of the exception.
 
     Args:
         rubric: The rubric.

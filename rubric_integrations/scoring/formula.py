@@ -8,26 +8,32 @@ are not left out:
     the rubric has a positive weight:   score = clamp01(S / P)
     the rubric has only penalties:      score = clamp01(1 + S / N)
 
-All criteria of the rubric, including abstentions, decide which of the two lines applies. Otherwise an abstention could
-change the line and raise the score. The score is None (undefined) if the divisor is 0, because no criterion that counts
-in it was assessed. `scoring/vectorized.py` has the same formula for arrays.
+All criteria of the rubric, including abstentions, decide which of the two lines applies. Otherwise, an abstention could
+change the line and raise the score. The score is None (undefined) if the divisor (P or N) is 0, because no criterion of
+this sum was assessed. `scoring/vectorized.py` has the same formula for arrays.
 
-In a rubric with groups (a tree), `w` and `v` are the weights and the values of its roots. The value of a group is the
-weighted mean of its children that have a value, minus its penalties, computed from the leaves upwards
-(`rubric/rubric.py`). The policies for abstentions apply to the leaves. With `zero`, `partial` and `fail`, every leaf
-has a value. The score then equals the sum over the leaves with their effective weights, unless the penalties of a group
-reach its cap or its full value. With `skip`, the siblings of an abstention share the weight of the group, and a group
-without any answered leaf is left out like a criterion. Hence the raw score S counts the full weight of every root that
-has a value. A criterion that does not apply is left out as with `skip`, whatever the policy.
+In a rubric with groups (a tree), `w` and `v` are the weights and the values of the root nodes. The values are computed
+from the leaves upwards. The value of a group is the weighted mean of the children that have a value, minus the
+penalties of the group (`rubric/rubric.py`). The policy for abstentions applies to the leaves:
 
-`score_range` gives the range of possible final scores while some criteria are not judged yet. The range of a group
-follows from the ranges of its children. Its value is highest if every child that counts has its highest value. A child
-that can still abstain may be left out. A weighted mean is highest if the children whose values are above some limit are
-counted and the others are left out. It is lowest if the children below some limit are counted. Hence it is enough to
-sort these children by their best (or worst) value and to add them one after another: one of the resulting means is the
-end of the range. The scoring formula does the same with the roots. If children share a criterion or a condition, they
-depend on each other. The range then includes every possible score and also some impossible scores. A decision based on
-the range is still right, but may come later than possible.
+- With `zero`, `partial`, `fail` or a number, every leaf has a value. The score then equals one sum over all leaves with
+  their effective weights, unless the penalties of a group reach its cap or its full value.
+- With `skip`, the siblings of an abstention share the weight of the group. A group without any answered leaf is left
+  out like a criterion. A root node that has a value counts with its full weight in the raw score S.
+- With every policy, a criterion that does not apply is left out as with `skip`.
+
+`score_range` computes the lowest and the highest final score that are possible while some criteria are not judged yet.
+It computes the range of each group from the ranges of its children, and the range of the score from the root nodes. The
+highest value of a group is found as follows. The lowest value is found in the opposite way.
+
+- Each child that will certainly have a value has its best value: the highest, or the lowest for a penalty.
+- A child that can still abstain may count or be left out. In the highest mean, the children with the largest values
+  count, and the others are left out. Therefore, the children are sorted by their best values and added to the mean one
+  after another. The largest of these means is the highest value of the group.
+
+If children share a criterion or a condition, their values depend on each other. The range then includes every possible
+score, but also some impossible scores. A decision based on the range is still right, but may be made later than
+necessary.
 """
 
 from __future__ import annotations
@@ -255,11 +261,11 @@ def reaches_mark(score: float | None, pass_mark: float) -> bool:
 def coverage(rubric: Rubric, assessed: Sequence[bool], not_applicable: Collection[int] = ()) -> float:
     """Return the share in [0, 1] of the rubric's absolute weights that belongs to the assessed criteria.
 
-    Criteria that do not apply are left out of both sums. If no criterion applies, nothing is missing, and the share is
-    1.
+    The share is the sum of the absolute weights of the assessed criteria, divided by this sum over all criteria.
+    Criteria that do not apply are left out of both sums. If no criterion applies, the share is 1.
 
-    In a rubric with groups, the weights are the effective weights of the leaves. An abstention lowers the coverage,
-    although in the score its siblings share its weight.
+    In a rubric with groups, the weights are the effective weights of the leaves. Every abstention lowers the coverage.
+    This is different from the score, in which the siblings of an abstention share its weight.
     """
     weights = [
         0.0 if i in not_applicable else abs(criterion.full_weight) for i, criterion in enumerate(rubric.criteria)
@@ -293,7 +299,7 @@ def score_range(
     Args:
         rubric: The rubric.
         values: The value in [0, 1] of each criterion that has a judgment, by its index in the rubric. None for an
-            abstention. All other criteria are open.
+            abstention. A criterion without an entry is not judged yet.
         cannot_assess: How abstentions are scored.
         applies: Whether a criterion applies, by its index, for criteria whose condition is already decided. A criterion
             whose condition is not decided may still be left out.

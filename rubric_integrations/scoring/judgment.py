@@ -67,7 +67,7 @@ UNKNOWN_CALL = Spend(calls=1, usage=None, cost=None)
 
 
 class SpendTotal:
-    """A running total of spends, which avoids creating a record for each partial sum.
+    """A running total of spends. Unlike the addition of `Spend` records, it creates no record for each partial sum.
 
     Example:
         >>> total = SpendTotal()
@@ -188,15 +188,15 @@ class Judgment(SparseRecord):
         spend: The calls, tokens and cost of the judgment.
         neutralized: Whether text that imitates the structure of a prompt was changed before the judge saw it.
         confidence: The confidence in [0, 1] that the judge stated. None if it was not requested.
-        expected_value: The expected value in [0, 1] under the judge's probabilities of the answers. None if they were
-            not requested.
+        expected_value: The mean of the values of all possible answers, weighted by the probability that the judge gives
+            to each answer. In [0, 1]. None if probabilities were not requested.
         evidence: The numbers of the trajectory steps that the judge cites, counted from 1.
         escalated: Whether a `Cascade` passed the question on to its expensive judge.
-        escalation_cost: The cost of the expensive judge of a `Cascade` for this judgment in US dollars, included in
+        escalation_cost: For a judgment by a `Cascade`, the cost of its expensive judge in US dollars, included in
             `spend`. 0 if the answer of the cheap judge was kept, or if the answers came from a store. None if the price
-            is unknown, and for other judges.
-        trained_on: Whether the judge was aligned with a label of this same judgment. If so, the answer must not be used
-            to measure the judge.
+            is unknown, or if the judge is not a `Cascade`.
+        trained_on: Whether the judge was aligned with a human label of the same response and criterion. If so, the
+            answer must not be used to measure the judge.
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = ("evidence", "escalated", "escalation_cost", "trained_on")
@@ -232,7 +232,7 @@ class JudgeFailure(Exception):  # noqa: N818 -- the third outcome beside verdict
         kind: The kind of the failure: `transport`, `parse`, `check`, `config` or `cancelled`.
         message: What went wrong, in one line, without the kind.
         retryable: Whether a retry may help.
-        retry_after: The seconds to wait that the provider requests. None if it requests no wait.
+        retry_after: The seconds that the provider asks to wait before a retry. None if it does not ask for a wait.
         rate_limited: Whether the provider refused the request because of a rate limit.
         about_text: Whether the cause is this text, for example because it is too long. Other texts may still succeed.
         repeats: The most repetitions of the request after such a failure, over all rounds of a grade. None if only the
@@ -286,7 +286,7 @@ class JudgeAnswers(NamedTuple):
     spend: Spend = Spend()
 
     def merged(self, later: JudgeAnswers) -> JudgeAnswers:
-        """Return these answers together with later answers of the same judge."""
+        """Join these and later answers of the same judge. For the same criterion, the later answer is used."""
         return self._replace(outcomes={**self.outcomes, **later.outcomes}, spend=self.spend + later.spend)
 
 

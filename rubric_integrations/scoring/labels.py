@@ -16,7 +16,7 @@ from rubric_integrations.submission.submission import Submission
 
 
 class Estimate(NamedTuple):
-    """An estimated number with its interval.
+    """An estimated number with its confidence interval.
 
     Attributes:
         value: The number. None if it is undefined.
@@ -98,18 +98,18 @@ class LabelledJudgment(SparseRecord):
         return self
 
     def replacing(self, earlier: LabelledJudgment | None) -> LabelledJudgment:
-        """Return this label as the replacement of an earlier label (or None) by the same rater on this judgment.
+        """Return this label as the replacement of an earlier label by the same rater on the same judgment.
 
-        A judgment that was sampled at random keeps this in `sampled`, even if a later correction is `chosen`.
-        Otherwise, the corrected judgments, on which rater and judge often differ, would disappear from the random
-        sample.
+        Without an earlier label, the result is this label. If the earlier label was sampled at random and this label is
+        `chosen`, the result has the `sampled` of the earlier label. Otherwise, corrected judgments would disappear from
+        the random sample. These are often the judgments on which rater and judge differ.
         """
         is_drawn = earlier is not None and earlier.sampled != "chosen" and self.sampled == "chosen"
         return self.model_copy(update={"sampled": earlier.sampled}) if earlier is not None and is_drawn else self
 
 
 def same_text(text: str | None) -> str:
-    """Return a text without differences that spreadsheet programs introduce: line breaks and outer white space."""
+    """Return a text with Unix line breaks and without outer white space. Spreadsheet programs change both."""
     return (text or "").replace("\r\n", "\n").strip()
 
 

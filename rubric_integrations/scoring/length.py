@@ -112,9 +112,10 @@ def compute_length_penalty(text: ToGradeInput, config: LengthPenalty) -> float:
 
 
 def least_score(rubric: Rubric, *, normalize: bool = True, length_penalty: LengthPenalty | None = None) -> float:
-    """Return the lowest possible score: 0, or for weighted sums the sum of the negative weights.
+    """Return the lowest possible score of a rubric.
 
-    The highest length penalty is subtracted from a weighted sum.
+    It is 0 for normalized scores. For weighted sums, it is the sum of the negative weights, minus the highest length
+    penalty.
 
     Example:
         >>> from rubric_integrations import Criterion

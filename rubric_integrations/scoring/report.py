@@ -1,7 +1,7 @@
 """The report of one graded submission, with one entry for each criterion, and the reasons why it may be incomplete.
 
 The module also converts a report to named scores for evaluation frameworks: one overall score and one for each
-criterion. It counts the answers of a cascade that came from its expensive judge, and estimates the saved cost.
+criterion. For a cascade, the module counts the answers of the expensive judge and estimates the saved cost.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ class CriterionReport(SparseRecord):
         not_asked: The judges of a panel that were not asked, because they could no longer change the verdict or the
             decision whether the submission passes.
         confidence: The confidence of a single judge in [0, 1], if it was requested. The score does not use it.
-        expected_value: The expected value in [0, 1] under a single judge's probabilities of the answers, if they were
-            requested. The score does not use it.
+        expected_value: The mean of the values of all possible answers, weighted by the probability that a single judge
+            gives to each answer. In [0, 1]. None if probabilities were not requested. The score does not use it.
         not_applicable: Whether the criterion is left out, because its condition (`applies_when`) is false.
         tags: The criterion's tags.
         metadata: The `metadata` of the criterion. None if it has no metadata.
         evidence: The numbers of the trajectory steps that the judge cites, counted from 1. All of these steps exist.
         escalated: Whether a `Cascade` passed the question on to its expensive judge.
-        escalation_cost: The cost of the expensive judge of a `Cascade` in US dollars, included in the report's spend. 0
-            if the answer of the cheap judge was kept. None if the price is unknown, or if no cascade answered.
-        trained_on: Whether a judge was aligned with a label of this same judgment. If so, statistics about the judge
-            leave it out.
+        escalation_cost: The cost of the expensive judge of a `Cascade` in US dollars, included in the report's `spend`.
+            0 if the answer of the cheap judge was kept. None if the price is unknown, or if no cascade answered.
+        trained_on: Whether a judge was aligned with a human label of the same response and criterion. If so, statistics
+            about the judge leave this answer out.
         options: The possible answers of a multi-choice criterion. Empty for other criteria.
         scale_type: Whether the options are ordered (`ordinal`) or not (`nominal`).
         scale: The scale of a criterion that has one. None for other criteria.
@@ -210,16 +210,16 @@ class Escalations(Record):
     def saved(self) -> float | None:
         """An estimate of the US dollars that the cascade has saved. Negative if it cost more than it saved.
 
-        The estimate is the cost of the expensive judge for all requested answers, minus the cost that was paid. It uses
-        the mean cost of the paid answers of the expensive judge. None if this mean is unknown, because nothing was
-        escalated or a price is unknown.
+        The estimate is `requested * (strong_cost / strong_answers) - cost`: the cost if the expensive judge had
+        given all requested answers, minus the cost that was paid for them. None if the expensive judge gave no paid
+        answer, or if a cost is unknown.
         """
         if not self.strong_answers or self.strong_cost is None or self.cost is None:
             return None
         return self.strong_cost / self.strong_answers * self.requested - self.cost
 
     def summary(self) -> str:
-        """Return the share and the saving as a short text. Empty without answers of a cascade.
+        """Return `share` and `saved` as a short text. Empty without answers of a cascade.
 
         Example:
             >>> counts = Escalations(judgments=8, escalated=2, requested=8, cost=1.5, strong_answers=2, strong_cost=1)
@@ -257,7 +257,8 @@ def count_escalations(criteria: Sequence[CriterionReport], spend: Spend) -> Esca
 
     Args:
         criteria: The entries of the report.
-        spend: The spend of the report. It also includes requests about several criteria, which are in no entry.
+        spend: The spend of the report. It also includes the spend of requests about several criteria, which no single
+            entry contains.
     """
     answers = [row for row in criteria if is_of_cascade(row)]
     if not answers:
@@ -297,10 +298,9 @@ class EvaluationReport(SparseRecord):
     """The grade of one submission.
 
     Attributes:
-        score: The score in [0, 1], or the weighted sum if `normalize=False`. In both modes, None if no criterion with a
-            positive weight was assessed, if `stop_when_decided` ended the grade early, or after a failure with
-            `on_failure="raise"`. For a rubric with only penalties, the first condition is that no criterion was
-            assessed.
+        score: The score in [0, 1], or the weighted sum if `normalize=False`. None if no criterion with a positive
+            weight was assessed (in a rubric with only penalties: if no criterion was assessed). Also None if
+            `stop_when_decided` ended the grade early, or if a criterion failed and `on_failure` is `"raise"`.
         score_range: The lowest and the highest score that is still possible, if `stop_when_decided` ended the grade
             early. The lowest is None if the final score could be undefined.
         raw_score: The weighted sum, before any length penalty. None if every criterion was left out.
@@ -309,8 +309,8 @@ class EvaluationReport(SparseRecord):
         passed: Whether the normalized score reaches the rubric's `pass_mark`, every required criterion passes, the
             coverage is high enough (`low_coverage`), and the rubric is not `partial`. For this decision, a failed
             criterion has its worst value, even if `score` counts it differently.
-        complete: Whether every question was answered. An abstention is an answer. A failure is not, including a failure
-            of a single judge of a panel.
+        complete: Whether every judge and every check answered each question that it was asked. An abstention is an
+            answer. A failure is not an answer. In a panel, one failure of one judge is enough for False.
         coverage: The sum of the absolute weights of the assessed criteria, divided by the sum for all criteria that
             apply. In [0, 1].
         cannot_assess_count: The number of abstentions.
@@ -331,8 +331,8 @@ class EvaluationReport(SparseRecord):
             failure. Empty for a holistic judge.
         omitted_characters: The number of characters of the trajectory that judges did not see, because
             `TextLimits.step_limit` shortened long results of tools. 0 if judges saw everything.
-        low_coverage: Whether the coverage is below the rubric's `min_coverage`. Criteria that were not asked about are
-            left out here.
+        low_coverage: Whether the coverage is below the rubric's `min_coverage`. If `stop_when_decided` ended the grade
+            early, only criteria that were asked about are counted.
         partial: Whether the rubric lacks a requirement of its author (`Rubric.left_out`). If so, the submission cannot
             pass.
     """
@@ -387,7 +387,7 @@ class EvaluationReport(SparseRecord):
     def to_dataframe(self) -> DataFrame:
         """Return the report as a pandas DataFrame with one row per criterion.
 
-        It has the columns `tags`, `metadata`, `evidence` and `escalated` only if they are used.
+        The columns `tags`, `metadata`, `evidence` and `escalated` exist only if at least one criterion has such data.
 
         Raises:
             ImportError: pandas is not installed.
@@ -419,7 +419,10 @@ class EvaluationReport(SparseRecord):
 
     @property
     def gate_score(self) -> float | None:
-        """The score for a gate on the mean score of a run. None if an answer is missing or the coverage is too low."""
+        """The score of this report for a release gate, which compares the mean score of a run with a minimum.
+
+        None if an answer is missing or the coverage is too low.
+        """
         return None if self.failed_count or self.low_coverage else self.score
 
     @property
@@ -448,7 +451,7 @@ class EvaluationReport(SparseRecord):
 
 
 def tag_key(tag: str) -> str:
-    """Return the name of a tag's score in feedback, objectives and data frames, where criteria have names, too.
+    """Return the name of a tag's score in feedback, objectives and data frames. It differs from names of criteria.
 
     Example:
         >>> tag_key("safety")
@@ -493,7 +496,11 @@ def failure_kinds(report: EvaluationReport) -> set[str]:
 
 
 def failure_messages(report: EvaluationReport) -> list[str]:
-    """Return the messages of the failures in a report: of each failed criterion, or else of the report itself."""
+    """Return the error messages of a report.
+
+    These are the errors of the failed criteria. For a panel, they are the errors of its single votes. If no criterion
+    failed, the only message is the `error` of the report, if it has one.
+    """
     failed = [row for row in report.criteria if row.error]
     errors = [vote.error for row in failed for vote in row.votes] + [row.error for row in failed if not row.votes]
     return [error for error in errors or [report.error] if error]
@@ -555,7 +562,9 @@ def outcomes_of(report: EvaluationReport, name: str = "rubric", failure: Excepti
 
 
 def higher_is_better(value: float, *, is_penalty: bool) -> float:
-    """Convert the value of a criterion to a score for which higher is better, or back: 1 - value for a penalty.
+    """Convert the value of a criterion to a score for which higher is better, or such a score back to the value.
+
+    For a penalty, the result is 1 - value. For other criteria, it is the value.
 
     Frameworks average scores and show a higher average as an improvement. Therefore, the score of a penalty is 0 if the
     error is present.

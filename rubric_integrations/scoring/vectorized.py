@@ -1,7 +1,7 @@
 """The scoring formula on NumPy arrays, for many submissions.
 
-`scoring/formula.py` defines the scores, and `tests/scoring/test_vectorized.py` compares the two. This is a separate
-module because it imports NumPy.
+`scoring/formula.py` defines the scores. `tests/scoring/test_vectorized.py` checks that both modules compute the same
+scores. This is a separate module because it imports NumPy.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def score_many(
         normalize: Whether scores are in [0, 1]. If False, they are raw weighted sums.
         cannot_assess: How abstentions are scored.
         not_applicable: An array-like of booleans with the shape of `verdicts`. True means that the criterion does not
-            apply to the submission. By default, this is the case if a criterion with `applies_when` has the verdict
+            apply to the submission. By default, a criterion with `applies_when` does not apply if its verdict is
             `"NOT_APPLICABLE"`.
 
     Returns:

@@ -251,8 +251,8 @@ def _agrees(vote: Vote, judgment: Judgment) -> bool:
 def vote_is_decided(criterion: Criterion, votes: Sequence[Vote], waiting: Sequence[float], strategy: str) -> bool:
     """Return whether the judges that have not voted yet can no longer change the verdict of a binary criterion.
 
-    Every binary strategy is monotone in the votes. Hence it is enough to try three cases: all remaining judges vote
-    MET, all of them vote UNMET, or all of them abstain.
+    With every binary strategy, one more vote for an answer never changes the verdict away from this answer. Therefore,
+    it is enough to try three cases: all remaining judges vote MET, all of them vote UNMET, or all of them abstain.
 
     Args:
         criterion: The criterion. If it is not binary, its vote is never decided early.

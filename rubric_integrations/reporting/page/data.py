@@ -114,10 +114,10 @@ _KINDS = ("good", "part", "bad", "abstained", "failed", "open", "inapplicable")
 
 
 class PageData:
-    """Collects the data of a page, row by row. Only compressed texts are kept in memory.
+    """Collects the data of a page, row by row. The texts of many rows form a block, which is kept compressed.
 
     Attributes:
-        blocks: The packed blocks so far.
+        blocks: The compressed blocks so far, as text for the page.
 
     Args:
         names: The names of the runs.
@@ -146,11 +146,11 @@ class PageData:
         shared: dict[ColumnKey, None],
         changed: Sequence[CriterionReport] = (),
     ) -> None:
-        """Add one submission with its row in each run, or None if a run does not have it.
+        """Add one submission with its rows in the runs.
 
         Args:
             key: The id of the submission and its number among the submissions with the same id.
-            grades: The row in each run, or None.
+            grades: The row of the submission in each run. None for a run without this submission.
             shared: The criteria that may become columns.
             changed: The criteria whose answer differs between two runs.
         """
@@ -178,7 +178,7 @@ class PageData:
             self._end_block()
 
     def index(self, columns: TableColumns, to_label: Sequence[JudgmentToLabel] = ()) -> str:
-        """End the last block and return the packed index. `add` must not be called afterwards.
+        """Return the compressed index of all rows, after the last row was added. `add` must not be called afterwards.
 
         Args:
             columns: The columns of the list.

@@ -91,7 +91,7 @@ class SharedColumns:
 
     @property
     def columns(self) -> TableColumns:
-        """The criteria that all rows share. If there are none, the most frequent tags."""
+        """The columns: the criteria that all rows share or, if there are none, the most frequent tags."""
         if self.shared:
             return TableColumns("criteria", tuple(self.shared))
         shared = [tag for tag, count in self._tags.most_common(_MOST_TAGS) if count >= min(2, self._rows)]
@@ -165,7 +165,7 @@ class ComparisonFigures:
         self._better = self._worse = self._same = self._flips = 0
 
     def add(self, key: RowKey, first: GradedRow | None, second: GradedRow | None) -> Sequence[CriterionReport]:
-        """Add one submission with its row in each run, or None if a run does not have it.
+        """Add one submission with its row in each run. A row is None if the run does not have the submission.
 
         Returns:
             The criteria of the second row whose answer changed.
@@ -236,8 +236,8 @@ class Summary(NamedTuple):
         reached: The number of scores that reach the pass mark, including submissions that miss a required criterion.
         outside: The number of scores outside [0, 1].
         failed_answers: The number of failures of judges on single criteria.
-        judged: The number of answers of judges, including answers from a ledger, because a run file does not
-            distinguish them.
+        judged: The number of answers of judges. It includes answers from a ledger, because a run file does not record
+            whether an answer was requested or read from a ledger.
         computed: The number of answers of checks.
     """
 
@@ -270,14 +270,15 @@ class CriterionFigures(NamedTuple):
         weight: The weight, negative for a penalty. None if it differs between criteria.
         required: Whether a submission must meet the criterion to pass.
         lost: The mean number of points lost per submission, over the submissions with an answer.
-        worst: The mean of the most points that can be lost (the sum of the absolute weights), over the same
-            submissions.
+        worst: The mean number of points that a submission with only the worst answers would lose, over the same
+            submissions. It is the mean of the sum of the absolute weights.
         met, partly, unmet: The number of answers that are fully, partly and not at all as the rubric's author wants.
         abstained, failed, open: The number of missing answers: the judge abstained, the judge failed, or the judge was
             not asked.
         inapplicable: The number of submissions to which the criterion does not apply.
-        cost: The increase of the mean score if every submission met the criterion fully. None if the scores are not
-            weighted sums of the answers, as with groups, metrics, a length penalty or a holistic judge.
+        cost: The increase of the mean score if every submission had the best answer to the criterion. None if the
+            scores are not weighted sums of the answers. This is the case with groups, metrics, a length penalty or a
+            holistic judge.
         place: The index of the column in the table, from 0.
     """
 
@@ -309,7 +310,7 @@ class CriterionFigures(NamedTuple):
 
     @property
     def answers(self) -> list[tuple[str, str]]:
-        """The counts of answers in words, each with the filter that shows these rows in the table."""
+        """The counts of answers as texts, such as `2 not asked`, each with the table's filter for these rows."""
         words = "as wanted" if self.weight is None else "met" if self.weight > 0 else "deducted"
         # An answer that is not as the author wants is a deduction by a penalty.
         refusal = "" if words == "deducted" else "not "
@@ -397,7 +398,7 @@ class SummaryFigures:
 
 
 def desirability(row: CriterionReport) -> float | None:
-    """Return an answer's value from 0 to 1, where 1 is best also for a penalty. None if there is no answer."""
+    """Return how good an answer is, from 0 to 1 (best). For a penalty, this is 1 - value. None without an answer."""
     if row.value is None or row.error:
         return None
     return 1.0 - row.value if row.weight < 0 else row.value
@@ -461,7 +462,7 @@ class _Group:
 
 
 class ColumnFigures:
-    """Computes the figures of the criteria that all rows share, and of the tags."""
+    """Computes the `CriterionFigures` of each criterion that all rows share, and of each tag."""
 
     def __init__(self) -> None:
         self._criteria: dict[ColumnKey, _Group] | None = None
@@ -469,7 +470,10 @@ class ColumnFigures:
         self._scores, self._forgiven, self._adds_up = 0, 0.0, True
 
     def add(self, row: GradedRow) -> None:
-        """Add one row. Criteria that the row does not have are dropped, because only shared criteria become columns."""
+        """Add one row.
+
+        A criterion that is missing in any row is dropped, because only shared criteria become columns.
+        """
         criteria = row.report.criteria if row.report else ()
         if not criteria:
             self._adds_up = self._adds_up and not row.report
@@ -503,9 +507,10 @@ class ColumnFigures:
 
     @property
     def forgiven(self) -> float:
-        """The mean increase of the scores because a negative sum counts as 0.
+        """The mean difference between the scores and the sums from which they are computed.
 
-        The costs of the criteria add up to the lost score plus this number.
+        A negative sum gives the score 0. Therefore, the costs of all criteria add up to more than 1 minus the mean
+        score. This number is the excess.
         """
         return self._forgiven / self._scores if self._scores and self._adds_up else 0.0
 
@@ -515,7 +520,7 @@ class ColumnFigures:
         return list(self._criteria or {})
 
     def of(self, columns: TableColumns) -> list[CriterionFigures]:
-        """Return the figures of each column that has figures, ordered by lost points, the most first."""
+        """Return the figures of the columns, if they have any, in the order of lost points, the most first."""
         groups = (
             (self._criteria or {}) if columns.kind == "criteria" else {(tag, ""): self._tags[tag] for tag in self._tags}
         )

@@ -25,7 +25,11 @@ MOST_GROUPS = 20
 
 
 def short_values(metadata: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the metadata by which rows can be filtered and grouped, as texts."""
+    """Return the entries of metadata that are short enough to filter and group rows by, with their values as texts.
+
+    These are the first 12 entries whose value is a text, a number or a boolean, without values of more than 60
+    characters.
+    """
     values = [(str(name), value) for name, value in (metadata or {}).items() if isinstance(value, str | int | float)]
     return {name: str(value) for name, value in values[:_MAX_KEYS] if len(str(value)) <= _MAX_VALUE}
 
@@ -35,11 +39,11 @@ class ScoreGroup(NamedTuple):
 
     Attributes:
         value: The value, or the tag.
-        score: The mean of the submissions' scores, or of their scores of the tag. Its value is None if there are no
-            scores.
+        score: The mean score of these submissions. For a tag, the mean of their scores of this tag. `score.value` is
+            None if there are no scores.
         submissions: The number of submissions.
         passed: The number of submissions that passed. None for a tag.
-        address: The part of the page's URL that shows these submissions in the table. Empty for a tag.
+        address: The fragment of the page's URL that filters the table for these submissions. Empty for a tag.
     """
 
     value: str
@@ -143,7 +147,7 @@ class RunFacts(NamedTuple):
     Attributes:
         written: The time in UTC at which the file was last written. Empty if the run is not in a file.
         rubric_hash: The first 12 digits of the SHA-256 of the parts of the rubric that scores depend on. Empty if the
-            rows have several rubrics, or do not record them.
+            rows have several rubrics, or do not record their rubric.
         rubrics: The number of rubrics, up to 1,000.
         settings: Each set of settings in words with its number of rows, the most frequent first.
     """

@@ -1,9 +1,13 @@
 """Removes texts from a report page whose readers must not see them.
 
 Each row is replaced by a row without texts before its data reach the page. Therefore, no part of the page can contain a
-text. Removed are the submission (query, response, reference, documents, steps, thinking), attachments, metadata, the
-texts of judges (reasons, quotations, errors) and the notes of raters. Ids, the rubric, answers, scores and spend are
-kept.
+text. These texts are removed:
+
+- the submission (query, response, reference, documents, steps, thinking), its attachments and its metadata
+- the texts of judges (reasons, quotations, errors)
+- the notes of raters
+
+Ids, the rubric, answers, scores and spend are kept.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ def _redact_error(error: str | None) -> str | None:
 
 
 def redact_comparability(comparable: Comparability) -> Comparability:
-    """Return the result without its sentences, because they quote inputs that differ."""
+    """Return the result of `comparability` without its sentences, because these may quote inputs of the two runs."""
     return comparable._replace(
         refused=redact_sentences(comparable.refused, "compare"),
         warnings=redact_sentences(comparable.warnings, "compare"),
@@ -63,7 +67,9 @@ def redact_comparability(comparable: Comparability) -> Comparability:
 
 
 def redact_sentences(sentences: Sequence[str], command: str) -> tuple[str, ...]:
-    """Return one sentence with the number of sentences that are left out, and the command that prints them.
+    """Replace sentences that may quote texts by one sentence.
+
+    The new sentence has the number of the removed sentences and the command that prints them.
 
     Example:
         >>> redact_sentences(["2 rows have the query 'Hello Ann'"], "agree")

@@ -29,8 +29,9 @@ from rubric_integrations.trust.comparison import holm
 from rubric_integrations.trust.means import estimate_scores
 
 MOST_RUNS, MOST_ROWS = 12, 3_000
-"""The largest numbers of runs, and of rows in total, for which the page has all rows. A page with more has the rows of
-the last run and of the previous run of its series, and compares each run only with the first and the previous run.
+"""The largest numbers of runs, and of rows in total, for which the page has all rows. A page with more runs or
+rows has only the rows of the last run and of the previous run of its series. It compares each run only with the first
+run and the previous run of its series.
 """
 
 _MOST_CRITERIA = 60
@@ -43,7 +44,7 @@ class Mark(NamedTuple):
     """A significant difference of a figure from the same figure in a baseline run.
 
     Attributes:
-        decision: Whether the difference is better or worse in the sense of the rubric.
+        decision: Whether the figure is better or worse than in the baseline, according to the rubric.
         rose: Whether the figure is higher than in the baseline. For a penalty, higher is worse.
     """
 
@@ -84,7 +85,7 @@ class Cell(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One figure of all runs: the score, or the value of a criterion.
+    """One row of the page's table of runs: the mean score, or the mean value of one criterion, in every run.
 
     Attributes:
         name: The name of the criterion. Empty for the score.
@@ -140,8 +141,8 @@ class RunsOverTime(NamedTuple):
     def shown_pair(self) -> tuple[int, int]:
         """The indices of the two runs that the page compares first.
 
-        These are the last run that has a predecessor in its series, and this predecessor. Without such a run, they are
-        the last two runs.
+        The second of these runs is the last run with an earlier run in its series. The first is the previous run of
+        this series. If each series has only one run, they are the last two runs.
         """
         pairs = [(run.baselines["previous"], place) for place, run in enumerate(self.runs) if run.baselines]
         return pairs[-1] if pairs else (len(self.runs) - 2, len(self.runs) - 1)
@@ -153,12 +154,15 @@ class RunsOverTime(NamedTuple):
         return [[place for place, run in enumerate(self.runs) if run.series == number] for number in range(count)]
 
     def changes(self, place: int) -> list[tuple[str, Mark]]:
-        """Return the marks of a run against the previous run of its series, by the name of the criterion."""
+        """Return the significant differences of a run from the previous run of its series.
+
+        Each entry is a pair of the name of the criterion (or `mean score`) and the `Mark`.
+        """
         cells = [(line.name or "mean score", line.cells[place]) for line in (self.score, *self.criteria)]
         return [(name, cell.marks["previous"]) for name, cell in cells if cell and "previous" in cell.marks]
 
     def comparison(self, before: int, after: int) -> Comparison | None:
-        """Return the comparison of two runs, or None if there is none."""
+        """Return the comparison of two runs, by their indices. None if the page does not compare them."""
         return next((pair.comparison for pair in self.pairs if pair[:2] == (before, after)), None)
 
 
@@ -329,9 +333,9 @@ class Chart(NamedTuple):
         ticks: The y coordinate of each line of the grid, with its value.
         points: The x coordinate of each run, and the y coordinates of its mean and the ends of its interval. None for a
             run without a mean.
-        lines: The lines between runs: the number of the series, the two points, and whether other runs are between
-            them.
-        step: The distance between two runs.
+        lines: The lines that join two runs of a series. Each entry has the number of the series, the coordinates of the
+            two ends, and whether runs of other series are between the two runs.
+        step: The horizontal distance between neighbouring runs.
     """
 
     width: float
@@ -355,7 +359,7 @@ def draw(over_time: RunsOverTime, line: Line) -> Chart:
 
 
 def draw_small(over_time: RunsOverTime, line: Line) -> Chart:
-    """Compute a small chart of a criterion, which has its own scale, for the table of criteria."""
+    """Compute a small chart of one criterion for the table of criteria. Each small chart has its own scale."""
     return _draw(over_time, line, (0, 2), _SMALL_HEIGHT, _SMALL_WIDTH / len(line.cells), has_limits=False)
 
 

@@ -1,9 +1,10 @@
-"""The numbers with which the page's script recomputes scores, for overruled answers, other weights or pass marks.
+"""The numbers that the page's script needs to recompute scores.
 
-The formula stays in Python: `reporting/score_sum.py` and `scoring/formula.py` decide whether an answer counts, and with
-which value. The page only multiplies these values by weights, adds them up, divides the sum by the sum of the weights
-that count, and compares the quotient with the pass mark. If this is not the complete formula, the page gets the reason
-instead.
+The script recomputes scores if the reader overrules answers, or changes weights or the pass mark. Python code decides
+whether an answer counts and with which value (`reporting/score_sum.py` and `scoring/formula.py`). The script only does
+the arithmetic: it divides the weighted sum of these values by the sum of the weights that count, and compares the
+quotient with the pass mark. If a score needs more than this arithmetic, for example metrics, the page contains a text
+with the reason instead of the numbers.
 """
 
 from __future__ import annotations
@@ -39,13 +40,15 @@ def answer_values(criterion: CriterionReport, settings: ScoreSettings) -> list[A
 
 
 def overruling(row: GradedRow, score_sum: ScoreSum) -> list[Any]:
-    """Return the further data that the page needs to decide about a row with other answers.
+    """Return the data of a row that the page needs to recompute `passed` if the reader overrules answers.
+
+    `answer_values` returns the other data, for each criterion.
 
     Returns:
         A list of four entries:
 
         - The pass mark, or None if the run file does not record it.
-        - The smallest coverage, or None if the run file does not record it.
+        - The smallest coverage that passes, or None if the run file does not record it.
         - The reason why the page cannot compute the score with other answers, or None. A missing answer is not a
           reason, because the reader may give it.
         - Whether the row cannot pass because the rubric leaves out a part of its file.

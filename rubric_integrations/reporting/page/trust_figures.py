@@ -20,7 +20,7 @@ _MOST_NUMBERS = 7
 
 
 class CorrectedRate(NamedTuple):
-    """The rate of one answer to a criterion: of the judge and corrected by human labels.
+    """How often one answer is given to a criterion: by the judge, and as an estimate for human raters.
 
     Attributes:
         answer: The answer: MET, an option, or a number.
@@ -34,11 +34,12 @@ class CorrectedRate(NamedTuple):
 
 
 class CriterionTrust(NamedTuple):
-    """The judge's agreement with human labels on one criterion, and the corrected rates of its answers.
+    """The judge's agreement with human labels on one criterion, and the rates of the answers to it.
 
     Attributes:
         measured: The judge's agreement with human labels.
-        rates: The rate of each answer. Only of MET for a binary criterion. Empty for a scale with many numbers.
+        rates: The rate of each answer. For a binary criterion, only the rate of MET. Empty for a scale with many
+            numbers.
     """
 
     measured: CriterionAgreement
