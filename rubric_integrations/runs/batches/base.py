@@ -94,7 +94,7 @@ class BatchLedger(JudgmentStore, Protocol):
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
         """Yield each recorded row and its submission, in the order in which they were recorded.
 
-        The `rubric` of a row is the row's own rubric as JSON text, or None if it has none.
+        The `rubric` of a row is the row's own rubric as JSON text. It is None if the row does not have its own rubric.
         """
         ...
 

@@ -327,7 +327,9 @@ def access_to(accesses: Sequence[Access], batch: Batch) -> Access:
 
 @contextmanager
 def use_batch_ledger(ledger: LedgerLike) -> Generator[BatchLedger]:
-    """Return a ledger as it is, or open the ledger at an address and close it at the end of the block.
+    """Yield the ledger for the block. A ledger that is already open is yielded unchanged.
+
+    An address is opened as a ledger, which is closed at the end of the block.
 
     Raises:
         TypeError: The ledger stores no batches.

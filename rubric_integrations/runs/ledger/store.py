@@ -1,7 +1,7 @@
 """`Ledger`: a store of judgments in one SQLite file, with leases on keys.
 
-A lease allows one caller at a time to request a key, over all tasks, threads and processes. All copies of a ledger that
-a process unpickles are one object.
+A lease allows one caller at a time to request a key, over all tasks, threads and processes. If a process unpickles a
+ledger several times, it always gets the same object.
 """
 
 from __future__ import annotations
@@ -258,11 +258,11 @@ def _send_heartbeats(leases: ref[FileLeases], stop: threading.Event) -> None:
 
 
 class Closable(Protocol):
-    """The type of an object that can be opened again by its address."""
+    """The type of a ledger that can be closed, and opened again by its address."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether the object was closed. It then has to be opened again."""
+        """Whether the object was closed. A closed object cannot be used."""
         ...
 
 
@@ -273,10 +273,12 @@ _lock = threading.Lock()
 
 
 def reopen(open_address: Callable[[str], LedgerType], address: str) -> LedgerType:
-    """Return the ledger of a pickle. The ledger at an address is opened once for all pickles in a process.
+    """Return the ledger at an address, for a pickle that contains the address.
+
+    A process opens the ledger once and returns the same object for every pickle with this address.
 
     Args:
-        open_address: Opens a ledger by its address, such as the class `Ledger`.
+        open_address: A function that opens a ledger by its address, such as the class `Ledger`.
         address: The address.
     """
     with _lock:

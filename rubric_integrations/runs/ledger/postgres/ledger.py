@@ -94,8 +94,8 @@ class FailureOfKey(NamedTuple):
     Attributes:
         key: The key.
         failure: The failure.
-        batch: A unique id. If a transaction is repeated after a lost connection, the id shows that the failure was
-            already counted.
+        batch: A unique id of this record. If the connection is lost and the transaction is repeated, the id shows
+            whether the failure was already counted.
     """
 
     key: str
@@ -123,7 +123,7 @@ class ClaimOfPart(NamedTuple):
 
 
 def send_submissions(db: Connection, records: Sequence[SubmissionRecord]) -> Read[None]:
-    """Record submissions with their rubrics and files. Each of them is stored once."""
+    """Send statements that record submissions, their rubrics and their files. Equal ones are stored only once."""
     files = {digest: content for record in records for digest, content in record.files.items()}
     for digest, content in sorted(files.items()):
         db.execute(_FILES, (digest, content))
@@ -138,7 +138,7 @@ def send_submissions(db: Connection, records: Sequence[SubmissionRecord]) -> Rea
 
 
 def send_grader(db: Connection, graders: Sequence[tuple[str, str]]) -> Read[None]:
-    """Record grader configurations, as pairs of a digest and JSON."""
+    """Send statements that record grader configurations. Each configuration is a pair of its digest and its JSON."""
     for grader in graders:
         db.execute(_GRADER, grader)
     return lambda: [None] * len(graders)
@@ -158,7 +158,7 @@ def send_failures(db: Connection, failures: Sequence[FailureOfKey]) -> Read[None
 
 
 def send_claims(db: Connection, records: Sequence[ClaimOfPart]) -> Read[Shares]:
-    """Record the claims of parts of runs on the limits of the runs, and read the granted shares."""
+    """Send statements that record claims on the limits of runs, and return a function that reads the granted shares."""
     # Sorted, because otherwise two transactions with the same runs could wait for each other.
     for run in sorted({record.run for record in records}):
         db.execute(_LOCK_RUN, (run,))
@@ -195,8 +195,8 @@ class _PostgresState(ProcessState):
 class PostgresLedger(LedgerBase[_PostgresState]):
     """A store of judgments in a PostgreSQL database, for any number of processes on any number of machines.
 
-    It has the methods and guarantees of `Ledger`. Each judgment is requested once. If a process dies, another one takes
-    over its leases after ten seconds without a heartbeat. When `Lease.store` returns, the judgment is stored. If the
+    It has the methods and guarantees of `Ledger`. Each judgment is requested once. If a process dies, another process
+    can lease its keys after ten seconds without a heartbeat. When `Lease.store` returns, the judgment is stored. If the
     connection to the server is lost, calls wait for up to five minutes. Each process uses one connection, in one
     thread.
 
