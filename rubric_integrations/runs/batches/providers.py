@@ -241,7 +241,9 @@ class LineFile:
 
 
 class Results(Mapping[str, Mapping[str, Any]]):
-    """The lines of a file of results, by key. Memory contains only the positions of the lines.
+    """The lines of a file of results, by key.
+
+    Only the positions of the lines are in memory. The lines are read from the file.
 
     Attributes:
         unreadable: The number of lines that are not results.

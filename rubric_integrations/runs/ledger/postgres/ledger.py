@@ -145,7 +145,10 @@ def send_grader(db: Connection, graders: Sequence[tuple[str, str]]) -> Read[None
 
 
 def send_failures(db: Connection, failures: Sequence[FailureOfKey]) -> Read[None]:
-    """Record failures. If a key has several, the last one is stored, and all are counted."""
+    """Send statements that record failures.
+
+    For a key with several failures, the last failure is stored and all failures are counted.
+    """
     last: dict[str, FailureOfKey] = {}
     times: dict[str, int] = {}
     for failure in failures:
