@@ -217,7 +217,7 @@ def _submission_of_row(data: Mapping[str, Any], context: dict[str, Any]) -> Subm
 
 
 def is_row(data: Mapping[str, Any]) -> bool:
-    """Return whether a mapping is a row, because its keys are usual names of fields (`COLUMNS`).
+    """Return whether a mapping is a row, with usual names of fields (`COLUMNS`) among its keys.
 
     A mapping that is only a value or a conversation is not a row.
     """
