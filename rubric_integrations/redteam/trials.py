@@ -156,15 +156,15 @@ class ProbeReport(Record):
 
     Attributes:
         structural: The number of structural attacks that were checked. These checks make no call to the judge.
-        breaches: The structural attacks that succeeded. They are defects of this library, and the tuple should be
-            empty.
+        breaches: The structural attacks that succeeded. Each is a defect of this library. Therefore, the tuple should
+            be empty.
         families: The results of the behavioural attacks, by family.
         total: The success rate over all families.
         failures: The number of questions with an attack that got no answer.
         baseline: The number of questions without an attack.
         baseline_errors: The number of baseline questions that the judge answered wrongly or could not assess. No attack
-            is tried on them.
-        baseline_failures: The number of baseline questions without an answer. No attack is tried on them.
+            is tried on these questions.
+        baseline_failures: The number of baseline questions without an answer. No attack is tried on these questions.
         successes: The verdicts that an attack changed.
         spend: The calls, tokens and cost of the probe.
     """

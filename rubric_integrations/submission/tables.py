@@ -250,7 +250,7 @@ def _to_record(header: Sequence[str], record: Sequence[str], line: int, delimite
 
 
 def how_to_encode(suffix: str) -> str:
-    """Return advice on how to save a text file that is not in UTF-8."""
+    """Return advice on how to save a text file with a suffix, such as `.csv`, in UTF-8."""
     return "save it as UTF-8" + (" (in Excel: Save As, `CSV UTF-8`)" if suffix in (".csv", ".tsv") else "")
 
 

@@ -170,6 +170,8 @@ def _checked(fields: Fields, name: str, kind: Any) -> Any:
 def short_values(fields: Fields, *names: str) -> dict[str, Any]:
     """Return the short values of an object, for the metadata of a row.
 
+    Short values are Booleans, numbers and texts with at most 200 characters.
+
     Args:
         fields: The object.
         names: The names of the values. Without names, all short values are returned.

@@ -179,8 +179,8 @@ def trace_answers(spans: Iterable[Span], trace: Span | None = None) -> list[Tool
 
     Args:
         spans: The spans, in any order.
-        trace: The trace as one span, if the tool records an input and an output of the complete trace. If it has an
-            output, its input and output are used instead of the root span's.
+        trace: The trace as one span, if the tool records an input and an output of the complete trace. If this span has
+            an output, its input and output are used instead of the root span's.
     """
     # A number of nanoseconds with fewer digits is earlier.
     ordered = sorted(spans, key=lambda span: (len(span.start) if span.start.isdecimal() else 0, span.start))

@@ -118,7 +118,7 @@ def read_completion(
 
 
 def group_of(prompt: Any) -> str:
-    """Return a short name for the completions of a prompt. It is the same in all processes and steps.
+    """Return a short name for the group of completions of a prompt. All processes and steps get the same name.
 
     Example:
         >>> group_of("6 x 7?") == group_of("6 x 7?"), len(group_of("6 x 7?"))

@@ -165,7 +165,7 @@ class BatchStatus(NamedTuple):
 
     Attributes:
         word: The provider's name of the status.
-        is_over: Whether the provider has ended the batch, and no more replies come.
+        is_over: Whether the provider has ended the batch. After that, no more replies come.
         files: The paths of the results, below the base URL.
         problem: The reason why the batch has requests without a reply. Empty if the batch ended normally.
         done: The number of processed requests.
@@ -210,7 +210,7 @@ class Provider(Protocol):
         ...
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
-        """Return the ticket of a batch that may have been submitted, or None if it was not.
+        """Return the ticket of a batch that may have been submitted, or None if the batch was not submitted.
 
         Args:
             batch: The batch.

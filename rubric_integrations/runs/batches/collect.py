@@ -69,10 +69,10 @@ def collect_batches(ledger: LedgerLike, grader: Grader, *, wait: bool = False) -
     Args:
         ledger: The ledger with which the batches were submitted, or its address.
         grader: The grader with which the batches were submitted. Batches of other graders are ignored.
-        wait: Whether to wait until all batches are over, which may take a day.
+        wait: Whether to wait until the provider has finished all batches, which may take a day.
 
     Returns:
-        The counts.
+        The numbers of batches, requests and judgments, and the spend.
 
     Raises:
         TypeError, ValueError: The requests of the grader cannot be sent in a batch, or the ledger stores no batches.

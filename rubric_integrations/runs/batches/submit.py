@@ -79,7 +79,7 @@ def submit_batches(
         settings: Data to be stored with each batch, such as the options of your program, as JSON and without secrets.
 
     Returns:
-        The counts.
+        The numbers of rows, batches and requests, and the errors.
 
     Raises:
         TypeError, ValueError: The requests of the grader cannot be sent in a batch, or the ledger stores no batches.

@@ -332,17 +332,19 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Record a claim on the limits of a run, and return the granted share.
+        """Reserve calls and cost for one part of a run, within the limits that all parts of the run share.
 
-        A run has several parts, such as its processes. The claim replaces the earlier claim of the same part.
+        The parts of a run are usually its processes. Before a part makes calls, it reserves an amount by a claim. Each
+        claim of a part replaces its earlier claim.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
-            part: A unique name of the part that makes the claim.
-            claim: The amounts that the part has spent and wants to spend in total, and the limits of the run.
+            part: A unique name of the part for which the amount is reserved.
+            claim: The amount that the part has already spent, the total amount that it wants to be able to spend, and
+                the limits of the run.
 
         Returns:
-            The amounts that the part may spend in total, and the amounts that the other parts have claimed.
+            The total amount that the part may spend, and the total amount that the other parts have reserved.
         """
         ...
 
@@ -480,17 +482,19 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Record a claim on the limits of a run, and return the granted share.
+        """Reserve calls and cost for one part of a run, within the limits that all parts of the run share.
 
-        A run has several parts, such as its processes. The claim replaces the earlier claim of the same part.
+        The parts of a run are usually its processes. Before a part makes calls, it reserves an amount by a claim. Each
+        claim of a part replaces its earlier claim.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
-            part: A unique name of the part that makes the claim.
-            claim: The amounts that the part has spent and wants to spend in total, and the limits of the run.
+            part: A unique name of the part for which the amount is reserved.
+            claim: The amount that the part has already spent, the total amount that it wants to be able to spend, and
+                the limits of the run.
 
         Returns:
-            The amounts that the part may spend in total, and the amounts that the other parts have claimed.
+            The total amount that the part may spend, and the total amount that the other parts have reserved.
         """
 
     @abstractmethod

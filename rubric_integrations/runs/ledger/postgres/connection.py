@@ -273,7 +273,7 @@ class Upkeep(Protocol):
         ...
 
     def abandon_leases(self) -> None:
-        """Give up all leases and continue as a new owner. The old leases expire without heartbeats.
+        """Give up all leases and continue as a new owner. The old leases expire, because they get no heartbeats.
 
         The worker calls this method after an error, because some leases may not have been released.
         """

@@ -109,7 +109,7 @@ class FailureOfKey(NamedTuple):
 
 
 class ClaimOfPart(NamedTuple):
-    """A claim on the limits of a run, and the part of the run (such as a process) that makes it.
+    """A claim, by which one part of a run (usually a process) reserves calls and cost within the limits of the run.
 
     Attributes:
         run: The name of the run, as JSON.
@@ -161,7 +161,7 @@ def send_failures(db: Connection, failures: Sequence[FailureOfKey]) -> Read[None
 
 
 def send_claims(db: Connection, records: Sequence[ClaimOfPart]) -> Read[Shares]:
-    """Send statements that record claims on the limits of runs, and return a function that reads the granted shares."""
+    """Send statements that reserve calls and cost (see `claim_spend`), and return a function that reads the results."""
     # Sorted, because otherwise two transactions with the same runs could wait for each other.
     for run in sorted({record.run for record in records}):
         db.execute(_LOCK_RUN, (run,))
@@ -258,17 +258,19 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         return dict(self._query(BATCHES))
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Record a claim on the limits of a run, and return the granted share.
+        """Reserve calls and cost for one part of a run, within the limits that all parts of the run share.
 
-        A run has several parts, such as its processes. The claim replaces the earlier claim of the same part.
+        The parts of a run are usually its processes. Before a part makes calls, it reserves an amount by a claim. Each
+        claim of a part replaces its earlier claim.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
-            part: A unique name of the part that makes the claim.
-            claim: The amounts that the part has spent and wants to spend in total, and the limits of the run.
+            part: A unique name of the part for which the amount is reserved.
+            claim: The amount that the part has already spent, the total amount that it wants to be able to spend, and
+                the limits of the run.
 
         Returns:
-            The amounts that the part may spend in total, and the amounts that the other parts have claimed.
+            The total amount that the part may spend, and the total amount that the other parts have reserved.
         """
         record = ClaimOfPart(json.dumps(run), part, claim)
         return await self._state.worker.call(Phase.CLAIM, send_claims, record)
