@@ -91,7 +91,7 @@ class _AsyncEngine:
 
 
 def scripted_judge() -> tuple[ScriptedEngine, LMJudge]:
-    """Return a scripted engine and a judge that uses it."""
+    """Return a `ScriptedEngine`, and a judge that gets its replies from this engine."""
     engine = ScriptedEngine()
     lm = dspy.LM("probe/scripted", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
     return engine, LMJudge(lm)

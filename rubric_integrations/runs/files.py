@@ -114,10 +114,10 @@ class RunFile(NamedTuple):
     Attributes:
         name: The run's name on the report page.
         rubric: The rubric's name. None if the rubric has no name, or if the rows have different rubrics.
-        judge: The judge's name. None if it is unknown, or if the rows have different judges.
+        judge: The judge's name. None if the name is unknown, or if the rows have different judges.
         rows: The rows of the run, in order. The rows of a file are read from the file each time they are used.
-        pass_mark: The score that a submission needs to pass. None if it is unknown, or if the rows have different pass
-            marks.
+        pass_mark: The score that a submission needs to pass. None if this score is unknown, or if the rows have
+            different pass marks.
         written: The time when the file was last written, in seconds since 1970. None for results in memory and from a
             pipe.
     """

@@ -111,7 +111,7 @@ class ImportedRun(Sequence[Graded]):
         return f"ImportedRun({len(self):,} rows, judges={list(self.judges)!r}, {self.summary()})"
 
     def summary(self) -> str:
-        """Return the counts in one line."""
+        """Return one line with the numbers of unread replies, missing judgments, and rows without a judgment or a text."""
         parts = [f"{self.unread:,} of {self.replies:,} replies could not be read"]
         parts += [f"{self.missing:,} judgments are not in the file"] if self.missing else []
         parts += [f"{self.without_judgment:,} responses have no judgment"] if self.without_judgment else []
@@ -151,8 +151,8 @@ def read_judgments(
     Args:
         path: The file.
         rubric: The rubric that the judges applied.
-        responses: The file of the responses, or its rows. They are matched to the judgments by their `id`. Without
-            responses the run has no texts: it can be measured and compared, but not graded again.
+        responses: The file of the responses, or its rows. Responses and judgments are matched by the `id` of the row.
+            Without responses the run has no texts: it can be measured and compared, but not graded again.
         judge: The names of the judges to read. By default, all judges of the file are read. If the file does not name
             its judge, this is the judge's name.
 

@@ -94,7 +94,7 @@ async def as_rows(
 ) -> AsyncGenerator[tuple[Any, Row]]:
     """Yield each submission as the caller passed it, together with its `Row`.
 
-    Rows are numbered from 1. The next submission is read only when it is requested.
+    Rows are numbered from 1. The next submission is read only when the caller asks for the next row.
 
     If a submission is a table or a batch of a table, its rows are yielded instead. A warning names the columns that the
     library does not read, unless `warns` is False.
@@ -124,8 +124,8 @@ async def find_rubric(
         check_rubric: Raises a ValueError for a rubric that the grader cannot use.
 
     Returns:
-        The row, its own rubric (None if it has none) and the rubric that grades it. If no valid rubric is found, the
-        returned row has an error and no submission, and both rubrics are None.
+        The row, the row's own rubric (None if it does not have its own), and the rubric that grades the row. If no
+        valid rubric is found, the returned row has an error and no submission, and both rubrics are None.
     """
     own = None
     if row.submission is None:
@@ -336,7 +336,7 @@ class RowWindow:
 
     @property
     def has_room(self) -> bool:
-        """Whether another row may start."""
+        """Whether another row may start without exceeding `max_under_way` and `max_waiting`."""
         return len(self._under_way) < self._max_under_way and len(self._queue) < self._max_tasks
 
     def start(self, grade: Callable[[], Coroutine[Any, Any, Graded]], *, late: bool = False) -> asyncio.Task[Graded]:
@@ -662,7 +662,8 @@ def grade_many(
         rubric: The rubric for all submissions: a `Rubric`, the path of a rubric file, or a rubric as lists and
             dictionaries. A row that has its own `rubric` is graded by both. Pass None if each row has its own rubric.
             You can also pass a function, which receives each item as it was passed and returns its rubric.
-        library: Rubrics by name, or the path of a file with such a mapping, for rows whose `rubric` is a name.
+        library: A mapping from names to rubrics, or the path of a file that contains such a mapping. It is used for
+            rows whose `rubric` is a name.
         grader: The grader.
         ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database for processes on several
             machines, an open ledger, or any other `JudgmentStore` (which `rescore` cannot use). Each judgment is

@@ -186,7 +186,7 @@ class GradesWriter:
         return self._target.with_name(f"{self._target.name}.{os.getpid()}.partial")
 
     def write(self, graded: Graded) -> None:
-        """Add a result."""
+        """Add a result. Results are written to the file in groups of 5,000."""
         self._records.append(grade_record(graded))
         if len(self._records) >= ROWS_PER_GROUP:
             self._write_group()

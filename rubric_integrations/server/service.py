@@ -195,7 +195,7 @@ class RequestProblem(Exception):  # noqa: N818 -- a status that a client gets, w
         return type(self), (self.status, self.message, self.retry_after), vars(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the body of the response as a dictionary."""
+        """Return the body of the HTTP response to the client, as a dictionary."""
         report = {"report": self.report.model_dump(mode="json")} if self.report else {}
         return {"error": self.message, **report}
 
@@ -240,7 +240,8 @@ class GradingService:
     Args:
         rubric: The rubric of all requests, in any form except a function. None if each request has its own rubric.
         grader: The grader. It needs `on_failure="raise"`, because a failure must never become a score.
-        library: Rubrics by name, or the path of a file with such a mapping, for requests whose `rubric` is a name.
+        library: A mapping from names to rubrics, or the path of a file that contains such a mapping. It is used for
+            requests whose `rubric` is a name.
         ledger: A ledger that stores judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger.
             None stores no judgments.
         accept_rubrics: Whether a request may contain its own rubric, whose criteria are added to `rubric`.

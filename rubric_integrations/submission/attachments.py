@@ -365,7 +365,7 @@ class StoredAttachment(SparseRecord):
 
     @classmethod
     def of(cls, attachment: Attachment) -> Self:
-        """Describe an attachment, with its bytes."""
+        """Make the description of an attachment, including its bytes."""
         return cls.model_construct(None, **cls._fields_of(attachment))
 
     @staticmethod

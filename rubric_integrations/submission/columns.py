@@ -55,7 +55,7 @@ def has_id_column(names: Iterable[str], columns: ColumnNames = USUAL_COLUMNS) ->
 
 
 def missing_column(names: Iterable[str], columns: ColumnNames) -> str | None:
-    """Return the first required column that a row does not have, or None if it has all of them.
+    """Return the first required column that a row does not have, or None if no required column is missing.
 
     A row needs the columns that the caller named, and `response`.
     """

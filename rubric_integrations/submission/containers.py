@@ -157,7 +157,7 @@ def rows_at(data: object, path: str) -> Sequence[Any]:
 
 
 def is_at(fields: Fields, path: str) -> bool:
-    """Return whether a row has a value at a path."""
+    """Return whether a row has a value at a path, such as `response.text`."""
     with suppress(LookupError):
         return value_at(fields, split_path(path)) is not None
     return False

@@ -54,7 +54,7 @@ MAX_DEPTH = 100
 
 
 class NestingError(ValueError):
-    """Raised if a value is nested too deeply."""
+    """Raised if a value is nested more than `MAX_DEPTH` levels deep, or contains itself."""
 
     def __init__(self, message: str = f"is nested more than {MAX_DEPTH} levels deep: write it flatter, or as text"):
         super().__init__(message)

@@ -49,7 +49,7 @@ class AttachedValues:
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """The attachments so far."""
+        """The values that were added so far, as attachments."""
         return tuple(attachment for _, attachment in self._values.values())
 
     def add(self, value: dspy.Type) -> str | None:

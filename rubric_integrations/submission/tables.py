@@ -31,7 +31,7 @@ from rubric_integrations.submission.tool_rows import PROMPTFOO_TABLE, find_row_f
 
 
 class ResponsesError(ValueError):
-    """Raised if a file of responses cannot be read at all."""
+    """Raised if a file of responses cannot be read at all, in contrast to a single row."""
 
 
 MAX_PARSED = 500_000_000

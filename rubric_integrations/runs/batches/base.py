@@ -164,7 +164,7 @@ class BatchStatus(NamedTuple):
     """The progress of a batch at the provider.
 
     Attributes:
-        word: The provider's name of the status.
+        word: The status as the provider names it, such as `ended`.
         is_over: Whether the provider has ended the batch. After that, no more replies come.
         files: The paths of the results, below the base URL.
         problem: The reason why the batch has requests without a reply. Empty if the batch ended normally.
@@ -187,7 +187,7 @@ class LineReply(NamedTuple):
 
 
 class Provider(Protocol):
-    """The protocol of a provider's batch API."""
+    """The methods that a class for a provider's batch API must have, such as `OpenAIBatches`."""
 
     framing: Framing
 

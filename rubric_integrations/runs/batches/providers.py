@@ -222,7 +222,7 @@ class LineFile:
     def has_room_for(self, line: bytes) -> bool:
         """Whether another line fits into the file.
 
-        The first line always fits. The provider refuses it if it is too long.
+        The first line always fits. If this line is too long, the provider refuses the batch.
         """
         if not self.keys:
             return True
@@ -230,7 +230,7 @@ class LineFile:
         return len(self.keys) < self._framing.max_lines and size <= self._framing.max_bytes
 
     def add(self, key: str, line: bytes) -> None:
-        """Write a line."""
+        """Write the line of a request, and record its key."""
         self._file.write((self._framing.between if self.keys else b"") + line)
         self.keys.append(key)
 
@@ -351,7 +351,14 @@ class AnthropicBatches:
         return checked_id((await self._server.create(_PATH, body)).get("id"))
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
-        """Look for a batch in the provider's list, by the number of its requests and the keys of its results."""
+        """Find a batch in the provider's list by the number of its requests and the keys of its results.
+
+        Returns:
+            The provider's id of the batch, or None if the batch is not in the list.
+
+        Raises:
+            Unclear: A batch that may be this one has not ended.
+        """
         after, is_unclear = "", False
         for _ in range(_MAX_PAGES):
             page = await self._server.get(f"{_PATH}?limit=100{after}")
@@ -462,7 +469,11 @@ class OpenAIBatches:
         return checked_id((await self._server.create("/batches", lambda: request)).get("id"))
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
-        """Look for a batch in the provider's list, by the name `Batch.id` in the metadata of the listed batches."""
+        """Find a batch in the provider's list by the `Batch.id` in the metadata of the listed batches.
+
+        Returns:
+            The provider's id of the batch, or None if the batch is not in the list.
+        """
         after = ""
         for _ in range(_MAX_PAGES):
             page = await self._server.get(f"/batches?limit=100{after}")

@@ -324,7 +324,7 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:
-        """Record this run's grader configuration."""
+        """Record the configuration of the grader that this run uses, for `rescore`."""
         ...
 
     def latest_grader(self) -> dict[str, Any] | None:

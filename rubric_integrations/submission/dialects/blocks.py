@@ -39,7 +39,7 @@ class Text(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A tool call. Its id is None if the dialect has no ids."""
+    """A tool call, with its name, arguments and id. The id is None if the dialect has no ids for calls."""
 
     name: str
     arguments: dict[str, Any] | str | None = None
