@@ -111,7 +111,7 @@ class ImportedRun(Sequence[Graded]):
         return f"ImportedRun({len(self):,} rows, judges={list(self.judges)!r}, {self.summary()})"
 
     def summary(self) -> str:
-        """Return one line with the numbers of unread replies, missing judgments, and rows without a judgment or a text."""
+        """Return one line with the numbers of unread replies, missing judgments, and rows without judgment or text."""
         parts = [f"{self.unread:,} of {self.replies:,} replies could not be read"]
         parts += [f"{self.missing:,} judgments are not in the file"] if self.missing else []
         parts += [f"{self.without_judgment:,} responses have no judgment"] if self.without_judgment else []

@@ -138,7 +138,7 @@ def open_settings(ledger: BatchLedger) -> list[dict[str, Any]]:
 class Unclear(Exception):  # noqa: N818 -- no error: the answer comes later
     """Raised if it is not known yet whether a batch was submitted.
 
-    The batch may be one that the provider does not list yet, or one that has not ended yet. Look for it again later.
+    The provider lists a batch of the same size that has not ended. Only the results show whether it is the same batch.
     """
 
 

@@ -142,8 +142,8 @@ class Replay:
     async def open_questions(self, rubric: Rubric, submission: Submission) -> list[OpenQuestion]:
         """Return the questions about a submission that have no answer, and store the judgments that `replies` contain.
 
-        If a condition in words (`applies_when`) has no answer yet, only the question about the condition is returned.
-        The question about its criterion follows after the answer.
+        While the question about a condition in words (`applies_when`) has no answer, this question is returned, and
+        criteria with such a condition are left out.
         """
         self._open = []
         await self._grader.judge(rubric, submission)
