@@ -1,9 +1,10 @@
 """The catalogue of attacks: texts that a submission may contain to get a better grade than it deserves.
 
 A structural attack forges parts of the prompt or of the reply, and must fail for every judge. A behavioural attack
-gives orders, makes claims or flatters the judge. Its success rate is a property of the judge. All texts were written
-for this catalogue. `STRUCTURAL_TEXTS` and `BEHAVIOURAL_TEXTS` map each family to its texts by name. To add an attack,
-add an entry there. `TASKS` are small tasks with poor responses, which `probe` uses to try attacks.
+gives orders to the judge, makes claims or flatters the judge. The success rate of behavioural attacks depends on the
+judge. All texts were written for this catalogue. `STRUCTURAL_TEXTS` and `BEHAVIOURAL_TEXTS` map each family to its
+texts by name. To add an attack, add an entry there. `TASKS` are small tasks with poor responses, which `probe` uses to
+try attacks.
 """
 
 from __future__ import annotations
@@ -236,7 +237,10 @@ class Attack(Record):
     place: Place = "after"
 
     def apply_to(self, response: str) -> str:
-        """Return a response with the attack's text before or after it, or only the text for the place `instead`."""
+        """Return a response with the attack's text before or after it.
+
+        For the place `instead`, return only the attack's text.
+        """
         parts = {"after": (response, self.text), "before": (self.text, response), "instead": (self.text,)}
         return "\n\n".join(parts[self.place])
 
@@ -256,13 +260,15 @@ ATTACKS: tuple[Attack, ...] = tuple(_catalogue())
 
 
 class Task(NamedTuple):
-    """A question with a poor response that meets no requirement and triggers every penalty.
+    """A question, a poor response and a rubric, for which the true verdicts are known.
+
+    The poor response meets no requirement of the rubric and triggers every penalty.
 
     Attributes:
         name: The task's name in reports.
         query: The question.
         response: The poor response.
-        rubric: The rubric. The true verdict is UNMET on its requirements and MET on its penalties.
+        rubric: The rubric. The true verdict is UNMET for each requirement and MET for each penalty.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Checks whether structural attacks succeed against the sanitizer and the parser, without a model.
 
-The patterns of the markers come from the adapters and chat templates, and not from the sanitizer. With the sanitizer's
-patterns, the check could not find the markers that the sanitizer misses.
+The check searches prompts for markers with patterns that come from DSPy's adapters and from chat templates. It does not
+use the sanitizer's patterns, because it could then not find a marker that the sanitizer misses.
 
 This is a separate module because tests run it on every attack, without a judge and without `probe`.
 """
@@ -52,7 +52,8 @@ _RUBRIC = Rubric([_YEAR, _PLACE])
 class ScriptedEngine:
     """A DSPy engine that records the last request and returns `reply`.
 
-    It does not support a JSON schema. Therefore, its replies are parsed as leniently as the replies of any model.
+    The engine does not support JSON schemas. Therefore, its replies are parsed leniently, as for any model without JSON
+    schemas.
     """
 
     supports_response_schema = False
@@ -67,7 +68,7 @@ class ScriptedEngine:
         return self
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """Record the request and return the scripted reply."""
+        """Record the request, and return `reply` as the model's response."""
         self.request = request
         message = lm15.Message.assistant(self.reply)
         return lm15.Response(
@@ -90,7 +91,7 @@ class _AsyncEngine:
 
 
 def scripted_judge() -> tuple[ScriptedEngine, LMJudge]:
-    """Return a scripted engine and a judge that uses it."""
+    """Return a `ScriptedEngine`, and a judge that gets its replies from this engine."""
     engine = ScriptedEngine()
     lm = dspy.LM("probe/scripted", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
     return engine, LMJudge(lm)
@@ -103,11 +104,11 @@ class PromptCase(NamedTuple):
         name: The kind, such as `"per criterion"`.
         signature: The DSPy signature of the prompt.
         inputs: The rendered inputs of the prompt.
-        true_answer: The true answer about `POOR_RESPONSE`: the requirement is not met.
-        reply_with: A function that gets an explanation and returns the reply of a judge with the true answer. The
-            explanation is inserted without escaping.
-        read_values: A function that lets a judge answer the question and returns the values of the parsed answers, as a
-            list. For the true answer, all values are 0.
+        true_answer: The true answer for `POOR_RESPONSE`, which says that the requirement is not met.
+        reply_with: A function that gets an explanation, and returns a judge's reply with this explanation and the true
+            answer. The explanation is inserted without escaping.
+        read_values: A function that gets a judge, lets it answer the question, and returns the list of the values of
+            the parsed answers. For the true answer, all values are 0.
     """
 
     name: str
@@ -119,7 +120,7 @@ class PromptCase(NamedTuple):
 
 
 def prompt_cases(response: str) -> Iterator[PromptCase]:
-    """Yield a case for each kind of prompt, all about the same submission."""
+    """Yield a case for each kind of prompt. All cases contain the same response."""
     submission = Submission(response=response, query=_QUERY)
     yield _single_case("per criterion", signatures.JudgeCriterion, Question(submission, _YEAR), "verdict", "UNMET")
     yield _single_case("options", signatures.JudgeOption, Question(submission, _CLEAR), "choice", "A")
@@ -182,10 +183,13 @@ class _Prompt(NamedTuple):
 def prompt_breach(attack: Attack) -> str | None:
     """Describe the part of an attack that a judge's prompt would treat as structure, or None if the prompt is safe.
 
-    Prompts about one criterion and about several criteria are checked. In a prompt, the submission stands in a fence,
-    `<data CODE>`, with a random code. Outside the fence, the messages must be the same as without the attack. The fence
-    must contain the complete submission, without a field header or a custom type of DSPy, a control token of a chat
-    template, or a closing tag with this code. A marker that appears only after Unicode normalization counts too.
+    Two kinds of prompts are checked: about one criterion, and about all criteria (one shot). In a prompt, the
+    submission is enclosed by a tag with a random code, `<data CODE>`.
+
+    - Outside the tag, the messages must be the same as without the attack.
+    - Inside the tag, the submission must be complete. It must not contain a field header or a custom type of DSPy, a
+      control token of a chat template, or a closing tag with the code. A marker that appears only after Unicode
+      normalization is also forbidden.
 
     Example:
         >>> from rubric_integrations.redteam import ATTACKS
@@ -253,11 +257,12 @@ def _fold(text: str) -> str:
 
 
 def reply_breach(attack: Attack) -> str | None:
-    """Describe how the parser reads a better answer from a reply that quotes an attack, or None if it never does.
+    """Describe how a reply that quotes an attack is parsed as a better answer. None if no checked reply is.
 
-    The replies give the true answer, that the requirement is not met. They quote the original, the sanitized and the
-    normalized text of the attack, escaped and unescaped. The quotation comes before, in or after the answer, in the
-    thinking, or in a code block. The parser must read the judge's answer or fail.
+    In each checked reply, the judge gives the true answer, which says that the requirement is not met. The reply also
+    quotes the text of the attack: original, sanitized or normalized, and escaped or unescaped. The quotation is before,
+    in or after the answer, in the thinking, or in a code block. The parser must return the judge's answer or raise an
+    error.
 
     Example:
         >>> from rubric_integrations.redteam import ATTACKS

@@ -64,15 +64,16 @@ class GradedRow(NamedTuple):
         id: The row's id.
         submission: The graded submission, without its attachments. None if the row had nothing to grade, or if an
             imported run has no texts.
-        report: The grade, which can be incomplete. None if there is none.
+        report: The grade, which can be incomplete. None if the row has no grade.
         error: The reason why there is no grade, or why the grade is incomplete. None for a complete grade.
         tags: The score of each tag of the row's criteria. None for a tag without a score, for example
             because one of its criteria has no answer.
         criterion_tags: The tags of each criterion, in the order of the report. Empty if there is no report.
-        attachments: The submission's attachments. Large ones are without their bytes.
+        attachments: The submission's attachments. A large attachment is described without its bytes.
         labels: Human labels by the name of the criterion. None if the row has no labels.
-        metadata: Additional facts about the row, such as the step of a training run. None if there are none.
-        guidelines: The instructions of the row's rubric, which apply to all its criteria. Empty if there are none.
+        metadata: Additional facts about the row, such as the step of a training run. None if the row has no metadata.
+        guidelines: The instructions of the row's rubric, which apply to all its criteria. Empty for a rubric without
+            instructions.
         criterion_texts: For each criterion, the texts that its judge reads in addition to the requirement and the
             possible answers: `applies_when` (described in words), `context` and `aspects`. Absent fields are left out.
         scoring: The settings that the score depends on and that the report does not have: `rubric`, `criteria` and
@@ -112,11 +113,11 @@ class RunFile(NamedTuple):
 
     Attributes:
         name: The run's name on the report page.
-        rubric: The rubric's name. None if it has none, or if the rows have different rubrics.
-        judge: The judge's name. None if it is unknown, or if the rows have different judges.
+        rubric: The rubric's name. None if the rubric has no name, or if the rows have different rubrics.
+        judge: The judge's name. None if the name is unknown, or if the rows have different judges.
         rows: The rows of the run, in order. The rows of a file are read from the file each time they are used.
-        pass_mark: The score that a submission needs to pass. None if it is unknown, or if the rows have different pass
-            marks.
+        pass_mark: The score that a submission needs to pass. None if this score is unknown, or if the rows have
+            different pass marks.
         written: The time when the file was last written, in seconds since 1970. None for results in memory and from a
             pipe.
     """
@@ -148,7 +149,7 @@ class RunFile(NamedTuple):
             name: The run's name on the report page.
             graded: The results, as `grade_many` yields them.
             rubric: The rubric's name.
-            judge: The judge's name. By default, the name of the judge in the results, if all of them have the same.
+            judge: The judge's name. By default, the name in the results, if all results have the same judge.
         """
         lines = [result.to_dict() for result in graded]
         judges = {_text(line.get("judge")) for line in lines}
@@ -205,8 +206,8 @@ def read_run(path: str | Path, *, in_memory: bool = False) -> RunFile:
             in the file, and memory contains one at a time.
 
     Raises:
-        RunFileError: The file cannot be read, is empty, or has a line that is not a grade. Access to a row raises it
-            later if the file has changed.
+        RunFileError: The file cannot be read, is empty, or has a line that is not a grade. If the file changes after
+            this call, access to a row raises this error.
     """
     path = Path(path)
     # A pipe cannot be read a second time.
@@ -259,7 +260,7 @@ def _shared_pass_mark(marks: set[float | None]) -> float | None:
 
 
 def is_run_file(path: Path) -> bool:
-    """Whether the first line of a file is a grade, as in the files that `grade --out` wrote.
+    """Whether a file is a run file: its first line is a grade, as in the files that `grade --out` writes.
 
     False for a pipe, because its first line could not be read again.
     """
@@ -271,7 +272,7 @@ def run_date(path: Path) -> str | None:
 
     Returns:
         The time in UTC as ISO 8601 text, such as 2026-11-22T08:14:00+00:00. A date without a time zone is read as UTC.
-        None if there is no date, or if it is not in ISO 8601.
+        None if the line has no date, or if the date is not in ISO 8601.
     """
     fields = _first_line(path)
     value = fields.get("date") or (_mapping(fields.get("metadata")) or {}).get("date")
@@ -296,7 +297,8 @@ def _first_line(path: Path) -> dict[str, Any]:
 def matched_rows(runs: Sequence[RunFile]) -> Iterator[tuple[RowKey, list[GradedRow | None]]]:
     """Yield the key of each row, and a list with its row in every run. A run without that row has None in the list.
 
-    Rows with an equal id are matched in their order. Rows that are only in a later run come last.
+    Rows are matched by their ids. If several rows of a run have the same id, the first is matched with the first, the
+    second with the second, and so on. Rows that the first run does not have come last.
     """
     places = [{key: place for place, key in enumerate(run.row_keys())} for run in runs]
     for key in dict.fromkeys(key for run in places for key in run):

@@ -70,7 +70,8 @@ class ImportedRun(Sequence[Graded]):
         judges: The names of the judges. Several judges vote as a panel.
         replies: The number of recorded replies and verdicts.
         unread_replies: The replies that could not be read. Each is a failure of its judge.
-        missing: The number of judgments of these rows and judges that the file does not have.
+        missing: The number of missing judgments: pairs of a judge and a criterion, over all rows, for which the file
+            has no line.
         without_text: The number of rows without a text, because the responses were not passed or have no text.
         without_judgment: The number of responses that were left out because the file has no judgment of them.
     """
@@ -91,7 +92,7 @@ class ImportedRun(Sequence[Graded]):
 
     @property
     def unread(self) -> int:
-        """The number of replies that could not be read. State it next to every result of the run."""
+        """The number of replies that could not be read. Report this number together with every result of the run."""
         return len(self.unread_replies)
 
     def __len__(self) -> int:
@@ -110,7 +111,7 @@ class ImportedRun(Sequence[Graded]):
         return f"ImportedRun({len(self):,} rows, judges={list(self.judges)!r}, {self.summary()})"
 
     def summary(self) -> str:
-        """Return the counts in one line."""
+        """Return one line with the numbers of unread replies, missing judgments, and rows without judgment or text."""
         parts = [f"{self.unread:,} of {self.replies:,} replies could not be read"]
         parts += [f"{self.missing:,} judgments are not in the file"] if self.missing else []
         parts += [f"{self.without_judgment:,} responses have no judgment"] if self.without_judgment else []
@@ -128,23 +129,30 @@ def read_judgments(
 ) -> ImportedRun:
     r"""Make a run from recorded judgments.
 
-    The file has one judgment per line, as JSON or CSV. The columns are `id` (of the row), `criterion` (its name or its
-    requirement, not needed if the rubric has only one criterion), and the answer of the judge: `reply` (also `raw` or
-    `output`, the text that the judge wrote, see `read_recorded_reply`) or `verdict` (also `label` or `score`). If a
-    line has both, the verdict counts. The columns `judge` (also `model`) and `reason` are optional. A column with any
-    other name becomes metadata of the row, for example for the argument `cluster` of `compare_runs`. Its value must be
-    short, and the same on all lines of the row.
+    The file has one judgment per line, as JSON or CSV, in these columns:
 
-    If the file has several judges, they become a panel. Their votes are joined as in a run with several judges, and
-    `panel_report` measures the value of each judge. For a run of one of the judges, pass its name as `judge`.
+    - `id`: the id of the row.
+    - `criterion`: the name or the requirement of the criterion. Not needed if the rubric has only one criterion.
+    - `reply` (also `raw` or `output`): the text that the judge wrote (see `read_recorded_reply`).
+    - `verdict` (also `label` or `score`): the verdict of the judge. A line needs a reply or a verdict. If a line has
+      both, the verdict counts.
+    - `judge` (also `model`) and `reason`: optional.
 
-    A reply that cannot be read, or that is not in the file, is a failure of the judge. Its row has no score.
+    A column with any other name becomes metadata of the row, for example for the argument `cluster` of `compare_runs`.
+    The value must be short, and all lines of the row must have the same value.
+
+    If the file has several judges, they become a panel. Their votes are combined as in a run with several judges, and
+    `panel_report` measures the value of each judge. For a run of only one of the judges, pass the name of this judge as
+    `judge`.
+
+    A reply that cannot be read, or that is not in the file, counts as a failure of the judge. The row of this reply has
+    no score.
 
     Args:
         path: The file.
         rubric: The rubric that the judges applied.
-        responses: The file of the responses, or its rows. They are matched to the judgments by their `id`. Without
-            responses the run has no texts: it can be measured and compared, but not graded again.
+        responses: The file of the responses, or its rows. Responses and judgments are matched by the `id` of the row.
+            Without responses the run has no texts: it can be measured and compared, but not graded again.
         judge: The names of the judges to read. By default, all judges of the file are read. If the file does not name
             its judge, this is the judge's name.
 

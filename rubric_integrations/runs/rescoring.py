@@ -60,21 +60,22 @@ def rescore(
 ) -> Generator[Rescored]:
     """Score all submissions in a ledger with a new rubric and the grader settings of the last run, without calls.
 
-    New weights, names, pass marks, gates and option values need no new judgment. A new requirement text needs a new
-    judgment, which counts as `missing`.
+    The new rubric may have other weights, names, pass marks, gates and option values without a new judgment. A
+    criterion with a new requirement text needs a new judgment, which counts as `missing`.
 
     Args:
         ledger: The ledger of a run, the path of its file, or the URL of its database.
-        rubric: The new rubric of all rows. If a row of the run had its own rubric, it is added to the new one. None
-            scores each row with its own rubric only. You can also pass a function, which receives each `Row`, with the
-            row's own rubric as JSON text, and returns the new rubric.
-        cannot_assess: How an abstention counts in the score. By default, as in the run.
+        rubric: The new rubric of all rows. If a row of the run had its own rubric, the criteria of this rubric are
+            added to the new rubric. With None, each row is scored with its own rubric only. You can also pass a
+            function that receives each `Row` and returns its new rubric. The `rubric` of this `Row` is the row's own
+            rubric as JSON text.
+        cannot_assess: The effect of an abstention on the score. By default, the setting of the run's grader.
 
     Raises:
-        LedgerError: The ledger has no run, or its last run used a grader class that is not one of this library's.
+        LedgerError: The ledger has no run, or its last run used a grader class that does not belong to this library.
         TypeError: The ledger is a store that records no submissions.
-        ValueError: A row has no rubric (`rubric` is None, and the row does not have its own), or the rubrics cannot be
-            joined.
+        ValueError: A row has no rubric, because `rubric` is None and the row does not have its own rubric. Or the new
+            rubric and the row's own rubric cannot be joined.
 
     Example:
         >>> import tempfile

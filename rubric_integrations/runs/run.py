@@ -54,7 +54,8 @@ _ROWS_AT_ONCE = 1_000
 def rows_of_table(submissions: Iterable[Any] | AsyncIterable[Any]) -> Iterable[Any] | AsyncIterable[Any]:
     """Return the rows of a table, or any other submissions unchanged.
 
-    Without this, iterating a table would yield its columns or their names. These would be graded instead of the rows.
+    Iteration over a table itself would yield its columns or their names, which would then be graded instead of the
+    rows.
 
     Args:
         submissions: The submissions as the user passed them, of any type.
@@ -63,7 +64,7 @@ def rows_of_table(submissions: Iterable[Any] | AsyncIterable[Any]) -> Iterable[A
 
 
 def rows_of_batch(item: Any) -> Iterator[Any]:
-    """Yield the rows of a table or a batch as dictionaries, or yield any other item unchanged.
+    """Yield the rows of a table or of an Arrow batch as dictionaries. Yield any other item unchanged.
 
     Args:
         item: One item of the submissions as the user passed them, of any type.
@@ -91,10 +92,12 @@ def _is_frame(value: Any) -> bool:
 async def as_rows(
     submissions: Iterable[Any] | AsyncIterable[Any], *, warns: bool = True
 ) -> AsyncGenerator[tuple[Any, Row]]:
-    """Yield each item with its row, numbered from 1, without reading ahead.
+    """Yield each submission as the caller passed it, together with its `Row`.
 
-    A table, or a batch of a table, is replaced by its rows. A warning names the columns that the library does not read,
-    unless `warns` is False.
+    Rows are numbered from 1. The next submission is read only when the caller asks for the next row.
+
+    If a submission is a table or a batch of a table, its rows are yielded instead. A warning names the columns that the
+    library does not read, unless `warns` is False.
     """
     source, number = rows_of_table(submissions), 0
     if isinstance(source, AsyncIterable):
@@ -112,7 +115,7 @@ async def as_rows(
 async def find_rubric(
     rubrics: RowRubrics, item: Any, row: Row, check_rubric: Callable[[Rubric], None]
 ) -> tuple[Row, Rubric | None, Rubric | None]:
-    """Find the rubric of a row, if the row has something to grade.
+    """Find the rubric that grades a row. A row without a submission gets no rubric.
 
     Args:
         rubrics: The rubrics of the run.
@@ -121,8 +124,8 @@ async def find_rubric(
         check_rubric: Raises a ValueError for a rubric that the grader cannot use.
 
     Returns:
-        The row, its own rubric (None if it has none) and the rubric that grades it. If no valid rubric is found, the
-        returned row has an error and no submission, and both rubrics are None.
+        The row, the row's own rubric (None if it does not have its own), and the rubric that grades the row. If no
+        valid rubric is found, the returned row has an error and no submission, and both rubrics are None.
     """
     own = None
     if row.submission is None:
@@ -159,9 +162,11 @@ class StopRule(Protocol):
 class EarlyStop:
     """Passes the scores of a run to its stop rule in the order of the submissions, not in the order of completion.
 
-    In the order of completion, the submissions with quick answers would come first. They are not a random part of the
-    run. If a limit of the run prevents the grade of a row, no later score is passed to the rule. The later rows may
-    have been graded only because they needed fewer calls.
+    In the order of completion, the first scores would belong to the submissions with quick answers. Such scores are not
+    a random sample of the run.
+
+    If a limit of the run prevents the grade of a row, the scores of all later rows are not passed to the rule. These
+    rows may have been graded only because they needed fewer calls, so their scores are not a random sample either.
 
     Args:
         rule: The rule, or None to run until the last submission.
@@ -174,13 +179,17 @@ class EarlyStop:
         self._started = self._passed_on = 0
 
     def watch(self, task: asyncio.Task[Graded]) -> None:
-        """Record the position of a row that starts."""
+        """Record the position in the run of a row whose grading starts now.
+
+        Args:
+            task: The task that grades the row.
+        """
         if self._rule:
             self._positions[task] = self._started
             self._started += 1
 
     def reason(self, task: asyncio.Task[Graded], graded: Graded) -> str | None:
-        """Return the reason to end the run after the grade of a row, or None to continue."""
+        """Pass the score of a row on to the rule. Return the rule's reason to end the run, or None to continue."""
         if not self._rule or task not in self._positions:
             return None
         self._waiting[self._positions.pop(task)] = graded.gate_score
@@ -195,7 +204,9 @@ class EarlyStop:
 
 
 def check_run_name(name: str | None, ledger: LedgerLike | None) -> str | None:
-    """Return the name of a run. A run with a name needs a ledger, because its processes share the limits through it.
+    """Return the name of a run, after a check that a run with a name has a ledger.
+
+    The processes of a named run share their limits through the ledger.
 
     Raises:
         ValueError: There is a name but no ledger.
@@ -247,7 +258,7 @@ class RunStore:
         return grader.with_store(self._store) if self._store else grader
 
     def record(self, row: Row, rubric: Rubric | None) -> None:
-        """Record the submission of a row and the row's own rubric."""
+        """Record the submission of a row and the row's own rubric in the ledger, for `rescore`."""
         if self._ledger and row.submission:
             self._ledger.record_submission(row.id, row.submission, rubric)
 
@@ -299,11 +310,12 @@ def open_store(ledger: LedgerLike | None) -> Generator[RunStore]:
 
 
 class RowWindow:
-    """The tasks that grade the rows of one run.
+    """The tasks that grade the rows of one run, and their results that were not taken yet.
 
     Args:
         max_under_way: The largest number of rows that are graded at the same time.
-        max_waiting: The largest number of finished rows that wait for an earlier row, if `ordered`.
+        max_waiting: The largest number of finished rows that wait for the result of an earlier row, if `ordered` is
+            set.
         ordered: Whether results come in the order of the rows. If not, they come as soon as they are ready.
     """
 
@@ -324,7 +336,7 @@ class RowWindow:
 
     @property
     def has_room(self) -> bool:
-        """Whether another row may start."""
+        """Whether another row may start without exceeding `max_under_way` and `max_waiting`."""
         return len(self._under_way) < self._max_under_way and len(self._queue) < self._max_tasks
 
     def start(self, grade: Callable[[], Coroutine[Any, Any, Graded]], *, late: bool = False) -> asyncio.Task[Graded]:
@@ -332,8 +344,8 @@ class RowWindow:
 
         Args:
             grade: Grades the row.
-            late: Whether the row waits until all other rows have started. It starts earlier if `max_waiting` rows
-                already wait in this way, or if too many ordered results wait for it.
+            late: Whether the row waits until all other rows have started. The row does not wait if `max_waiting` late
+                rows are already waiting. It stops waiting if too many finished rows wait for its result.
         """
         is_late = late and len(self._late) < self._max_tasks - self._max_under_way
         task = asyncio.create_task(self._grade_late(grade) if is_late else grade())
@@ -349,11 +361,14 @@ class RowWindow:
             return await grade()
 
     def start_late(self) -> None:
-        """Start the `late` rows."""
+        """Let the rows start that `start` created with `late=True`."""
         self._others_started.set()
 
     async def drop_late(self) -> None:
-        """Cancel the `late` rows that have not started, because the run has ended. They get no result."""
+        """Cancel the rows with `late=True` that have not started, because the run has ended.
+
+        The cancelled rows get no result.
+        """
         if not self._others_started.is_set():
             await self._cancel(self._late)
             self._queue = deque(task for task in self._queue if not task.cancelled())
@@ -367,11 +382,11 @@ class RowWindow:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a row is being graded, or is finished and not yet taken."""
+        """Whether any row is waiting, is being graded, or has a result that `take` has not returned yet."""
         return bool(self._under_way or self._late or self._queue)
 
     async def wait(self) -> None:
-        """Wait until a row has finished, unless one is ready to be taken."""
+        """Wait until a row has finished. Return immediately if `take` can already return a row."""
         if len(self._queue) >= self._max_tasks:
             self.start_late()
         if not (self._queue and self._queue[0].done()):
@@ -379,15 +394,19 @@ class RowWindow:
         self._has_finished.clear()
 
     def take(self) -> Iterator[asyncio.Task[Graded]]:
-        """Remove the finished tasks that are next in the order, one by one.
+        """Yield the finished tasks that are next in the order of the results, and remove each from the queue.
 
-        If one of them ends the run, the others stay in the queue, and `cancel` waits for them.
+        If the caller stops the iteration because a task ends the run, the other tasks stay in the queue. `cancel` then
+        waits for these tasks.
         """
         while self._queue and self._queue[0].done():
             yield self._queue.popleft()
 
     async def cancel(self) -> None:
-        """Cancel the rows in progress, and wait until they have ended, because one may be writing to the ledger."""
+        """Cancel the rows in progress, and wait until their tasks have ended.
+
+        Without waiting, a task could still write to the ledger after this method has returned.
+        """
         await self._cancel({*self._under_way, *self._late})
         await asyncio.gather(*self._queue, return_exceptions=True)
 
@@ -643,7 +662,8 @@ def grade_many(
         rubric: The rubric for all submissions: a `Rubric`, the path of a rubric file, or a rubric as lists and
             dictionaries. A row that has its own `rubric` is graded by both. Pass None if each row has its own rubric.
             You can also pass a function, which receives each item as it was passed and returns its rubric.
-        library: Rubrics by name, or the path of a file with such a mapping, for rows whose `rubric` is a name.
+        library: A mapping from names to rubrics, or the path of a file that contains such a mapping. It is used for
+            rows whose `rubric` is a name.
         grader: The grader.
         ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database for processes on several
             machines, an open ledger, or any other `JudgmentStore` (which `rescore` cannot use). Each judgment is

@@ -164,14 +164,15 @@ class Graded(NamedTuple):
 
     @property
     def score(self) -> float | None:
-        """The score of a complete grade. None if the grade is incomplete or has no score."""
+        """The score of a complete grade. None if the grade is incomplete, or if the report has no score."""
         return self.report.score if self.report and not self.judge_error else None
 
     @property
     def gate_score(self) -> float | None:
         """The score that counts for a stop rule or a release gate.
 
-        None if there is no score, if a criterion failed, or if the coverage is below the rubric's `min_coverage`.
+        None if `score` is None, if the judge failed on a criterion, or if the coverage is below the rubric's
+        `min_coverage`.
         """
         return self.report.gate_score if self.report and not self.judge_error else None
 
@@ -229,13 +230,13 @@ def record_rubric(rubric: Rubric, report: EvaluationReport | None) -> dict[str, 
 
     Args:
         rubric: The rubric of the score.
-        report: The report. If it is None or has no entries, it does not describe the criteria. The record then gets a
-            digest of them.
+        report: The report with the score. If the report is None or has no entries, it does not describe the criteria.
+            The returned `rubric` then contains a digest of the criteria.
 
     Returns:
-        A mapping. Its `rubric` has the settings of the rubric. Its `criteria` has additional fields of the criteria, by
-        the name of the criterion, and is absent if no criterion has such fields. Fields that do not change a score,
-        such as tags and metadata, are not included.
+        A mapping with two keys. `rubric` contains the settings of the rubric. `criteria` contains additional fields of
+        the criteria, by the name of the criterion. It is absent if no criterion has such fields. Fields that do not
+        change a score, such as tags and metadata, are not included.
     """
     criteria = {
         key: {name: _brief(value) for name, value in fields.items()}
@@ -305,11 +306,11 @@ class RunSummary(Record):
         abstentions: The number of criteria, over all rows, on which a judge abstained.
         score_sum: The sum of the scores of the `scored` rows.
         scored: The number of rows with a score.
-        tag_sums: For each tag, the sum and the number of its scores. Only the first 1,000 tags of a run are counted.
+        tag_sums: For each tag, the sum of its scores and their number. Only the first 1,000 tags of a run are counted.
         omitted_characters: The number of characters of trajectories, over all rows, that were left out of the judge's
             prompt (see `TextLimits.step_limit`).
-        escalations: The numbers and the cost of the answers that came from a `Cascade`, in total and from its expensive
-            judge.
+        escalations: For runs with a `Cascade`: the number and the cost of all its answers, and of the answers that its
+            expensive judge gave.
         spend: Calls, tokens and cost of this run, including failed attempts. Judgments from the ledger cost nothing.
             `usage` or `cost` is None if the tokens or the price of a call are unknown.
         reused: The number of judgments that came from the ledger.
@@ -318,7 +319,7 @@ class RunSummary(Record):
             if the run did not end early.
         judge_is_unusable: Whether the run ended because the judge is down, refuses every call, or never gives a
             readable reply.
-        has_wrong_setting: Whether the run ended because of a setting of the judge with which no request can be sent.
+        has_wrong_setting: Whether the run ended because a setting of the judge is wrong and prevents every request.
     """
 
     submissions: int = 0
@@ -346,7 +347,7 @@ class RunSummary(Record):
 
     @property
     def tags(self) -> dict[str, float]:
-        """The mean score of each tag, over the rows in which the tag has a score."""
+        """The mean score of each tag, over the rows that have a score for the tag."""
         return {tag: total / count for tag, (total, count) in self.tag_sums.items()}
 
     def with_result(self, graded: Graded) -> RunSummary:

@@ -1,6 +1,6 @@
 """Writes grades as Parquet files with a fixed schema, and grades Arrow batches for engines that distribute rows.
 
-A file gets its name only when it is complete. This is a separate module because it imports pyarrow, at the first use.
+A file has a temporary name until it is complete. This module is separate because it imports pyarrow at the first use.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def grades_schema() -> Any:
 def grade_record(graded: Graded) -> dict[str, Any]:
     """Return a result as a row of `grades_schema`.
 
-    Its `calls` and `cost` are the sums over its judgments, including judgments from a ledger. `cost` is None if a price
-    is unknown.
+    The fields `calls` and `cost` are sums over the judgments of the result, including judgments from a ledger. `cost`
+    is None if a price is unknown.
     """
     report = graded.report
     spend = report.spend if report else NO_SPEND
@@ -128,7 +128,8 @@ def earlier_grades(path: Path) -> list[Path]:
     """Return the files that `write_parquet` would replace: the file itself, or the parts of the folder, in order.
 
     Raises:
-        FileExistsError: A part is not a file of grades. Other programs give their parts the same names.
+        FileExistsError: A file in the folder has the name of a part and is not a file of grades. Other programs use the
+            same names.
     """
     if is_grades_path(path):
         return [path] if path.exists() else []
@@ -156,8 +157,8 @@ def is_grades_file(path: Path) -> bool:
 class GradesWriter:
     """Writes results to a Parquet file, or to several files in a folder, in the block of a `with` statement.
 
-    If the block ends with an exception, the incomplete file is removed, and earlier files that were not yet replaced
-    stay.
+    If the block ends with an exception, the incomplete file is removed. Earlier files that were not replaced yet are
+    kept.
 
     Args:
         path: As for `write_parquet`. Earlier files with the same names are replaced. Additional earlier parts are
@@ -185,7 +186,7 @@ class GradesWriter:
         return self._target.with_name(f"{self._target.name}.{os.getpid()}.partial")
 
     def write(self, graded: Graded) -> None:
-        """Add a result."""
+        """Add a result. Results are written to the file in groups of 5,000."""
         self._records.append(grade_record(graded))
         if len(self._records) >= ROWS_PER_GROUP:
             self._write_group()
@@ -200,7 +201,9 @@ class GradesWriter:
         self.close(is_whole=kind is None)
 
     def close(self, *, is_whole: bool) -> None:
-        """Give the last file its name if the grades are complete. Otherwise remove it, and keep earlier files.
+        """Close the last file. If the grades are complete, rename the file from its temporary name to its final name.
+
+        If the grades are not complete, remove the last file, and keep earlier files that it would have replaced.
 
         Args:
             is_whole: Whether the grades are complete.
@@ -227,7 +230,10 @@ class GradesWriter:
             self._partial.unlink(missing_ok=True)
 
     def open(self) -> Any:
-        """Open the next file. The first one is opened before the run: if this fails, no call has been paid for."""
+        """Open the next file and return its Parquet writer.
+
+        The first file is opened before the run. If it cannot be opened, no call has been paid for.
+        """
         import pyarrow.parquet as pq
 
         if self._is_folder:
@@ -287,13 +293,14 @@ def grade_batches(
 ) -> Iterator[Any]:
     """Grade the rows of Arrow batches, and yield one batch of grades for each, in order (extra `parquet`).
 
-    All batches are one run: while the last rows of a batch are judged, the rows of the next batch begin. The grades
-    have the schema of `write_parquet`, followed by the chosen columns of the rows. A problem with a row or its judge is
-    in the column `error`.
+    All batches form one run. While the last rows of a batch are still being graded, the first rows of the next batch
+    start. The grades have the schema of `write_parquet`, followed by the chosen columns of the rows. A problem with a
+    row or its judge is in the column `error`.
 
     Args:
-        batches: `pyarrow.RecordBatch`es or `pyarrow.Table`s with the columns that `read_responses` reads. They are read
-            only as fast as they are graded, in another thread. A row without an `id` gets its number over all batches.
+        batches: `pyarrow.RecordBatch`es or `pyarrow.Table`s with the columns that `read_responses` reads. Another
+            thread reads the batches, only as fast as their rows are graded. A row without an `id` gets its number over
+            all batches.
         rubric: As for `grade_many`, but not a function.
         grader: The grader.
         library: As for `grade_many`.

@@ -1,7 +1,8 @@
 """The endpoints of the server, the authentication of requests, and the parsing of request bodies.
 
-If the server has a token, requests need it. Without a token, only programs on this machine may send requests, and web
-pages may not. Bodies are untrusted: they must be strict JSON, and they cannot name a file of this machine.
+If the server has a token, each request must contain the token. Without a token, only programs on this machine may send
+requests, but not web pages. Request bodies are untrusted. They must be strict JSON, and they cannot name a file of this
+machine.
 """
 
 from __future__ import annotations
@@ -135,8 +136,8 @@ class Sample(NamedTuple):
     """One sample of `/get_reward`.
 
     Attributes:
-        row: The row to grade, or None if the response is empty or ends within its thinking.
-        rubric: The sample's own rubric, which is its label if `label_use` is `rubric`. Otherwise None.
+        row: The row to grade. None if the response is empty, or if it ends within its thinking.
+        rubric: The sample's own rubric. If `label_use` is `rubric`, this is the label of the sample. Otherwise None.
     """
 
     row: Row | None
@@ -147,8 +148,8 @@ async def read_body(request: web.Request) -> bytes:
     """Read the body of a request.
 
     Raises:
-        RequestProblem: (415) The body is not declared as JSON, or is compressed. (413) It is too large. (408) It takes
-            too long to arrive. (400) It is incomplete.
+        RequestProblem: (415) The body is not declared as JSON, or is compressed. (413) The body is too large. (408) The
+            body takes too long to arrive. (400) The body is incomplete.
     """
     if request.content_type != "application/json":
         # A web page may send other types without a CORS preflight request.
@@ -172,7 +173,7 @@ def parse_body(body: bytes) -> Mapping[str, Any]:
     """Parse the body of a request, which must be a JSON object.
 
     Raises:
-        RequestProblem: (400) The body is not a JSON object. (413) It has more than 100,000 values.
+        RequestProblem: (400) The body is not a JSON object. (413) The body has more than 100,000 values.
 
     Example:
         >>> parse_body(b'{"response": "It is 42."}')
@@ -295,17 +296,17 @@ def make_app(
     """Create an `aiohttp` application that serves grades over HTTP.
 
     It has the endpoints `POST /grade`, `POST /get_reward`, `GET /healthz` and `GET /metrics`. If a submission gets no
-    score, the response is an HTTP error and never a number. This also applies if only one sample of a request has no
-    score.
+    score, the response is an HTTP error and never a number. If a request has several samples, one sample without a
+    score is enough for the error.
 
     Args:
         service: The service that grades the submissions.
         token: The token that requests need, at least 16 characters. Without a token, let the server listen only on this
-            machine. It then refuses requests whose `Host` header is another host.
+            machine. The server then refuses requests with another host in the `Host` header.
         label_use: The use of the labels of `/get_reward`: a reference response (`reference`), a rubric for each sample
             (`rubric`), or no use (`ignore`).
-        empty: The result of `/get_reward` for a response without text after its thinking: the lowest reward that the
-            rubric allows (`least`), which teaches a policy not to be silent, or an HTTP error (`error`).
+        empty: The result of `/get_reward` for a response without text after its thinking. `least` is the lowest reward
+            that the rubric allows, which teaches a policy not to be silent. `error` is an HTTP error.
         nan_on_failure: Whether `/get_reward` returns NaN for a sample without a score, instead of an HTTP error. Use it
             only for OpenRLHF with dynamic filtering, which drops the group of the sample. Without dynamic filtering,
             NaN would spread to other samples.

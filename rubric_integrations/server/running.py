@@ -57,7 +57,7 @@ async def run_until_signal(
 ) -> int:
     """Run the server until SIGTERM or SIGINT (Ctrl-C), then finish the grades in progress.
 
-    A second signal cancels these grades.
+    A second signal cancels the grades in progress.
 
     Args:
         app: The application that `make_app` returned for the service.
@@ -65,7 +65,7 @@ async def run_until_signal(
         host: The address to listen on.
         port: The port, or 0 for any free port.
         grace: The number of seconds that grades may take after the signal, at least 0.
-        announce: A function that gets the URL of the server when it listens.
+        announce: A function that gets the URL of the server as soon as the server listens.
 
     Returns:
         The number of grades that were cancelled.

@@ -1,7 +1,7 @@
 """Grades the submissions of all requests with one grader, one concurrency limit, one ledger and one spend limit.
 
-The module also reports metrics in Prometheus's text format. `prometheus_client` is not used, because the format is
-simple and that library's registry is global to the process.
+The module also reports metrics in Prometheus's text format. The library `prometheus_client` is not used, because the
+format is simple and the library has one registry for the entire process.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class ServerMetrics:
     """Counts requests, grades and verdicts for Prometheus.
 
     Args:
-        criteria: The names of the criteria whose verdicts are counted: the criteria of the server's rubric. Rubrics in
-            requests are not counted, because the number of their names is unlimited.
+        criteria: The names of the criteria in the server's rubric. The verdicts on these criteria are counted. Verdicts
+            on the criteria of rubrics in requests are not counted, because the number of their names is unlimited.
 
     Example:
         >>> metrics = ServerMetrics(["right"])
@@ -166,14 +166,15 @@ class RequestProblem(Exception):  # noqa: N818 -- a status that a client gets, w
         message: One line with the problem and its remedy.
         retry_after: The number of seconds after which the client should repeat the request, or None if a repetition
             would not help.
-        is_outcome: Whether the grade ended without a score, because the judge failed or abstained.
+        is_outcome: Whether a grade began and ended without a score, because the judge failed or abstained. False for
+            other problems, such as an invalid request.
         report: The report of a grade with an undefined score, or None for other problems.
 
     Attributes:
         status: The HTTP status.
         message: One line with the problem and its remedy.
         retry_after: The number of seconds after which the client should repeat the request, or None.
-        is_outcome: Whether the grade ended without a score.
+        is_outcome: Whether a grade began and ended without a score.
         report: The report of a grade with an undefined score, or None.
     """
 
@@ -194,12 +195,12 @@ class RequestProblem(Exception):  # noqa: N818 -- a status that a client gets, w
         return type(self), (self.status, self.message, self.retry_after), vars(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the body of the response as a dictionary."""
+        """Return the body of the HTTP response to the client, as a dictionary."""
         report = {"report": self.report.model_dump(mode="json")} if self.report else {}
         return {"error": self.message, **report}
 
     def about(self, place: str) -> RequestProblem:
-        """Return a copy whose message begins with a part of the request, such as `query[3]`."""
+        """Return a copy of this error whose message begins with a place in the request, such as `query[3]`."""
         message = f"{place}: {self.message}" if place else self.message
         return RequestProblem(self.status, message, self.retry_after, is_outcome=self.is_outcome, report=self.report)
 
@@ -231,26 +232,27 @@ class _Grading:
 class GradingService:
     """Grades submissions for the requests of a server.
 
-    A grade in progress is finished even if its client has disconnected. Its judgments are already paid, and a ledger
-    stores them for the next request. The checks of a rubric that came with the request are an exception: they stop when
-    the last client that waits for the grade disconnects, and they may take at most 5 seconds of CPU time. Concurrent
-    requests with equal submissions and equal rubrics share one grade.
+    A grade in progress is finished even if its client has disconnected. The judgments are already paid for, and a
+    ledger stores them for the next request. An exception are the checks in code of a rubric that came with a request.
+    These checks stop when the last client that waits for the grade disconnects. They may take at most 5 seconds of CPU
+    time. Concurrent requests with equal submissions and equal rubrics share one grade.
 
     Args:
         rubric: The rubric of all requests, in any form except a function. None if each request has its own rubric.
         grader: The grader. It needs `on_failure="raise"`, because a failure must never become a score.
-        library: Rubrics by name, or the path of a file with such a mapping, for requests whose `rubric` is a name.
+        library: A mapping from names to rubrics, or the path of a file that contains such a mapping. It is used for
+            requests whose `rubric` is a name.
         ledger: A ledger that stores judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger.
             None stores no judgments.
         accept_rubrics: Whether a request may contain its own rubric, whose criteria are added to `rubric`.
-        max_calls: The largest number of calls to models over the lifetime of the service. None is no limit.
-        max_cost: The highest cost over the lifetime of the service, in US dollars. None is no limit.
+        max_calls: The largest number of calls to models over the lifetime of the service. None means no limit.
+        max_cost: The highest cost over the lifetime of the service, in US dollars. None means no limit.
         prices: The prices of models, as in `grade_many`.
-        run: A name under which the ledger counts calls and cost. The limits then also include other processes with this
-            name, and the time before a restart.
+        run: A name under which the ledger counts calls and cost. `max_calls` and `max_cost` then limit the total of all
+            processes with this name, also before a restart.
         max_waiting: The largest number of grades in progress, at least 1. Further requests are refused.
-        deadline: The number of seconds, above 0, after which a request gets an error. Its grade continues. If the
-            client repeats the request, it gets this grade.
+        deadline: The number of seconds, above 0, after which a request gets an error. The grade continues after the
+            error. If the client repeats the request, the client gets this grade.
 
     Attributes:
         grader: The grader, with the limits of the service.
@@ -356,7 +358,7 @@ class GradingService:
             raise RequestProblem(503, f"{self.under_way} grades are under way: send the request again later", _SOON)
 
     async def rubric_of(self, row: Row) -> Rubric:
-        """Return the rubric of a row. If the row has its own rubric, also limit the CPU time of its checks.
+        """Return the rubric that grades a row, with limits on the CPU time of checks from the row's own rubric.
 
         Raises:
             RequestProblem: (422) The row's rubric is invalid or not accepted, or the row needs a rubric and has none.
@@ -444,7 +446,7 @@ class GradingService:
             size: The number of characters or bytes that the function reads.
 
         Raises:
-            BaseException: The exception of the function.
+            BaseException: Any exception that the function raises.
         """
         if size <= _SMALL:
             return function()

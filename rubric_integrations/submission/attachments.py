@@ -41,7 +41,7 @@ _USUAL_TYPES = {
 
 
 class Attachment(SparseRecord):
-    """A file that belongs to a submission: its bytes, or the URL from which the judge's provider reads it.
+    """A file that belongs to a submission: its bytes, or the URL from which the judge's provider downloads the file.
 
     In Python, `data` may be bytes. Instead of `data`, `path` may name a file to read. `data` and `url` also accept a
     `data:` URI. This library never requests a URL.
@@ -52,7 +52,7 @@ class Attachment(SparseRecord):
         data: The bytes of the file as base64, at most 20,000,000 bytes. None for a URL.
         url: The http or https address of the file, instead of its bytes.
         name: The file's name.
-        detail: How closely a model should look at an image, for providers that have this setting.
+        detail: The resolution at which the model should see an image, for providers that have this setting.
 
     Raises:
         pydantic.ValidationError: (a ValueError) Not exactly one of `data`, `url` and `path` is set, the data are empty
@@ -168,7 +168,7 @@ class Attachment(SparseRecord):
         return None if self.data is None else sha256(base64.b64decode(self.data)).hexdigest()
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that a judgment of this file depends on, with the SHA-256 of the bytes as `sha256`.
+        """Return the fields that affect a judgment of this file, without its bytes but with their SHA-256 as `sha256`.
 
         Example:
             >>> Attachment(url="https://example.com/chart.png").identity()
@@ -206,7 +206,7 @@ def _read_file(path: Any) -> bytes:
 
 
 def check_attachments(attachments: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
-    """Return a submission's attachments if they are within the limits.
+    """Check that a submission's attachments are within the limits, and return them.
 
     Raises:
         ValueError: There are more than 100 attachments, or they have more than 30,000,000 bytes in total.
@@ -227,8 +227,8 @@ def refuse_paths(value: Any) -> Any:
     """Return the value of the field `attachments`, unless an attachment in it is a mapping with a `path`.
 
     Raises:
-        ValueError: An attachment has a `path`. Data from outside could name any file of this machine, and a provider
-            would get the file.
+        ValueError: An attachment has a `path`. Untrusted data could otherwise name any file of this machine, which
+            would then be sent to the judge's provider.
     """
     entries: list[Any] = list(cast("Any", value)) if isinstance(value, list | tuple) else []
     for number, entry in enumerate(entries, start=1):
@@ -244,8 +244,9 @@ def attachment_fields(value: object) -> list[Any]:
     """Return the fields of each attachment, for the field `attachments` of a `Submission`.
 
     Args:
-        value: One attachment, or a list of attachments: each an `Attachment`, a mapping of its fields, a URL, or a
-            `data:` URI. It can also be a list of mappings as JSON text. None and an empty text mean no attachments.
+        value: One attachment, or a list of attachments. An attachment is an `Attachment`, a mapping of its fields, a
+            URL, or a `data:` URI. The value can also be the JSON text of a list of mappings. None and an empty text
+            mean no attachments.
 
     Raises:
         ValueError: The value is a text that begins like JSON and is not valid JSON.
@@ -265,8 +266,8 @@ def attachment_fields(value: object) -> list[Any]:
 def read_paths(entries: list[Any], folder: Path) -> list[Any]:
     """Read the files that attachments name by a `path` in a folder.
 
-    Rows may come from untrusted sources. They must not name a file outside of their folder, because the judge's
-    provider would get the file.
+    Rows may come from untrusted sources. Therefore a row must not name a file outside of the folder, which would then
+    be sent to the judge's provider.
 
     Args:
         entries: The entries that `attachment_fields` returned.
@@ -303,8 +304,8 @@ def file_in_folder(path: str, folder: Path) -> Path:
 
     Raises:
         ValueError: The path is absolute, leads out of the folder (also by a link), or is not a file. Or the file is
-            hidden, such as `.env` or `.git/config`, which contain secrets. The message has no subject: the caller puts
-            the path before it.
+            hidden, such as `.env` or `.git/config`, which may contain secrets. The message does not contain the path:
+            the caller adds the path at the beginning.
         OSError: The path cannot be checked, for example because it is a link to a folder without permission to read.
     """
     name, root = Path(path), folder.resolve()
@@ -364,7 +365,7 @@ class StoredAttachment(SparseRecord):
 
     @classmethod
     def of(cls, attachment: Attachment) -> Self:
-        """Describe an attachment, with its bytes."""
+        """Make the description of an attachment, including its bytes."""
         return cls.model_construct(None, **cls._fields_of(attachment))
 
     @staticmethod

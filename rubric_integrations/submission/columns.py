@@ -37,7 +37,7 @@ MAX_NAMES = 20
 
 
 class ColumnNames(NamedTuple):
-    """The names of columns that a caller chose. None means the usual names."""
+    """For each field, the column name that a caller chose. None means the usual names of the field."""
 
     response: str | None = None
     query: str | None = None
@@ -55,7 +55,7 @@ def has_id_column(names: Iterable[str], columns: ColumnNames = USUAL_COLUMNS) ->
 
 
 def missing_column(names: Iterable[str], columns: ColumnNames) -> str | None:
-    """Return the first required column that a row does not have, or None if it has all of them.
+    """Return the first required column that a row does not have, or None if no required column is missing.
 
     A row needs the columns that the caller named, and `response`.
     """
@@ -65,7 +65,7 @@ def missing_column(names: Iterable[str], columns: ColumnNames) -> str | None:
 
 
 def field_columns(names: Iterable[str], columns: ColumnNames) -> list[str]:
-    """Return the columns of a file that are read as fields."""
+    """Return the columns of a file whose values become fields of a submission."""
     return list(chain.from_iterable(find_columns(tuple(names), columns).values()))
 
 
@@ -88,7 +88,7 @@ def fold(name: object) -> str:
 # Most rows of a file have the same columns.
 @lru_cache(maxsize=256)
 def find_columns(names: tuple[str, ...], columns: ColumnNames) -> dict[str, tuple[str, ...]]:
-    """Return, for each field, the names of a row that can contain it, in the order of preference."""
+    """Return, for each field, the column names of a row that can contain its value, in the order of preference."""
     by_name: dict[str, str] = {}
     for name in names:
         # A name that is written exactly as expected is preferred to one that differs in case.
@@ -106,12 +106,12 @@ def find_columns(names: tuple[str, ...], columns: ColumnNames) -> dict[str, tupl
 
 @lru_cache(maxsize=256)
 def find_unused(names: tuple[str, ...], columns: ColumnNames, ignored: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the names in a mapping that are not read.
+    """Return the names in a mapping whose values are not read as fields of a submission.
 
     Args:
         names: The names in the mapping.
         columns: The names of columns that the caller chose, which are read.
-        ignored: Fields that are not read. Their usual names are returned too.
+        ignored: Fields that are not read in this case. Their usual names also count as names that are not read.
     """
     chosen = {fold(column) for column in columns if column is not None}
     known = {name for field, usual in COLUMNS.items() if field not in ignored for name in usual} | chosen
@@ -121,11 +121,11 @@ def find_unused(names: tuple[str, ...], columns: ColumnNames, ignored: tuple[str
 def list_names(names: Iterable[str], what: str) -> str:
     """Return a phrase for an error message that lists some names.
 
-    If there are too many, the phrase has the first ones and the number of the others.
+    A long list of names is shortened to its first names and the number of the other names.
 
     Args:
         names: The names.
-        what: The plural noun for them, such as `columns`.
+        what: The plural noun for these names, such as `columns`.
     """
     listed = [str(name) for name in names]
     more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""

@@ -40,7 +40,7 @@ class Document(NamedTuple):
     Attributes:
         name: The tool and its file, for messages.
         matches: Returns whether an object is such a document. It never raises an error.
-        rows: Returns the rows. Raises a `LayoutError` if there are none to grade.
+        rows: Returns the rows. Raises a `LayoutError` if the object has no rows to grade.
     """
 
     name: str
@@ -52,7 +52,8 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
     """Return the rows in a JSON object, or None if the object is a single row, a conversation or a response.
 
     Raises:
-        LayoutError: The object seems to contain rows, but it is not clear where. The message names the possible places.
+        LayoutError: The object seems to contain rows, but the place of the rows is not clear. The message names the
+            possible places.
 
     Example:
         >>> list(find_rows({"columns": ["response"], "index": [0], "data": [["It is 42."]]}))
@@ -94,8 +95,8 @@ def refuse_rows_within(data: Fields) -> None:
     """Refuse an object that contains a list of several objects, or a mapping from ids to rows.
 
     Raises:
-        LayoutError: The object contains such a list or mapping. The message names the first ones and the option that
-            reads them.
+        LayoutError: The object contains such a list or mapping. For lists, the message names the first lists and the
+            option that chooses one of them.
     """
     remedy = "a response that is such data is read from a `.txt` file"
     tables = _tables(data)
@@ -144,7 +145,7 @@ def rows_at(data: object, path: str) -> Sequence[Any]:
     """Return the list at a path of a JSON document, such as `results.results`.
 
     Raises:
-        LayoutError: There is no list.
+        LayoutError: The document has no list at this path.
     """
     try:
         rows = value_at(data, split_path(path))
@@ -156,7 +157,7 @@ def rows_at(data: object, path: str) -> Sequence[Any]:
 
 
 def is_at(fields: Fields, path: str) -> bool:
-    """Return whether a row has a value at a path."""
+    """Return whether a row has a value at a path, such as `response.text`."""
     with suppress(LookupError):
         return value_at(fields, split_path(path)) is not None
     return False
@@ -282,12 +283,12 @@ DOCUMENTS = (
 
 
 class UnreadDocument(NamedTuple):
-    """A JSON object of a tool whose rows are not read without options.
+    """A JSON object of a tool whose rows can be read only with options that the user sets.
 
     Attributes:
         name: The tool and its file, for the message.
         keys: The keys that the object always has.
-        remedy: The options that read the object.
+        remedy: Advice on the options with which the rows can be read.
     """
 
     name: str

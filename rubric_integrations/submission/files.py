@@ -70,16 +70,17 @@ def read_responses(
     """Yield the rows of a `.jsonl`, `.json`, `.yaml`, `.csv`, `.parquet` or `.xlsx` file. A text file is one row.
 
     The separator of a CSV file (comma, semicolon or tab) is found from its header. A `.json` or `.yaml` file contains a
-    list of rows, one row or one conversation. Any other data is one response, except for an object that contains a
-    list of objects. It is refused, because the list could be the rows. The file is read while the rows are used.
+    list of rows, one row or one conversation. Other data in such a file are graded as one response. Only an object that
+    contains a list of objects is refused, because the objects in the list could be the rows. The file is read while the
+    rows are used.
 
     The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval, tau-bench and others, and the
     output of batches of OpenAI and Anthropic, are recognized and converted. With a `response_column`, their rows are
     not converted.
 
-    A row may contain its own rubric: as lists and objects, as their JSON in a cell, or as the path of a file in the
-    folder of the rows or below it. The `labels` (answers by criterion) and `metadata` of a row are copied to its
-    result.
+    A row may contain its own rubric. The rubric consists of lists and objects, or of their JSON in a cell, or is the
+    path of a rubric file in the folder of the rows or below it. The `labels` (answers by criterion) and `metadata` of a
+    row are copied to its result.
 
     The column `attachments` has files for the judge. It is a list of objects with a `path` (relative to the file and in
     its folder), `data` (base64 or a `data:` URI) or a `url`, and optionally with `mime_type`, `name` and `detail`.
@@ -98,14 +99,14 @@ def read_responses(
         encoding: The encoding of a text file, such as `cp1252`. By default, UTF-8, or UTF-16 if the file has a byte
             order mark.
         respond: The part of each conversation that is graded: the `last` answer, the `transcript` of all messages, or
-            the `trajectory`, which is the transcript with numbered steps. It replaces the `respond` of the rows. By
-            default, it is `last`. If the run of an agent ends without an answer, and for all rows of tau-bench and
-            tau2, the default is `trajectory`, with a warning.
+            the `trajectory`, which is the transcript with numbered steps. It replaces the `respond` of the rows. The
+            default is `last`. In two cases, the default is `trajectory`, with a warning: for an agent's run that ends
+            without an answer, and for all rows of tau-bench and tau2.
 
     Raises:
-        ResponsesError: The file cannot be opened, is not text, or has an unknown format. Or a required column is
-            missing in all rows, it is not clear which part of the file contains the rows, or two rows have the same id.
-            Or the file needs pyarrow (Parquet) or openpyxl (spreadsheet), which is not installed.
+        ResponsesError: The file cannot be opened, is not text, or has an unknown format. A required column is missing
+            in all rows. Two rows have the same id. It is not clear which part of the file contains the rows. Or the
+            file needs pyarrow (Parquet) or openpyxl (spreadsheet), which is not installed.
 
     Example:
         >>> import json, tempfile
@@ -134,11 +135,11 @@ class FileDescription(NamedTuple):
         tool: The tool that wrote the rows, such as `promptfoo results`. None for rows in the columns of this library.
         dialect: The dialect of the first response, trajectory or query that is a conversation. None without a
             conversation.
-        columns: For each field, the columns or the paths in a row that its values come from. A field has no paths if
-            the reader of the tool computes its values.
+        columns: For each field, the columns of a row, or the paths in a row, from which the values of the field are
+            read. Empty if the reader of the tool computes the values.
         metadata: The names of the values that are copied to the results as metadata.
         ignored: The columns that are not read. Empty for rows of a tool, because most of their values are not read.
-        is_plain: Whether nothing had to be guessed: the file has rows in the usual columns, or is one text.
+        is_plain: Whether the format is certain, because the file has rows in the usual columns or is one text.
 
     Example:
         >>> import tempfile

@@ -54,7 +54,7 @@ MAX_DEPTH = 100
 
 
 class NestingError(ValueError):
-    """Raised if a value is nested too deeply."""
+    """Raised if a value is nested more than `MAX_DEPTH` levels deep, or contains itself."""
 
     def __init__(self, message: str = f"is nested more than {MAX_DEPTH} levels deep: write it flatter, or as text"):
         super().__init__(message)
@@ -113,9 +113,9 @@ def parse_thinking_output(text: str) -> ThinkingOutputDict:
     """Split a text at thinking and output markers anywhere in it, as the `rubric` package does.
 
     The thinking is the content of the first `<thinking>` or `<think>` block. The output is the content of the first
-    `<output>` block. Without such a block, it is the text without its thinking. Text outside of an `<output>` block is
-    lost. For this reason, grading uses `split_thinking`, which splits only at the beginning of a text and loses
-    nothing.
+    `<output>` block. Without an `<output>` block, the output is the text without its thinking. With an `<output>`
+    block, text outside of the block is lost. For this reason, grading uses `split_thinking`, which splits only at the
+    beginning of a text and loses nothing.
 
     Example:
         >>> parse_thinking_output("<thinking>hm</thinking>42")
@@ -134,9 +134,9 @@ def parse_thinking_output(text: str) -> ThinkingOutputDict:
 def normalize_to_grade_input(to_grade: str | ThinkingOutputDict | Mapping[str, Any] | Messages) -> ThinkingOutputDict:
     """Convert a response in any accepted form to its thinking and its output text.
 
-    A text is split only at markers at its beginning. The output of chat messages is the last answer. For `{"messages":
-    [...], "respond": "transcript"}` or `"trajectory"`, it is the text of all messages. The output is empty if a
-    thinking block has no end.
+    A text is split only at markers at its beginning. The output is empty if a thinking block has no end. The output of
+    chat messages is the last answer. If `respond` is set to `"transcript"` or `"trajectory"`, as in `{"messages":
+    [...], "respond": "transcript"}`, the output is the text of all messages.
 
     Raises:
         TypeError: `to_grade` is neither a text nor a mapping nor a list.
@@ -170,8 +170,8 @@ def as_submission(
 
     Raises:
         TypeError: `to_grade` has none of the accepted types.
-        ValueError: `to_grade` is empty, too long, a mapping with fields of a row but without a response, or a list that
-            is not a conversation.
+        ValueError: `to_grade` is empty or too long. Or it is a mapping that has fields of a row but no response. Or it
+            is a list that is not a conversation.
 
     Example:
         >>> as_submission({"thinking": "hm", "output": "42"}).response
@@ -217,7 +217,10 @@ def _submission_of_row(data: Mapping[str, Any], context: dict[str, Any]) -> Subm
 
 
 def is_row(data: Mapping[str, Any]) -> bool:
-    """Return whether a mapping is a row with fields under names of `COLUMNS`, and not a value or a conversation."""
+    """Return whether a mapping is a row, with usual names of fields (`COLUMNS`) among its keys.
+
+    A mapping that is only a value or a conversation is not a row.
+    """
     columns = find_columns(tuple(data), USUAL_COLUMNS)
     if columns["response"]:
         # A sample of Inspect has its messages next to the raw reply, and an agent's run has its steps next to the
@@ -275,12 +278,13 @@ class Row(NamedTuple):
     """One row of a file of responses.
 
     Attributes:
-        id: The value of the row's `id` column. Without one, the row's number, from 1 (JSON Lines: the line number). For
-            a text file, the name of the file.
+        id: The value of the row's `id` column. If the row has no id, this is the number of the row, from 1, or in JSON
+            Lines the number of its line. For a text file, this is the name of the file.
         submission: The submission to grade. None if the row cannot be graded.
         error: The reason why the row cannot be graded. None if it can be graded.
-        rubric: The row's own rubric as it was written, in any accepted form of a rubric. None if the row has none.
-        labels: Human labels by the name of the criterion. None if the row has none.
+        rubric: The row's own rubric as it was written, in any accepted form of a rubric. None if the row does not have
+            its own rubric.
+        labels: Human labels by the name of the criterion. None if the row has no labels.
         metadata: The row's `metadata`, and the short values of columns that are not read as fields. Metadata is copied
             to the results. It is neither judged nor scored.
     """
@@ -312,7 +316,7 @@ def read_row(
             `thinking`, `id`, `rubric`, `labels` and `metadata`, each under any usual name. The values of `attachments`,
             `trajectory`, `rubric`, `labels` and `metadata` are lists or mappings, or their JSON as text.
         number: The number of the row, from 1, or another identifier. It becomes the id of a row without an id.
-        query: The task of a row that has none.
+        query: The task of a row without a task.
         columns: The names of columns that replace the usual ones.
         folder: The folder of files that attachments may name by their `path`. None if a `path` is not allowed.
         warns: Whether a warning names the columns that are not read as fields.
@@ -377,7 +381,7 @@ def other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, An
 
 
 def own_id(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> str | None:
-    """Return the id that a row contains, or None if it has none."""
+    """Return the id that a row contains, or None if the row has no id."""
     return str(_select(data, ("id",), columns).get("id", "")).strip() or None
 
 
@@ -396,8 +400,8 @@ def _warn_of_other_response(data: Mapping[str, Any], names: Iterable[str]) -> No
 def row_fields(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS, *, warns: bool = True) -> dict[str, Any]:
     """Return the values of a row by their fields, without missing values.
 
-    If two columns contain different responses, the first one is read, and a warning names the second one. Unless
-    `warns` is False, another warning names the columns that are not read as fields.
+    If two columns contain different responses, the first column is read, and a warning names the second column. Another
+    warning names the columns that are not read as fields. `warns=False` turns off this second warning.
 
     Example:
         >>> row_fields({"Answer": "42", "question": "6 x 7?", "reference": None})
@@ -576,7 +580,8 @@ def join_fields(fields: dict[str, Any], task: object, reference: object, *, keep
         fields: The fields that `output_fields` returned.
         task: The inputs of the program.
         reference: A reference answer.
-        keeps_task: Whether the task is used even if the output contains a conversation, which contains its own task.
+        keeps_task: Whether to add the task even if the output contains a conversation. A conversation usually contains
+            the task.
 
     Example:
         >>> join_fields(output_fields("42"), {"question": "6 x 7?"}, None)
@@ -597,10 +602,11 @@ def join_fields(fields: dict[str, Any], task: object, reference: object, *, keep
 def output_fields(output: object) -> dict[str, Any]:
     """Return the fields of a submission from the output of a program: its `response` and other named fields.
 
-    - If a mapping has keys that are usual names of a response (`COLUMNS`), such as `answer`, the response is the value
-      of the first such key with a value. The fields `thinking`, `query`, `context`, `attachments` and `trajectory` keep
-      their meaning. A warning names all other fields. If a mapping has no such key, all of it is graded as JSON, except
-      a list of documents under a usual name of the context, which becomes the `context`.
+    - A mapping may have keys that are usual names of a response (`COLUMNS`), such as `answer`. The first such key that
+      has a value gives the response. The fields `thinking`, `query`, `context`, `attachments` and `trajectory` are also
+      read. A warning names all other fields.
+    - A mapping without a usual name of a response is graded as JSON. A list of documents under a usual name of the
+      context is not graded and becomes the `context`.
     - If an output is the state of an agent with a `structured_response`, its messages are the trajectory.
     - A `dspy.Prediction` is graded on all outputs that its program declares.
     - A text, a message and a conversation are graded unchanged, and any other value as JSON.
@@ -638,8 +644,8 @@ def output_fields(output: object) -> dict[str, Any]:
 def task_fields(task: object) -> dict[str, Any]:
     """Return the fields of a submission from the inputs of a program: the `query` and documents as `context`.
 
-    In a mapping, the query is under a key that is a usual name of a task (`COLUMNS`). Without such a key, it is the
-    only value. If a mapping without such a key has several values, it is the mapping as JSON.
+    A mapping may have a key that is a usual name of a task (`COLUMNS`). The value of this key is then the query.
+    Without such a key, the query is the only value of the mapping, or the mapping as JSON if it has several values.
 
     Example:
         >>> task_fields({"question": "6 x 7?", "documents": ["A table."]})
@@ -651,8 +657,9 @@ def task_fields(task: object) -> dict[str, Any]:
 def reference_fields(reference: object) -> dict[str, Any]:
     """Return the fields of a submission from a reference answer: the `reference` and documents as `context`.
 
-    In a mapping, the reference is under a key that is a usual name of a reference or of a response (`COLUMNS`). Without
-    such a key, it is the only value. If a mapping without such a key has several values, it is the mapping as JSON.
+    A mapping may have a key that is a usual name of a reference or of a response (`COLUMNS`). The value of this key is
+    then the reference. Without such a key, the reference is the only value of the mapping, or the mapping as JSON if it
+    has several values.
 
     Example:
         >>> reference_fields({"answer": "42"})
@@ -713,7 +720,8 @@ def _readable(fields: dict[str, Any]) -> dict[str, Any]:
 def as_gradable(value: Any) -> str | list[Any] | None:
     """Return the text of a value, or the list of messages if the value is a conversation. Return None for None.
 
-    For the state of an agent (see `is_state`), return its `structured_response` as text or, without one, its messages.
+    For the state of an agent (see `is_state`), return its `structured_response` as text. If the state has no
+    `structured_response`, return its messages.
 
     Example:
         >>> as_gradable({"messages": [("user", "6 x 7?"), ("ai", "42")], "structured_response": {"product": 42}})
@@ -785,7 +793,9 @@ def _simplify(value: object) -> object | None:
 
 
 def own_rubric_of(metadata: object) -> Any:
-    """Return the `rubric` in the metadata of a row, or None. The metadata may be a mapping or an object.
+    """Return the `rubric` in the metadata of a row, or None if the metadata have no rubric.
+
+    The metadata may be a mapping or an object.
 
     Example:
         >>> own_rubric_of({"rubric": [{"requirement": "Says 42"}]})

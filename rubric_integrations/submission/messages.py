@@ -38,8 +38,8 @@ FieldSource = str | Callable[[Any], Any]
 class Fields(Record):
     """The sources of a submission's fields in the data of a framework, such as DSPy or a trainer.
 
-    Each source is the name of a value in the data (a column, a key or a field of an example), or a function that
-    receives the data and returns the value. None is the usual source in this framework.
+    A source is the name of a value in the data (a column, a key or a field of an example). A source can also be a
+    function that receives the data and returns the value. With None, the usual source of the framework is used.
 
     Attributes:
         response: The text that is graded.
@@ -97,7 +97,8 @@ def split_conversation(messages: Messages | Conversation, respond: Respond = "la
             messages is graded. With `trajectory`, the same text with the number of each step is graded.
 
     Returns:
-        The text to grade and the text of the context. The second is None if there is no context.
+        The text to grade and the text of the context. The text of the context is None if the conversation has no
+        context.
 
     Raises:
         TypeError: `messages` is not a conversation.
@@ -146,7 +147,7 @@ def check_respond(respond: object) -> None:
 def is_conversation(value: object) -> bool:
     """Return whether a value is a list of messages.
 
-    A list with an unreadable block counts as a list of messages. When it is graded, an error names the block.
+    A list of messages that contain an unreadable block also counts. When this list is graded, an error names the block.
 
     Example:
         >>> is_conversation([{"role": "user", "content": "6 x 7?"}]), is_conversation(["6 x 7?"])
@@ -180,7 +181,7 @@ def is_message(value: object) -> bool:
 
 
 def message_text(message: object) -> str:
-    """Return the text of one message, without its reasoning and its tool calls. Empty if it has no text.
+    """Return the text of one message, without its reasoning and its tool calls. Empty for a message without text.
 
     Raises:
         ValueError: The value is not a message.
@@ -224,14 +225,17 @@ def _no_special_type(_value: object) -> None:
 
 
 def value_text(value: object, simplify: Simplify = _no_special_type) -> str:
-    """Return a text unchanged, a conversation as its text, any other value as JSON, and None as the empty text.
+    """Return a value as text.
+
+    A text is returned unchanged. A conversation is returned as its text, and None as the empty text. Any other value
+    becomes JSON.
 
     A value that becomes JSON is converted by `plain_value` first.
 
     Args:
         value: The value.
-        simplify: Simplifies the values of a framework's types. It is called before any other conversion, also for
-            nested values.
+        simplify: A function that returns the text or the fields of a value that has a type of a framework, and None for
+            any other value. It is called before any other conversion, also for nested values.
 
     Example:
         >>> value_text({"answer": 42}), value_text(None)
@@ -248,9 +252,9 @@ def value_text(value: object, simplify: Simplify = _no_special_type) -> str:
 def plain_value(value: object, simplify: Simplify = _no_special_type) -> Any:
     """Convert a value, and all values in it, to values that JSON can represent.
 
-    A Python repr is never graded. Pydantic models and dataclasses become dictionaries, enums their values, sets sorted
-    lists, and keys texts. Binary values and base64 become placeholders such as `[image]`, because they would fill the
-    judge's prompt. Other values, such as dates, are not changed.
+    Pydantic models and dataclasses become dictionaries. Enums become their values, and sets become sorted lists. The
+    keys of dictionaries become texts. Binary values and base64 become placeholders such as `[image]`, because they
+    would fill the judge's prompt. Other values, such as dates, are not changed.
 
     Example:
         >>> plain_value({(1, 2): {b"x"}})
@@ -326,12 +330,12 @@ class Outputs(NamedTuple):
 def split_outputs(outputs: Mapping[str, Any], documents_name: str | None = None) -> Outputs:
     """Separate the retrieved documents of a program from the outputs to grade.
 
-    Otherwise the response would get credit for the content of the documents. Documents are a list under one of
-    `DOCUMENT_NAMES`. If there is no other output, they are the response.
+    If documents were graded, the response would get credit for their content. An output counts as documents if it is a
+    list under one of `DOCUMENT_NAMES`. If a program has no other output, its documents are graded as the response.
 
     Args:
         outputs: The outputs by name.
-        documents_name: An additional name of documents, which may have any type.
+        documents_name: An additional name under which an output counts as documents. This output may have any type.
 
     Example:
         >>> split_outputs({"context": ["The margin was 8.4%."], "answer": "No idea."})

@@ -1,6 +1,7 @@
 """Reads the outputs of DSPy's predictions, and the text and the files of DSPy's values.
 
-It is imported only for a value of DSPy's types: the user's program has then imported DSPy already.
+Other modules import this module only when they get a value of one of DSPy's types. The user's program has then already
+imported DSPy.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ADDED_BY_MODULES = frozenset({"reasoning", "rationale", "trajectory", "final_re
 
 
 class AttachedValues:
-    """The values that a judge gets as attachments, in the order of their occurrence in the texts.
+    """Collects the values that a judge gets as attachments, in the order in which they occur in the texts.
 
     Example:
         >>> files = AttachedValues()
@@ -48,11 +49,11 @@ class AttachedValues:
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """The attachments so far."""
+        """The values that were added so far, as attachments."""
         return tuple(attachment for _, attachment in self._values.values())
 
     def add(self, value: dspy.Type) -> str | None:
-        """Add a value and return the text that replaces it. None if it has neither bytes nor an http or https address.
+        """Add a value, and return the text that replaces it. None if the value has neither bytes nor an HTTP address.
 
         Raises:
             pydantic.ValidationError: (a ValueError) The value cannot be an attachment, for example because it is too
@@ -97,8 +98,8 @@ def field_text(value: object, files: AttachedValues | None = None) -> str:
 
     Args:
         value: The value.
-        files: Collects the values of `dspy.Image`, `dspy.Audio` and `dspy.File`, and replaces each by its number, such
-            as `[attachment 1]`.
+        files: Collects the values of the types `dspy.Image`, `dspy.Audio` and `dspy.File`. In the text, each of them is
+            replaced by its number, such as `[attachment 1]`.
 
     Example:
         >>> field_text(dspy.Code(code="print(42)")), field_text({"chart": dspy.Image("data:image/png;base64,AAAA")})
@@ -114,7 +115,7 @@ def simplified(files: AttachedValues | None, value: object) -> object | None:
     """Return the text or the fields of a value of DSPy's types, or None for any other value.
 
     Args:
-        files: Collects images and other files. Each is then replaced by its number, such as `[attachment 1]`.
+        files: Collects images and other files. Each collected file is replaced by its number, such as `[attachment 1]`.
         value: The value.
     """
     if isinstance(value, dspy.Example):
@@ -156,9 +157,9 @@ def _part_text(part: object) -> str | None:
 def declared_outputs(pred: Mapping[str, Any]) -> dict[str, Any]:
     """Return a prediction's fields without the fields that DSPy's modules add: reasoning, trajectories, tool calls.
 
-    A tool's observation in a ReAct `trajectory` often contains the right answer. With the trajectory, an agent that
-    does not use the observation would be graded as right. If DSPy's modules have added all fields of a prediction, all
-    fields are returned.
+    A tool's observation in a ReAct `trajectory` often contains the right answer. If the trajectory were graded, an
+    agent that ignores the observation would still be graded as right. If DSPy's modules have added all fields of a
+    prediction, all fields are returned.
 
     Example:
         >>> declared_outputs(dspy.Prediction(trajectory={"observation_0": 42}, reasoning="...", answer="No idea."))
@@ -184,7 +185,7 @@ def response_text(fields: Mapping[str, Any], files: AttachedValues | None = None
 
     Args:
         fields: The outputs to grade, by name.
-        files: Collects the images and other files in them.
+        files: Collects the images and other files in these outputs.
     """
     if all(is_empty(value, partial(simplified, None)) for value in fields.values()):
         return ""
@@ -193,7 +194,9 @@ def response_text(fields: Mapping[str, Any], files: AttachedValues | None = None
 
 
 def trajectory_fields(pred: Any) -> dict[str, Any]:
-    """Return the fields of a submission for the steps that an agent recorded in a prediction. Empty without steps.
+    """Return the field `trajectory` of a submission, and how judges see it, from the steps in a prediction.
+
+    The result is empty if the prediction has no steps.
 
     `dspy.ReAct` records the steps in the field `trajectory`, `dspy.ReActV2` in the field `history`. A user's program
     can also return chat messages in the field `trajectory`. An observation often contains the right answer. Therefore
@@ -242,7 +245,7 @@ def context_texts(documents: object) -> tuple[str, ...]:
 
 
 def labelled_text(fields: Mapping[str, Any], files: AttachedValues | None = None) -> str:
-    """Return one field's text, or the texts of several fields as paragraphs that begin with their names."""
+    """Return the text of one field. For several fields, return one paragraph for each that begins with its name."""
     if len(fields) == 1:
         return field_text(next(iter(fields.values())), files)
     return "\n\n".join(f"{name}: {field_text(value, files)}" for name, value in fields.items())

@@ -22,10 +22,10 @@ class ToolCall(SparseRecord):
 
     Attributes:
         name: The tool's name.
-        arguments: The arguments: a JSON object, or a text if they are not a JSON object. None if the trace does not
-            contain them.
+        arguments: The arguments as a JSON object, or as a text if they are not a JSON object. None if the trace does
+            not contain the arguments.
         result: The text that the tool returned. None if the trace has no result.
-        is_error: Whether the tool failed. None if the trace does not say so.
+        is_error: Whether the tool failed. None if the trace does not record this.
         omitted: The number of characters that were removed from the result (see `Trajectory.shortened`).
     """
 
@@ -41,7 +41,7 @@ class ToolCall(SparseRecord):
         """Return this call with only the beginning and the end of a result of more than `step_limit` characters.
 
         A note replaces the removed characters. If the result was shortened earlier, its note does not count as part of
-        the result. Therefore shortening twice has the same effect as shortening once to the smaller limit.
+        the result. Therefore, two calls of this method have the same effect as one call with the smaller limit.
 
         Args:
             step_limit: The largest number of characters of the result, without the note.
@@ -63,9 +63,9 @@ class Step(SparseRecord):
         text: The text of the step. An attachment is written as `[attachment 1]`, by its number in the submission.
         name: The name of the author, if a conversation has several authors with one role.
         calls: The tool calls, in order.
-        tokens: The number of tokens of the step, sent and received. None if the trace does not contain it.
-        cost: The cost of the step in US dollars. None if the trace does not contain it.
-        milliseconds: The duration of the step in milliseconds. None if the trace does not contain it.
+        tokens: The number of tokens of the step, sent and received. None if the trace does not contain the number.
+        cost: The cost of the step in US dollars. None if the trace does not contain the cost.
+        milliseconds: The duration of the step in milliseconds. None if the trace does not contain the duration.
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = ("name", "calls")
@@ -176,12 +176,15 @@ class _OpenCalls:
 def join_calls(messages: Iterable[Message]) -> list[list[Step]]:
     """Return the list of steps of each message, with the results of calls joined to the calls.
 
-    A result is joined to a call that has no result yet: to the call with the id of the result. If the result has no id,
-    it is joined to the earliest call that has no id and has the name of the result. If it has no name either, it is
-    joined to the earliest call without an id.
+    A result is joined to one call that has no result yet:
 
-    A result without such a call, such as the second result of a call, becomes a step with the role `tool`. A text or a
-    call after a result begins a new step. A message that contains only results of earlier calls has no steps.
+    - A result with an id is joined to the call with the same id.
+    - A result without an id is joined to the earliest call that has no id and has the same name.
+    - A result without an id and without a name is joined to the earliest call without an id.
+
+    A result for which there is no such call becomes a step with the role `tool`, for example the second result of one
+    call. A text or a call after a result begins a new step. A message that contains only results of earlier calls has
+    no steps.
     """
     open_calls = _OpenCalls()
     groups = [(message, _open_steps(message, number, open_calls)) for number, message in enumerate(messages)]

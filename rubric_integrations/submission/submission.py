@@ -30,10 +30,11 @@ class Submission(SparseRecord):
     steps, which a judge can cite. The steps of the conversation become the `trajectory` and its files become the
     `attachments`.
 
-    A response that begins with a thinking block, `<think>` or `<thinking>`, is split into `thinking` and `response`. It
-    is not changed if `thinking` is set. `{"thinking": ..., "output": ...}` is accepted too.
+    A response that begins with a thinking block, `<think>` or `<thinking>`, is split into `thinking` and `response`. If
+    `thinking` is set, the response is not split. The mapping `{"thinking": ..., "output": ...}` is also accepted.
 
-    In all texts, half an emoji (a lone surrogate) is replaced by its escape, because it cannot be written to a file.
+    A lone surrogate (one half of a UTF-16 pair, such as half an emoji) cannot be written to a file. In all texts, it is
+    replaced by its escape.
 
     Attributes:
         response: The text to grade. It is not blank and has at most 1,000,000 characters. Only a trajectory as the
@@ -43,9 +44,9 @@ class Submission(SparseRecord):
             default.
         query: The task that the response answers.
         reference: A reference response for comparison.
-        context: Documents to compare the response with, such as retrieved passages. Judges see them. One document, or a
-            list of documents: texts, LangChain documents, or other values, which are shown as JSON. Empty documents are
-            left out.
+        context: Documents to compare the response with, such as retrieved passages. Judges see these documents. Pass
+            one document or a list. A document is a text, a LangChain document, or any other value, which is shown as
+            JSON. Empty documents are left out.
         logprobs: The natural logarithms of the probabilities of the response's tokens, for the perplexity metric.
         trajectory: The steps of the agent that led to the response, for checks in code and for judges.
         show_trajectory: How judges see the trajectory. `always`: next to the response. `if_needed`: next to the
@@ -81,7 +82,7 @@ class Submission(SparseRecord):
 
     @property
     def shown_thinking(self) -> str | None:
-        """The thinking that judges see. None if there is none, or if it is hidden."""
+        """The thinking that judges see. None if the submission has no thinking, or if the thinking is hidden."""
         return None if self.hide_thinking else self.thinking
 
     @classmethod
@@ -278,7 +279,7 @@ def missing_evidence(criterion: Criterion, submission: Submission) -> str | None
 
 
 def shown_trajectory(submission: Submission, criteria: Sequence[Criterion]) -> Trajectory | None:
-    """Return the trajectory that a judge of these criteria sees next to the response, or None if it sees none."""
+    """Return the trajectory that a judge of some criteria sees next to the response, or None if the judge sees none."""
     if submission.show_trajectory == "always":
         return submission.trajectory
     is_needed = any("trajectory" in criterion.needs for criterion in criteria)
@@ -286,7 +287,7 @@ def shown_trajectory(submission: Submission, criteria: Sequence[Criterion]) -> T
 
 
 def has_numbered_steps(submission: Submission, criteria: Sequence[Criterion]) -> bool:
-    """Whether a judge of these criteria sees numbered steps, either next to the response or as the response."""
+    """Whether a judge of some criteria sees numbered steps, either next to the response or as the response itself."""
     is_response = submission.show_trajectory == "as_response" and submission.trajectory is not None
     return is_response or shown_trajectory(submission, criteria) is not None
 

@@ -31,7 +31,7 @@ from rubric_integrations.submission.tool_rows import PROMPTFOO_TABLE, find_row_f
 
 
 class ResponsesError(ValueError):
-    """Raised if a file of responses cannot be read at all."""
+    """Raised if a file of responses cannot be read at all, in contrast to a single row."""
 
 
 MAX_PARSED = 500_000_000
@@ -78,15 +78,15 @@ class Entry(NamedTuple):
     """One row of a file before it is converted.
 
     Attributes:
-        number: The number of the row or of its line. It is the id of a row without an id.
+        number: The number of the row or of its line. A row without an id gets this number as its id.
         place: The place in the file where the row begins, such as `line 3`.
         fields: The values of the row by column. None if the row cannot be read.
         error: The reason why the row cannot be read or has no answer. None for any other row.
-        form: The format of the rows in the file, such as `CSV, separated by ';'`. Empty if the suffix of the file is
-            enough.
+        form: The format of the rows in the file, such as `CSV, separated by ';'`. Empty if the suffix of the file
+            already determines the format.
         tool: The tool that wrote the row, such as `promptfoo results`. None for rows in the columns of this library.
-        source: The row as the tool wrote it. None without a tool.
-        may_lack_calls: Whether tool calls of the run may be missing in a conversation of the row.
+        source: The row as the tool wrote it. None if `tool` is None.
+        may_lack_calls: Whether a conversation in the row may lack some tool calls of the agent's run.
     """
 
     number: int
@@ -130,7 +130,7 @@ class CsvRecord(NamedTuple):
         line: The number of the line on which the record begins. The first line has the number 1.
         fields: The values of the record by the names of the header. If the record is shorter than the header, the
             missing values are None.
-        error: The reason why the record has no fields. None if it has fields.
+        error: The reason why the record has no fields. None for a record with fields.
         delimiter: The character that separates the fields in this file.
     """
 
@@ -145,17 +145,18 @@ def read_csv(
 ) -> Iterator[CsvRecord]:
     """Yield the records of a CSV file, without its header and blank lines. The separator is a comma, semicolon or tab.
 
-    If the first line is `sep=;` or similar, it names the separator. Excel reads this line and does not show it. A line
-    with only separators, such as `;;;`, is blank: Excel writes such a line for a row whose cells were cleared.
+    If the first line names a separator, as in `sep=;`, this separator is used. Excel also uses this line, and does not
+    show it. A line that contains only separators, such as `;;;`, counts as blank. Excel writes such a line for a row
+    whose cells were cleared.
 
     Args:
         path: The file, in UTF-8, or in UTF-16 with a byte order mark.
-        find_problem: Returns the problem of a header with these names, such as a missing column, or None if there is
-            none.
-        encoding: The encoding of the file, if it is neither of these.
+        find_problem: A function that gets the names in the header. It returns a description of a problem, such as a
+            missing column, or None if the header has no problem.
+        encoding: The encoding of the file, if it is not one of these two.
 
     Raises:
-        CsvError: The header has a problem or has a name twice, or a quote is not closed.
+        CsvError: `find_problem` returns a problem, the header contains a name twice, or a quotation mark is not closed.
         OSError: The file cannot be read.
         UnicodeDecodeError: The file is not text in this encoding.
     """
@@ -190,7 +191,11 @@ def read_csv(
 
 
 def encoding_of(path: Path, encoding: str | None = None) -> str:
-    """Return the encoding of a text file: `encoding`, or UTF-16 for a file with its byte order mark, or else UTF-8."""
+    """Return the encoding of a text file.
+
+    This is `encoding` if it is set. Otherwise, it is UTF-16 for a file with the byte order mark of UTF-16, and UTF-8
+    for any other file.
+    """
     if encoding is not None:
         return encoding
     # A pipe could not be read again from its beginning.
@@ -245,7 +250,7 @@ def _to_record(header: Sequence[str], record: Sequence[str], line: int, delimite
 
 
 def how_to_encode(suffix: str) -> str:
-    """Return advice on how to save a text file that is not in UTF-8."""
+    """Return advice on how to save a text file with a suffix, such as `.csv`, in UTF-8."""
     return "save it as UTF-8" + (" (in Excel: Save As, `CSV UTF-8`)" if suffix in (".csv", ".tsv") else "")
 
 
@@ -324,7 +329,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
-    """Yield the rows of the sheet that contains responses in a spreadsheet."""
+    """Yield the rows of one sheet of a spreadsheet: the sheet that contains the responses."""
     try:
         from openpyxl import load_workbook
     except ImportError:

@@ -27,9 +27,11 @@ def response_of(query: str, prompt: str) -> str:
     r"""Return the response in a rollout of OpenRLHF, without the special tokens and the white space at its end.
 
     Args:
-        query: The prompt and the response as one text. The prompt in it may be only the end of `prompt`, because
-            OpenRLHF cuts long prompts. Its white space may differ, because some tokenizers do not preserve it.
-        prompt: The prompt. If it ends with `<think>`, this marker is added to the response.
+        query: The prompt and the response as one text. The text may begin with only the end of `prompt`, because
+            OpenRLHF cuts long prompts. The white space in its prompt may differ from `prompt`, because some tokenizers
+            do not preserve white space.
+        prompt: The complete prompt. If the prompt ends with `<think>`, this marker is added at the beginning of the
+            response.
 
     Raises:
         ValueError: `query` does not begin with the prompt or its end.
@@ -101,9 +103,10 @@ class SplitResponse(NamedTuple):
     """A response whose thinking is separate from its answer.
 
     Attributes:
-        thinking: The content of the thinking blocks at the beginning. Empty if there are none.
+        thinking: The content of the thinking blocks at the beginning. Empty for a response without thinking blocks.
         output: The answer after the thinking blocks.
-        block: The name of the last thinking block, in lower case, such as `think`. None if there is none.
+        block: The name of the last thinking block, in lower case, such as `think`. None for a response without thinking
+            blocks.
         is_closed: Whether the last thinking block has an end. Without an end, the rest of the text is thinking, and
             `output` is empty.
     """
@@ -118,8 +121,8 @@ def split_thinking(text: str) -> SplitResponse:
     """Split a response into the thinking blocks at its beginning and the answer after them.
 
     Markers elsewhere in the text are part of the answer. An answer between `<output>` and `</output>` is returned
-    without these markers. If there is text after `</output>`, the markers are kept, because the text would otherwise be
-    lost. A text without markers at its beginning is returned unchanged.
+    without these markers. If text follows after `</output>`, the complete text is returned with the markers, because
+    nothing must be lost. A text without markers at its beginning is returned unchanged.
 
     Example:
         >>> split_thinking("<think>6 x 7</think>It is 42.")
@@ -146,8 +149,8 @@ def split_completion(text: str, starts_in_thinking: bool = False) -> SplitRespon
 
     Args:
         text: The completion.
-        starts_in_thinking: Whether the prompt ends with `<think>`. A completion without `</think>` is then all
-            thinking.
+        starts_in_thinking: Whether the prompt ends with `<think>`. If so, a completion without `</think>` consists only
+            of thinking.
 
     Example:
         >>> split_completion("6 x 7</think>It is 42.").output, split_completion("6 x 7", starts_in_thinking=True).output
@@ -161,7 +164,9 @@ def split_completion(text: str, starts_in_thinking: bool = False) -> SplitRespon
 
 
 def split_parts(parts: Mapping[str, Any]) -> SplitResponse:
-    """Return the parts of `{"thinking": ..., "output": ...}`. Without `thinking`, the output is split.
+    """Return the thinking and the output of `{"thinking": ..., "output": ...}`.
+
+    If `thinking` is missing or empty, the output is split by `split_thinking`.
 
     Args:
         parts: The dictionary. Both keys are optional.
@@ -181,7 +186,7 @@ def split_parts(parts: Mapping[str, Any]) -> SplitResponse:
 
 
 def thinking_blocks(text: str) -> Iterator[re.Match[str]]:
-    """Yield two matches for each closed thinking block, anywhere in a text: its begin marker, then its end marker."""
+    """Yield the markers of all closed thinking blocks in a text: the begin and the end marker of each block."""
     position = 0
     while (begins := _THINKING_BEGINS.search(text, position)) and (ends := _THINKING_ENDS.search(text, begins.end())):
         yield begins
@@ -190,7 +195,7 @@ def thinking_blocks(text: str) -> Iterator[re.Match[str]]:
 
 
 def output_block(text: str) -> str | None:
-    """Return the content of the first `<output>` block, anywhere in a text, or None if there is no closed one."""
+    """Return the content of the first closed `<output>` block in a text, or None if the text has no such block."""
     begins = _OUTPUT_BEGINS.search(text)
     ends = _OUTPUT_ENDS.search(text, begins.end()) if begins else None
     return text[begins.end() : ends.start()] if begins and ends else None

@@ -27,8 +27,9 @@ class ToolAnswer(NamedTuple):
     """One answer in a row of a tool.
 
     Attributes:
-        fields: The row in the columns of this library. With an error, at least its `id`.
-        error: The reason why there is no answer. None if there is one.
+        fields: The values of the row, by the column names of this library. If `error` is set, the row contains at least
+            an `id`.
+        error: The reason why the row has no answer. None if it has an answer.
     """
 
     fields: dict[str, Any]
@@ -41,15 +42,16 @@ class RowFormat(NamedTuple):
     Attributes:
         name: The tool and its file, for messages.
         matches: Returns whether a row has this format. It never raises an error.
-        read: Returns the answers of a row that matches. Their ids are unique in the file. Empty if the row is only a
-            part of another row.
-        tasks_are_in: The file that contains the tasks. None if the rows contain them.
-        repeats: Whether the tool writes one answer in several rows. Rows with an equal id and answer are read once.
-        prepare: Returns the format for one file. Used if a row can only be read with the rows before it, or with
-            another file in the folder.
+        read: Returns the answers of a row that matches. The ids of the answers are unique in the file. The result is
+            empty if the row is only a part of another row.
+        tasks_are_in: The name of the file that contains the tasks. None if the rows contain the tasks.
+        repeats: Whether the tool writes one answer in several rows. Of several rows with the same id and the same
+            answer, only one is read.
+        prepare: Adapts this format to one file, and returns the adapted format. It is set if the reader of a row needs
+            the rows before it or another file in the folder. Otherwise None.
         respond: The part of the conversations that is graded by default. None uses the `respond` of each row.
         has_all_calls: Whether a conversation contains all tool calls of its run. If not, a conversation without calls
-            is not used as a trajectory. A check could otherwise conclude that there were no calls.
+            is not used as a trajectory. A check could otherwise conclude that the agent made no calls.
     """
 
     name: str
@@ -81,7 +83,7 @@ _MAX_REASON = 300
 
 
 def unclear_answer(row_id: str, places: Sequence[str]) -> ToolAnswer:
-    """Return an answer with an error, for a row with several outputs. The message names their places."""
+    """Return an answer with an error, for a row with several outputs. The message names the places of the outputs."""
     return ToolAnswer(
         {"id": row_id},
         f"row {row_id}: has several outputs ({', '.join(places)[:_MAX_REASON]}): name the one to grade by "
@@ -90,7 +92,12 @@ def unclear_answer(row_id: str, places: Sequence[str]) -> ToolAnswer:
 
 
 def unread_rows(name: str, remedy: str) -> Callable[[Fields], Iterable[ToolAnswer]]:
-    """Return a reader that refuses rows of a tool that have no answers."""
+    """Return a reader for rows of a tool that never contain answers. The reader raises a `LayoutError`.
+
+    Args:
+        name: The name of the tool and its file, for the message.
+        remedy: Advice on the data to grade instead.
+    """
 
     def read(_: Fields) -> Iterable[ToolAnswer]:
         raise LayoutError(f"is {name}, which has no answers: {remedy}")
@@ -104,7 +111,7 @@ def has_keys(*names: str) -> Callable[[Fields], bool]:
 
 
 def has_no_response(row: Fields) -> bool:
-    """Return whether a row has none of this library's columns of a response."""
+    """Return whether a row has no column with a usual name of a response."""
     return missing_column(row, USUAL_COLUMNS) is not None
 
 
@@ -116,7 +123,10 @@ def all_objects(values: object, test: Callable[[Fields], bool]) -> bool:
 
 
 def as_mapping(value: object) -> Fields:
-    """Return a value if it is an object. Otherwise return an empty object: use it for values that are not evidence."""
+    """Return a value if it is an object. Otherwise return an empty object.
+
+    Use this function only for values that are not graded, because a value of another type is lost.
+    """
     return cast("Fields", value) if isinstance(value, Mapping) else {}
 
 
@@ -124,7 +134,7 @@ def object_at(fields: Fields, name: str) -> Fields:
     """Return an entry that must be an object. The object is empty if the entry is missing.
 
     Raises:
-        ValueError: The entry is another value.
+        ValueError: The entry is not an object.
     """
     return _checked(fields, name, Mapping) or {}
 
@@ -133,16 +143,16 @@ def list_at(fields: Fields, name: str) -> list[Any]:
     """Return an entry that must be a list. The list is empty if the entry is missing.
 
     Raises:
-        ValueError: The entry is another value.
+        ValueError: The entry is not a list.
     """
     return _checked(fields, name, list) or []
 
 
 def text_at(fields: Fields, name: str) -> str | None:
-    """Return an entry that must be a text or a whole number, as text, or None if it is missing or empty.
+    """Return an entry that must be a text or a whole number, as text, or None if the entry is missing or empty.
 
     Raises:
-        ValueError: The entry is another value.
+        ValueError: The entry is not a text or a whole number.
     """
     value = _checked(fields, name, str | int)
     return None if value is None else str(value)
@@ -159,6 +169,8 @@ def _checked(fields: Fields, name: str, kind: Any) -> Any:
 
 def short_values(fields: Fields, *names: str) -> dict[str, Any]:
     """Return the short values of an object, for the metadata of a row.
+
+    Short values are Booleans, numbers and texts with at most 200 characters.
 
     Args:
         fields: The object.
@@ -200,7 +212,7 @@ def query_of(inputs: object) -> Any:
 
 
 def response_of(output: object) -> Any:
-    """Return an output: a text, a conversation, or the JSON of another value. None if it is missing."""
+    """Return an output as a text or as a conversation. Any other value becomes JSON. None for a missing output."""
     if isinstance(output, float) and not has_value(output):
         return None
     return output if isinstance(output, str) or is_conversation(output) else value_text(output)

@@ -461,7 +461,7 @@ def _is_evals_log(row: Fields) -> bool:
 
 
 def is_promptfoo_table(names: Iterable[str]) -> bool:
-    """Return whether these are the columns of a CSV file of promptfoo. Some of its columns repeat for each prompt."""
+    """Return whether names are the columns of a CSV file of promptfoo, which repeats some columns for each prompt."""
     columns = set(names)
     is_table = columns >= {"Status", "Score", "Named Scores", "Grader Reason", "Comment"}
     return is_table and any(name.startswith("[") and "] " in name for name in columns)

@@ -54,13 +54,13 @@ class Span(NamedTuple):
     Attributes:
         trace: The id of the trace.
         id: The id of the span.
-        parent: The id of the span that contains it. None for a root.
+        parent: The id of the span that contains this span. None for a root span.
         kind: `chat` for a call of a model, `tool`, or `step` for any other step. Spans of OpenTelemetry's GenAI can
             also be an `agent` or a `request`. None if the span is not a step of a language model.
         name: The name of the step or of the tool.
         start: The start time, in the tool's format. It gives the order of the spans of a trace.
-        input: The task, the messages or the arguments. None if they were not recorded.
-        output: The answer, the messages or the result. None if it was not recorded.
+        input: The task, the messages or the arguments. None if the trace does not contain the input.
+        output: The answer, the messages or the result. None if the trace does not contain the output.
         error: The reason of a failure. None if the step did not fail.
     """
 
@@ -89,17 +89,19 @@ def read_traces(
 ) -> Iterator[tuple[_Place, ToolAnswer | None]]:
     """Yield the answers of the traces in a file of spans, each with the place of the last row of the trace.
 
-    The rows are read twice: first to find the last row of each trace. Therefore only open traces are in memory.
+    The rows are read twice. The first reading finds the last row of each trace. In the second reading, memory then
+    contains only the traces whose last row was not read yet.
 
     Args:
         known: The format of the rows, one of `SPANS`.
         read: Returns the rows of the file with their places. A row is None if it cannot be read.
 
     Yields:
-        The place, and the answer or None for a row that is not a span.
+        Pairs of a place and an answer. For a row that is not a span, the answer is None.
 
     Raises:
-        LayoutError: No trace has content, or the spans of too many traces are mixed.
+        LayoutError: No span belongs to a language model, no trace has content, LangSmith's file contains only parts of
+            runs, or the spans of too many traces are mixed.
     """
     last = dict[str, int]()
     damaged = set[str | None]()
@@ -171,12 +173,14 @@ _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError
 
 
 def trace_answers(spans: Iterable[Span], trace: Span | None = None) -> list[ToolAnswer]:
-    """Return the answer of one trace as a list. Empty if the trace has no span of a language model.
+    """Return the answer of one trace in a list.
+
+    The list is empty if `trace` is None and no span is a step of a language model.
 
     Args:
         spans: The spans, in any order.
-        trace: The trace itself, if the tool records an input and an output of it. They have precedence over the root
-            span.
+        trace: The trace as one span, if the tool records an input and an output of the complete trace. If this span has
+            an output, its input and output are used instead of the root span's.
     """
     # A number of nanoseconds with fewer digits is earlier.
     ordered = sorted(spans, key=lambda span: (len(span.start) if span.start.isdecimal() else 0, span.start))

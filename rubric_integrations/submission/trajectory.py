@@ -119,14 +119,14 @@ def _shorten(step: Step, step_limit: int) -> Step:
 
 
 def convert_conversations(data: Mapping[str, Any], *, is_conversation: bool = False) -> dict[str, Any]:
-    """Return the fields of a submission with texts instead of conversations, and without `respond`.
+    """Replace conversations in the fields of a submission by texts, and return the fields without `respond`.
 
-    Without `respond`, the last answer is graded. If an agent's run does not end with an answer, all of its steps are
-    graded.
+    The field `respond` chooses the part of a conversation that is graded. Without `respond`, this is the last answer.
+    If an agent's run does not end with an answer, all its steps are graded.
 
     Args:
         data: The fields. `response`, `query`, `reference` and `trajectory` may be conversations.
-        is_conversation: Whether to read the response as a conversation in any case.
+        is_conversation: Whether the response must be a conversation. If not, a text is also accepted.
 
     Raises:
         TypeError: `is_conversation` is set, and the response is not a conversation.

@@ -49,7 +49,7 @@ def openrlhf_reward(
     - `rewards` and `scores`: the reward.
     - `extra_logs`: a dictionary with the same keys for every sample. `rubric/coverage` is the share of the weights that
       was assessed, in [0, 1]. `rubric.<criterion>` is the score of a criterion in [0, 1], where higher is better, also
-      for penalties. It is NaN without a verdict.
+      for penalties. The score is NaN for a criterion without a verdict.
 
     A failure raises a `JudgeOutage`, which ends the training run. OpenRLHF would only log other exceptions at the level
     INFO and stop later with another error. With `failed="nan"` and `--algo.dynamic_filtering_enable`, OpenRLHF drops
@@ -60,15 +60,15 @@ def openrlhf_reward(
             this function. For several machines, pass an absolute path.
         judge: The judge of the criteria, such as a model name. Pass either `judge` or `grader`.
         grader: A grader with its own settings and limits.
-        ledger: A ledger that stores judgments, which are then not requested again: the path of a file for all engines
-            of one machine, the URL of a PostgreSQL database, or an open ledger.
-        normalize: Whether rewards are in [0, 1]. If not, they are raw weighted sums. Only with `judge`.
+        ledger: A ledger that stores judgments. Stored judgments are not requested again. Pass the path of a file for
+            all engines of one machine, the URL of a PostgreSQL database, or an open ledger.
+        normalize: Whether rewards are in [0, 1]. If not, rewards are raw weighted sums. Only with `judge`.
         empty: The reward of a response without an answer. By default (`"least"`), this is the lowest reward that the
             rubric allows: 0, or with raw scores the sum of the negative weights.
         limits: The limits on the calls of each vLLM engine, by default `CallLimits()`. Only with `judge`.
         failed: The behaviour if the judge fails, or if its abstentions leave the score undefined. `"raise"` ends the
-            training run. `"nan"` returns NaN. Use it only with dynamic filtering, because NaN would otherwise enter the
-            advantages of all samples.
+            training run. `"nan"` returns NaN. Use `"nan"` only with dynamic filtering. Without dynamic filtering, NaN
+            would enter the advantages of all samples.
         max_failures: With `failed="nan"`, the number of consecutive failures that ends the training run, at least 1.
             Without this limit, OpenRLHF would replace groups until no prompts are left.
 

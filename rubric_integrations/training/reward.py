@@ -1,9 +1,10 @@
 """The reward function of TRL: `GRPOTrainer(reward_funcs=RubricReward(rubric, "openai/gpt-5-mini"))`.
 
-Reads the completions of a step, grades the answers without their thinking, and writes a file of the graded completions.
+It reads the completions of a step, grades the answers without their thinking, and writes the graded completions to a
+file.
 
 Every process logs the same metrics and columns, also after failures, because the processes of a trainer gather their
-metrics one by one. If a process omitted a metric, the other processes would wait forever, or its numbers would count
+metrics one by one. If one process omitted a metric, the other processes would wait forever, or would count its number
 for another metric.
 """
 
@@ -51,7 +52,8 @@ _THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 class NoAnswerError(ValueError):
     """Raised if a completion has no answer.
 
-    It is blank, its thinking has no end, or its last message is a tool call or not a message of the assistant.
+    The completion is blank, its thinking has no end, its last message is a tool call, or its last message is not from
+    the assistant.
     """
 
 
@@ -116,7 +118,7 @@ def read_completion(
 
 
 def group_of(prompt: Any) -> str:
-    """Return a short name for the completions of a prompt. It is the same in all processes and steps.
+    """Return a short name for the group of completions of a prompt. All processes and steps get the same name.
 
     Example:
         >>> group_of("6 x 7?") == group_of("6 x 7?"), len(group_of("6 x 7?"))
@@ -165,7 +167,8 @@ class Rollout(NamedTuple):
     """One completion of a step, with its grade and its reward.
 
     Attributes:
-        graded: The grade. It has no report before the completion is graded, or if there is nothing to grade.
+        graded: The grade. Its report is None before the completion is graded, and if the completion has nothing to
+            grade.
         group: The name of the group of completions of the same prompt.
         is_empty: Whether the completion has no answer and is therefore not graded.
         reward: The reward, or None if the completion is left out of its group.
@@ -178,7 +181,7 @@ class Rollout(NamedTuple):
 
     @property
     def failure(self) -> str | None:
-        """The reason why the grade failed. None if it did not fail, or if there is nothing to grade."""
+        """The reason why the grade failed. None if the grade did not fail, or if there was nothing to grade."""
         return None if self.is_empty else self.graded.judge_error or self.graded.row.error
 
     @property
@@ -201,7 +204,7 @@ class Rollout(NamedTuple):
 
 
 class RolloutReader(NamedTuple):
-    """Reads the completions of a step. The attributes are the arguments of `RubricReward`."""
+    """Reads the completions of a step. The attributes have the same meaning as the arguments of `RubricReward`."""
 
     rubrics: RowRubrics
     grader: Grader
@@ -220,11 +223,12 @@ class RolloutReader(NamedTuple):
         Args:
             prompts: The prompt of each completion.
             completions: The completions.
-            columns: The other arguments from the trainer. Lists with a value for each completion are columns.
+            columns: The other keyword arguments that the trainer passes. A list with one value for each completion is a
+                column of the dataset.
             id_prefix: The prefix of the ids of the rows.
 
         Raises:
-            ValueError: The numbers of prompts and completions differ, or there is no column with a name in `fields`.
+            ValueError: The numbers of prompts and completions differ, or a column that `fields` names is missing.
         """
         if len(prompts) != len(completions):
             raise ValueError(f"there are {len(prompts)} prompts for {len(completions)} completions: pass one for each")
@@ -345,7 +349,7 @@ FIXED_METRICS = ("failed", "empty", "coverage", "passed", "informative_criteria"
 
 
 def metrics_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> dict[str, float]:
-    """Return the metrics of a step by name. Every step has all metrics, and a mean without values is NaN.
+    """Return the metrics of a step by name. Every step has the same metrics. The mean of no values is NaN.
 
     Args:
         rollouts: The completions of the step. The completions of a group must be adjacent.
@@ -367,7 +371,9 @@ def metrics_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> dict[str, 
 
 
 def columns_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> Mapping[str, list[float | str | None]]:
-    """Return the columns of a step's table of completions by name, with a value or None for each completion.
+    """Return additional columns, by name, for the table of completions that TRL logs in each step.
+
+    Each column contains one value or None for each completion: the error, or the score of a criterion.
 
     The arguments are the same as in `metrics_of`.
     """
@@ -414,8 +420,8 @@ class RubricReward:
     conversational format. If a completion is a list of messages, the last answer is graded. The earlier messages, tool
     calls and results are its context. The judge does not see thinking in `<think>`.
 
-    - A completion without an answer is not graded. It is blank, its thinking has no end, or it ends with a tool call or
-      the result of a tool call. Its reward is `empty`.
+    - A completion has no answer if it is blank, if its thinking has no end, or if it ends with a tool call or the
+      result of a tool call. Such a completion is not graded, and its reward is `empty`.
     - If the grade fails, or if abstentions leave the score undefined, the reward is None. TRL then leaves the
       completion out of the mean of its group, and its advantage is 0. A number would train the policy to write
       completions on which judges fail.
@@ -429,8 +435,8 @@ class RubricReward:
     Args:
         rubric: The rubric: a `Rubric`, the path of a rubric file, a list or a dictionary. If a row of the dataset has
             its own rubric in the column `rubric`, the row is graded by both. Pass None if every row has its own rubric.
-            You can also pass a function that returns a rubric for a row. It gets a dictionary with the `prompt`, the
-            `completion` and all columns of the dataset.
+            You can also pass a function that returns the rubric of a row. The function gets a dictionary with the
+            `prompt`, the `completion` and all columns of the dataset.
         judge: The judge, as for a grader: a model name, a `dspy.LM`, an async function, a `Judge`, or `"offline"`.
         grader: A grader with its own settings, instead of `judge`.
         ledger: A ledger that stores judgments. A resumed training run does not request them again. Pass the path of a
@@ -447,14 +453,14 @@ class RubricReward:
             rubric allows: 0, or for a weighted sum the sum of the negative weights, minus the highest length penalty.
             None leaves such completions out of training.
         starts_in_thinking: Whether the chat template ends the prompt with `<think>`. The policy then writes only the
-            end of its thinking, and a completion without `</think>` has no answer. It is needed only for conversational
-            prompts. It is not needed if TRL parses the thinking into `reasoning_content`.
+            end of its thinking, and a completion without `</think>` has no answer. This setting is needed only for
+            conversational prompts, and only if TRL does not parse the thinking into `reasoning_content`.
         show_thinking: Whether the judge sees the thinking before the answer, for criteria about the thinking. The
             policy may then learn to persuade the judge in its thinking, and each call needs more tokens. A length
             penalty counts the thinking in any case.
-        stop_after: The share of failed grades in a step, in [0, 1]. If more grades fail, a `JudgeOutage` ends the
-            training. If a step has fewer than four grades, the grades of earlier steps also count. With 1, only a judge
-            that cannot be used at all ends the training.
+        stop_after: The largest tolerated share of failed grades in a step, in [0, 1]. If a larger share fails, a
+            `JudgeOutage` ends the training. In a step with fewer than four grades, the grades of earlier steps also
+            count. With 1, only a judge that cannot be used at all ends the training.
         record: The file to which each step appends its graded completions, for `rubric-integrations report` and
             `read_run`. Each process writes its own file. For `rollouts.jsonl`, the second process writes
             `rollouts.rank1.jsonl`. The `metadata` of a row contains `step`, `group` (equal for completions of one

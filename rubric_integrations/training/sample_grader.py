@@ -27,7 +27,8 @@ class Reward(NamedTuple):
     """The reward of one completion.
 
     Attributes:
-        score: The reward: the score of the report, or the `empty` reward of the grader for an empty completion.
+        score: The reward. For a graded completion, the score of the report. For an empty completion,
+            `SampleGrader.empty`.
         report: The report, or None for an empty completion, which is not graded.
     """
 
@@ -45,10 +46,10 @@ class SampleGrader:
         rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. A file is read at construction.
         judge: The judge of the criteria, such as a model name. Pass either `judge` or `grader`.
         grader: A grader with its own settings and limits.
-        ledger: A ledger that stores judgments, which are then not requested again: the path of a file for all processes
-            of one machine, the URL of a PostgreSQL database, or an open ledger. Other processes open its file or
-            database again.
-        normalize: Whether rewards are in [0, 1]. If not, they are raw weighted sums. Only with `judge`.
+        ledger: A ledger that stores judgments. Stored judgments are not requested again. Pass the path of a file for
+            all processes of one machine, the URL of a PostgreSQL database, or an open ledger, which other processes
+            open again by its path or URL.
+        normalize: Whether rewards are in [0, 1]. If not, rewards are raw weighted sums. Only with `judge`.
         limits: The limits on the calls of each process, by default `CallLimits()`. Only with `judge`.
         empty: The reward of a completion without an answer. By default (`"least"`), this is the lowest reward that the
             rubric allows: 0, or with raw scores the sum of the negative weights.
@@ -92,11 +93,12 @@ class SampleGrader:
     async def grade(self, completion: str | SplitResponse, query: Any = None, reference: Any = None) -> Reward:
         """Grade one completion. The judge does not see the thinking before the answer.
 
-        A completion is empty if it has no text after its thinking, or if it ends within its thinking.
+        A completion is empty if it has no text after its thinking, or if it ends within its thinking. Its reward is
+        then the `empty` reward of this grader.
 
         Args:
             completion: The policy's text after the prompt. If the thinking is already separate, pass a `SplitResponse`.
-                Its `output` is then graded as it is, without another search for thinking.
+                The `output` of the `SplitResponse` is graded unchanged, even if it contains a thinking marker.
             query: The task as a text or a list of messages. None or an empty text for no task.
             reference: A reference answer, as a text or a list of messages, or None.
 

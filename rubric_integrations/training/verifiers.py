@@ -18,7 +18,7 @@ from rubric_integrations.submission.thinking import SplitResponse
 from rubric_integrations.training.sample_grader import SampleGrader
 
 SAMPLING = frozenset({"temperature", "max_tokens", "reasoning_effort", "seed"})
-"""The sampling settings of a judge that can be sent to its model."""
+"""The sampling settings of verifiers that a judge can send to its model."""
 
 
 def import_verifiers() -> Any:
@@ -37,7 +37,7 @@ def check_config(config: Any) -> None:
     """Check the settings that the plugin inherits from verifiers.
 
     Raises:
-        ValueError: A setting would have no effect.
+        ValueError: A setting has a value that would have no effect.
     """
     if config.prompt is not None:
         raise ValueError(

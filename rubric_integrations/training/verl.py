@@ -42,8 +42,8 @@ def verl_reward(
 
     - `score`: the reward.
     - `rubric/coverage`: the share of the weights that was assessed, in [0, 1].
-    - `rubric.<criterion>`: the score of a criterion in [0, 1], where higher is better, also for penalties. It is None
-      without a verdict. verl leaves None out of its validation metrics.
+    - `rubric.<criterion>`: the score of a criterion in [0, 1], where higher is better, also for penalties. The score is
+      None for a criterion without a verdict. verl leaves None out of its validation metrics.
 
     If the judge fails, or if its abstentions leave the score undefined, the function raises a `JudgeError`. verl then
     trains without the sample. Keep `reward.reward_manager.name=naive` (the default), because the manager `rate_limited`
@@ -54,16 +54,16 @@ def verl_reward(
             this function. For several machines, pass an absolute path.
         judge: The judge of the criteria, such as a model name. Pass either `judge` or `grader`.
         grader: A grader with its own settings and limits.
-        ledger: A ledger that stores judgments, which are then not requested again: the path of a file for all workers
-            of one machine, the URL of a PostgreSQL database, or an open ledger.
-        normalize: Whether rewards are in [0, 1]. If not, they are raw weighted sums. Only with `judge`.
+        ledger: A ledger that stores judgments. Stored judgments are not requested again. Pass the path of a file for
+            all workers of one machine, the URL of a PostgreSQL database, or an open ledger.
+        normalize: Whether rewards are in [0, 1]. If not, rewards are raw weighted sums. Only with `judge`.
         empty: The reward of a completion without an answer. By default (`"least"`), this is the lowest reward that the
             rubric allows: 0, or with raw scores the sum of the negative weights.
         limits: The limits on the calls of each reward worker, by default `CallLimits()`. verl starts 8 workers
             (`reward.num_workers`). Only with `judge`.
-        fields: The `query` of `fields` is the key of the task in the column `extra_info`, by default `"query"`. The
-            task is a text or a list of messages. Without it, the judge sees no task. The reference answer is the
-            `ground_truth` if it is not empty.
+        fields: `fields.query` is the key of the task in the column `extra_info`, by default `"query"`. The task is a
+            text or a list of messages. Without a task, the judge sees only the response. If the `ground_truth` is not
+            empty, it is the reference answer.
         starts_in_thinking: Whether the chat template ends the prompt with `<think>`. The policy then writes only the
             end of its thinking, and a completion without `</think>` has no answer.
 

@@ -1,7 +1,8 @@
 """The records of a batch in the ledger, and the protocol of a provider's batch API.
 
-A ledger first stores the intent to submit a batch, then its ticket (the provider's id), and finally that the batch was
-collected. A crash between two of these steps loses no batch.
+A ledger stores three states of a batch. Before the submission, it stores the intent to submit the batch. After the
+submission, it stores the ticket, which is the provider's id of the batch. Finally, it stores that the batch was
+collected. A crash between two states loses no batch.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ class Batch(Record):
     """A batch of requests to one model.
 
     Attributes:
-        id: A unique name. The provider stores it too, if its batches have names.
+        id: A unique name of the batch. If batches of the provider have names, the provider also stores the id.
         protocol: The protocol of the requests.
         base_url: The base URL of the provider's API.
-        grader: The judges, and the settings of the grader that change questions, as JSON. The keys depend on them.
+        grader: The judges of the grader, and its settings that change questions, as JSON. The keys of the judgments
+            depend on these judges and settings.
         judge: The position of the batch's judge on the panel.
-        rubric: The rubric of all rows, as JSON. None if each row has its own.
-        settings: The caller's settings, to be read when the batch is collected. They contain no secrets.
+        rubric: The rubric of all rows, as JSON. None if each row has its own rubric.
+        settings: Data that the caller stores with the batch and reads when the batch is collected. The data contain no
+            secrets.
         keys: The keys of the judgments. Empty after the batch was collected.
         created_at: The time when the intent was stored, in Unix seconds.
-        form: The reply format and the temperature of the requests. After the batch was collected, the form of the next
-            requests.
+        form: The reply format and the temperature of the requests in this batch. In the record of a collected batch,
+            the reply format and the temperature that later requests to this judge should use.
         ticket: The provider's id of the batch. None before the batch is submitted.
-        collected: Whether the replies are stored, or the batch was never submitted.
+        collected: Whether the batch is finished: its replies are stored, or it is known that it was never submitted.
     """
 
     id: str
@@ -57,10 +60,12 @@ class Batch(Record):
     collected: bool = False
 
     def closed(self, form: RequestForm | None = None) -> Batch:
-        """Return the record of this batch after it was collected, or after it is known that it was not submitted.
+        """Return the record of this batch as a finished batch, without its keys, rubric and settings.
+
+        Call this method after the replies were stored, or if the batch was never submitted.
 
         Args:
-            form: The form of the next requests. By default, the form of this batch.
+            form: The reply format and the temperature of later requests. By default, the form of this batch.
         """
         emptied = {"keys": (), "collected": True, "rubric": None, "settings": {}}
         return self.model_copy(update={**emptied, "form": form or self.form})
@@ -83,13 +88,13 @@ class BatchLedger(JudgmentStore, Protocol):
         ...
 
     def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
-        """Record a submission once, with the row's own rubric."""
+        """Record the submission of a row, unless it is already recorded, and the row's own rubric."""
         ...
 
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
         """Yield each recorded row and its submission, in the order in which they were recorded.
 
-        The `rubric` of a row is the row's own rubric as JSON text, or None if it has none.
+        The `rubric` of a row is the row's own rubric as JSON text. It is None if the row does not have its own rubric.
         """
         ...
 
@@ -99,12 +104,12 @@ LOCK = "batches"
 
 
 def save(ledger: BatchLedger, batch: Batch) -> None:
-    """Store a batch."""
+    """Store the record of a batch in a ledger, and replace an earlier record of the batch."""
     ledger.save_batch(batch.id, batch.model_dump_json())
 
 
 def load(ledger: BatchLedger) -> list[Batch]:
-    """Return all batches, including collected ones.
+    """Return the records of all batches in a ledger, including collected batches.
 
     Raises:
         BatchError: This version of the library cannot read the record of a batch.
@@ -131,7 +136,10 @@ def open_settings(ledger: BatchLedger) -> list[dict[str, Any]]:
 
 
 class Unclear(Exception):  # noqa: N818 -- no error: the answer comes later
-    """Raised if it is not known whether a batch was submitted. It becomes known when the provider's batches end."""
+    """Raised if it is not known yet whether a batch was submitted.
+
+    The provider lists a batch of the same size that has not ended. Only the results show whether it is the same batch.
+    """
 
 
 class Framing(NamedTuple):
@@ -156,10 +164,10 @@ class BatchStatus(NamedTuple):
     """The progress of a batch at the provider.
 
     Attributes:
-        word: The provider's name of the status.
-        is_over: Whether the provider has ended the batch, and no more replies come.
+        word: The status as the provider names it, such as `ended`.
+        is_over: Whether the provider has ended the batch. After that, no more replies come.
         files: The paths of the results, below the base URL.
-        problem: The reason why requests have no reply. Empty if the batch ended normally.
+        problem: The reason why the batch has requests without a reply. Empty if the batch ended normally.
         done: The number of processed requests.
     """
 
@@ -171,7 +179,7 @@ class BatchStatus(NamedTuple):
 
 
 class LineReply(NamedTuple):
-    """The response to a request of a batch: its HTTP status and body, or the reason why there is none."""
+    """The HTTP status and the body of the response to one request, or the reason why it has no response."""
 
     status: int
     body: bytes
@@ -179,7 +187,7 @@ class LineReply(NamedTuple):
 
 
 class Provider(Protocol):
-    """The protocol of a provider's batch API."""
+    """The methods that a class for a provider's batch API must have, such as `OpenAIBatches`."""
 
     framing: Framing
 
@@ -193,7 +201,7 @@ class Provider(Protocol):
         ...
 
     async def create(self, batch: Batch, file: Path) -> str:
-        """Submit a file of lines and return the ticket.
+        """Submit a file of lines as a batch, and return the provider's id of the batch (its ticket).
 
         Raises:
             BatchError: The provider refuses the batch.
@@ -202,7 +210,7 @@ class Provider(Protocol):
         ...
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
-        """Return the ticket of a batch that may have been submitted, or None if it was not.
+        """Return the ticket of a batch that may have been submitted, or None if the batch was not submitted.
 
         Args:
             batch: The batch.
@@ -218,11 +226,17 @@ class Provider(Protocol):
         ...
 
     async def download(self, path: str, file: Path, max_bytes: int) -> None:
-        """Append the results at a path to a file."""
+        """Append the results of a batch to a file.
+
+        Args:
+            path: The path of the results, as in `BatchStatus.files`.
+            file: The file.
+            max_bytes: The largest allowed size of the file.
+        """
         ...
 
     def read_line(self, line: Mapping[str, Any]) -> LineReply:
-        """Return the response in a line of the results.
+        """Return the response that one line of a result file contains.
 
         Raises:
             LookupError, TypeError, ValueError, AttributeError: The line is not a result.

@@ -38,12 +38,13 @@ class CollectedBatches(Record):
 
     Attributes:
         batches: The number of batches whose replies were stored.
-        waiting: The number of batches that are not over.
+        waiting: The number of batches that the provider has not finished.
         done: The number of processed requests in the waiting batches.
         requests: The number of all requests in the waiting batches.
         judgments: The number of judgments that were stored.
         failed: The number of requests without a judgment. `submit_batches` requests them again.
-        problems: The reasons of these failures, each with its number of requests, the most frequent first.
+        problems: The reasons why requests have no judgment, each with the number of its requests. The most frequent
+            reason comes first.
         unknown: The number of lines of the results that cannot be read or do not belong to a request of the batch.
         spend: The spend of the judgments, at half price.
     """
@@ -62,20 +63,20 @@ class CollectedBatches(Record):
 def collect_batches(ledger: LedgerLike, grader: Grader, *, wait: bool = False) -> CollectedBatches:
     """Store the replies of finished batches in their ledger, where `grade_many` finds the judgments.
 
-    A request without a valid reply has no judgment. Its failure is recorded in the ledger. The next `submit_batches` or
-    `grade_many` requests it again.
+    If a request has no valid reply, the ledger stores no judgment but records the failure. The next `submit_batches` or
+    `grade_many` requests this judgment again.
 
     Args:
         ledger: The ledger with which the batches were submitted, or its address.
         grader: The grader with which the batches were submitted. Batches of other graders are ignored.
-        wait: Whether to wait until all batches are over, which may take a day.
+        wait: Whether to wait until the provider has finished all batches, which may take a day.
 
     Returns:
-        The counts.
+        The numbers of batches, requests and judgments, and the spend.
 
     Raises:
         TypeError, ValueError: The requests of the grader cannot be sent in a batch, or the ledger stores no batches.
-        BatchError: The provider cannot be reached, or does not have a batch. You can call this again.
+        BatchError: The provider cannot be reached, or does not know a batch. You can call this function again.
         LedgerError: The ledger cannot be used.
     """
     with use_batch_ledger(ledger) as opened:

@@ -1,7 +1,7 @@
 """The batch APIs of OpenAI and Anthropic: their HTTP requests and their files of lines and results.
 
-A request is repeated after an outage only if a second arrival does no harm. Files are written up to the provider's
-limits. Results are read one by one.
+After an outage, a request is sent again only if the provider may safely receive it twice. Files are written up to the
+provider's limits. Results are read one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOST = (aiohttp.ClientError, OSError, TimeoutError)
 
 
 class Uncertain(Exception):  # noqa: N818 -- it may have succeeded
-    """Raised if a request was lost or its server failed: it is unknown whether the request was executed."""
+    """Raised if the connection was lost or the server failed, and it is unknown whether the request was executed."""
 
 
 class BatchServer:
@@ -61,15 +61,15 @@ class BatchServer:
         await self._session.close()
 
     async def get(self, path: str) -> dict[str, Any]:
-        """Return the JSON object at a path.
+        """Request a path with GET, and return the JSON object in the response.
 
         Raises:
-            BatchError: There is no such object, or the server does not reply.
+            BatchError: The server returns an HTTP error or no JSON object, or does not reply.
         """
         return await self._repeat("GET", path, lambda: None)
 
     async def upload(self, path: str, make_body: Callable[[], Any]) -> dict[str, Any]:
-        """Send a body that may arrive twice, because its arrival costs nothing.
+        """Send a body with POST, and send it again after an outage. A body that arrives twice costs nothing.
 
         Raises:
             BatchError: The server refuses the body, or does not reply.
@@ -77,7 +77,9 @@ class BatchServer:
         return await self._repeat("POST", path, make_body)
 
     async def create(self, path: str, make_body: Callable[[], Any]) -> dict[str, Any]:
-        """Send a body that must not arrive twice. It is sent again only if a rate limit has refused it.
+        """Send a body with POST that must not arrive twice.
+
+        The body is sent again only if the server refused it because of a rate limit.
 
         Raises:
             BatchError: The server refuses the body.
@@ -99,7 +101,8 @@ class BatchServer:
         """Append the content at a path to a file.
 
         Raises:
-            BatchError: There is no such content, it is larger than `max_bytes`, or the server does not reply.
+            BatchError: The path does not exist, the file would be larger than `max_bytes`, or the server does not
+                reply.
         """
         start = await asyncio.to_thread(_size, file)
         for attempt in range(MAX_ATTEMPTS):
@@ -190,10 +193,10 @@ _ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
 def checked_id(value: object) -> str:
-    """Return an id of the provider if it can be part of a URL.
+    """Return an id that the provider has sent, after a check that it is safe as a part of a URL.
 
     Raises:
-        BatchError: It is not a valid id.
+        BatchError: The value is not a valid id.
     """
     if not isinstance(value, str) or not _ID.fullmatch(value) or set(value) == {"."}:
         raise BatchError(f"the provider's reply has no valid id: {str(value)[:80]!r}")
@@ -219,7 +222,7 @@ class LineFile:
     def has_room_for(self, line: bytes) -> bool:
         """Whether another line fits into the file.
 
-        The first line always fits. The provider refuses it if it is too long.
+        The first line always fits. If this line is too long, the provider refuses the batch.
         """
         if not self.keys:
             return True
@@ -227,7 +230,7 @@ class LineFile:
         return len(self.keys) < self._framing.max_lines and size <= self._framing.max_bytes
 
     def add(self, key: str, line: bytes) -> None:
-        """Write a line."""
+        """Write the line of a request, and record its key."""
         self._file.write((self._framing.between if self.keys else b"") + line)
         self.keys.append(key)
 
@@ -238,7 +241,9 @@ class LineFile:
 
 
 class Results(Mapping[str, Mapping[str, Any]]):
-    """The lines of a file of results, by key. Memory contains only the positions of the lines.
+    """The lines of a file of results, by key.
+
+    Only the positions of the lines are in memory. The lines are read from the file.
 
     Attributes:
         unreadable: The number of lines that are not results.
@@ -321,8 +326,8 @@ _STATUS = {
 class AnthropicBatches:
     """The batch API of Anthropic.
 
-    Its batches have no names. A batch is recognized by the number of its requests and by the keys of its results, which
-    exist when the batch has ended.
+    Batches have no names at Anthropic. Therefore, `find` recognizes a batch by the number of its requests and by the
+    keys of its results. The results exist only after the batch has ended.
 
     Args:
         server: The server of the batch API, to which all requests are sent.
@@ -338,7 +343,7 @@ class AnthropicBatches:
         return b'{"custom_id": ' + json.dumps(key).encode() + b', "params": ' + body + b"}"
 
     async def create(self, batch: Batch, file: Path) -> str:
-        """Submit the lines."""
+        """Submit a file of lines as a batch, and return the provider's id of the batch."""
 
         def body() -> aiohttp.Payload:
             return aiohttp.payload.BufferedReaderPayload(file.open("rb"), content_type="application/json")
@@ -346,7 +351,14 @@ class AnthropicBatches:
         return checked_id((await self._server.create(_PATH, body)).get("id"))
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
-        """Look for the batch in the provider's list, by its size and the keys of its results."""
+        """Find a batch in the provider's list by the number of its requests and the keys of its results.
+
+        Returns:
+            The provider's id of the batch, or None if the batch is not in the list.
+
+        Raises:
+            Unclear: A batch that may be this one has not ended.
+        """
         after, is_unclear = "", False
         for _ in range(_MAX_PAGES):
             page = await self._server.get(f"{_PATH}?limit=100{after}")
@@ -387,11 +399,11 @@ class AnthropicBatches:
         return BatchStatus(word, True, (f"{_PATH}/{ticket}/results",), done=done)
 
     async def download(self, path: str, file: Path, max_bytes: int) -> None:
-        """Append the results at a path to a file."""
+        """Append the results of a batch to a file."""
         await self._server.download(path, file, max_bytes)
 
     def read_line(self, line: Mapping[str, Any]) -> LineReply:
-        """Return the response in a line of the results."""
+        """Return the response that one line of a result file contains."""
         result: Any = line["result"]
         kind = result["type"]
         if kind == "succeeded":
@@ -440,7 +452,7 @@ class OpenAIBatches:
         return head[:-1].encode() + b', "body": ' + body + b"}"
 
     async def create(self, batch: Batch, file: Path) -> str:
-        """Upload the lines and create a batch from them."""
+        """Upload a file of lines, create a batch from the file, and return the provider's id of the batch."""
 
         def form() -> aiohttp.FormData:
             form = aiohttp.FormData({"purpose": "batch"})
@@ -457,7 +469,11 @@ class OpenAIBatches:
         return checked_id((await self._server.create("/batches", lambda: request)).get("id"))
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
-        """Look for the id of the batch in the metadata of the batches in the provider's list."""
+        """Find a batch in the provider's list by the `Batch.id` in the metadata of the listed batches.
+
+        Returns:
+            The provider's id of the batch, or None if the batch is not in the list.
+        """
         after = ""
         for _ in range(_MAX_PAGES):
             page = await self._server.get(f"/batches?limit=100{after}")
@@ -486,11 +502,11 @@ class OpenAIBatches:
         return BatchStatus(word, True, files, _problem(word, state), done)
 
     async def download(self, path: str, file: Path, max_bytes: int) -> None:
-        """Append the results at a path to a file."""
+        """Append the results of a batch to a file."""
         await self._server.download(path, file, max_bytes)
 
     def read_line(self, line: Mapping[str, Any]) -> LineReply:
-        """Return the response in a line of the results."""
+        """Return the response that one line of a result file contains."""
         response: Any = line.get("response")
         if response is not None:
             return LineReply(int(response["status_code"]), json.dumps(response["body"]).encode())

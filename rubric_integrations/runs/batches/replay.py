@@ -1,7 +1,7 @@
 """Runs the user's grader without calls, to find questions without an answer or to match replies to questions.
 
-Therefore questions, keys, checks and conditions are the same as in an ordinary run. The module also opens the batch
-APIs of a grader's judges.
+Because it is the user's own grader, the questions, keys, checks and conditions are the same as in an ordinary run. The
+module also opens the batch APIs of a grader's judges.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class OpenQuestion(NamedTuple):
 
 
 def judges_of(grader: Grader) -> list[LMJudge]:
-    """Return the judges of a grader, if batches can contain their requests.
+    """Return the judges of a grader, after a check that their requests can be sent in batches.
 
     Raises:
-        TypeError: The grader does not send one request for each criterion, or a judge is not a model.
-        ValueError: The grader chooses questions by the answers to earlier ones, or a judge has `service_tier` or
-            `headers`.
+        TypeError: The grader is not a `PerCriterionGrader`, or a judge is not a model.
+        ValueError: The grader chooses its next question by earlier answers (`stop_when_decided` or a sequential panel),
+            or a judge has the setting `service_tier` or `headers`.
     """
     if not isinstance(grader, PerCriterionGrader):
         raise TypeError(
@@ -91,7 +91,7 @@ def judges_of(grader: Grader) -> list[LMJudge]:
 
 
 async def endpoint_of(judge: LMJudge) -> JudgeRequest:
-    """Prepare one request of a judge as an example, to read the URL of its server and the credential.
+    """Prepare an example request of a judge. The request contains the URL and the credential of the judge's server.
 
     Raises:
         JudgeFailure: Only DSPy can send the requests of the judge (see `LMJudge.prepare_request`).
@@ -114,9 +114,9 @@ class Replay:
     Args:
         grader: The user's grader.
         store: The ledger of the judgments.
-        replies: A mapping from the keys of the judgments that have a reply in the batch. Its values are not used. None
-            or an empty mapping finds the questions without an answer.
-        read: Returns the reply to a key.
+        replies: A mapping whose keys are the keys of the judgments with a reply in the batch. Its values are not used.
+            To find the questions without an answer, pass None or an empty mapping.
+        read: A function that returns the reply for a key in `replies`.
     """
 
     def __init__(
@@ -140,9 +140,10 @@ class Replay:
         self._grader = replay
 
     async def open_questions(self, rubric: Rubric, submission: Submission) -> list[OpenQuestion]:
-        """Return the questions about a submission that have no answer, and store the judgments in the replies.
+        """Return the questions about a submission that have no answer, and store the judgments that `replies` contain.
 
-        A criterion with a condition in words is included only after all judges have answered its condition.
+        While the question about a condition in words (`applies_when`) has no answer, this question is returned, and
+        criteria with such a condition are left out.
         """
         self._open = []
         await self._grader.judge(rubric, submission)
@@ -152,7 +153,7 @@ class Replay:
         return self._open
 
     def note(self, judge: int, question: Question) -> None:
-        """Record a question that has no answer."""
+        """Record a question that has no answer, with the position of its judge on the panel."""
         self._open.append(OpenQuestion(judge, _key.get(), question))
 
 
@@ -256,7 +257,7 @@ PROVIDERS: dict[RequestProtocol, tuple[str, Callable[[BatchServer], Provider]]] 
 
 
 class Access(NamedTuple):
-    """The batch API behind one judge."""
+    """A judge, and the batch API of the provider that serves it."""
 
     judge: LMJudge
     protocol: RequestProtocol
@@ -266,11 +267,11 @@ class Access(NamedTuple):
 
 @asynccontextmanager
 async def open_session(grader: Grader, ledger: BatchLedger) -> AsyncGenerator[tuple[list[Access], Callable[[], None]]]:
-    """Open the batch API of each judge. During the block, no other process submits or collects.
+    """Open the batch API of each judge. During the block, no other process submits or collects batches.
 
     Yields:
-        The batch APIs in the order of the panel, and a function that raises a `BatchError` if this process was
-        suspended so long that another process may have begun to submit or collect.
+        The batch APIs in the order of the panel, and a check. The check is a function that raises a `BatchError` if
+        this process was suspended for so long that another process may have begun to submit or collect batches.
     """
     async with AsyncExitStack() as stack:
         accesses = [await _open(stack, judge) for judge in judges_of(grader)]
@@ -313,7 +314,7 @@ def access_to(accesses: Sequence[Access], batch: Batch) -> Access:
     """Return the batch API to which a batch was submitted.
 
     Raises:
-        BatchError: The judge now has another server, which does not have the batch.
+        BatchError: The judge now uses another server than the server that has the batch.
     """
     access = accesses[batch.judge]
     if access.base_url != batch.base_url:
@@ -326,7 +327,9 @@ def access_to(accesses: Sequence[Access], batch: Batch) -> Access:
 
 @contextmanager
 def use_batch_ledger(ledger: LedgerLike) -> Generator[BatchLedger]:
-    """Return a ledger as it is, or open the ledger at an address and close it at the end of the block.
+    """Yield the ledger for the block. A ledger that is already open is yielded unchanged.
+
+    An address is opened as a ledger, which is closed at the end of the block.
 
     Raises:
         TypeError: The ledger stores no batches.
@@ -344,7 +347,8 @@ def use_batch_ledger(ledger: LedgerLike) -> Generator[BatchLedger]:
 async def find_ticket(provider: Provider, batch: Batch, others: Collection[str]) -> str | None:
     """Return the ticket of a batch, or None if the batch was never submitted.
 
-    The ledger has only the intent to submit the batch, because a crash or an outage interrupted the submission.
+    Call this function for a batch whose ticket is not in the ledger, because a crash or an outage interrupted the
+    submission.
 
     Raises:
         Unclear: It is not known yet whether the batch was submitted.

@@ -37,11 +37,11 @@ class SubmittedBatches(Record):
 
     Attributes:
         rows: The number of rows that were read.
-        errors: For each row that cannot be graded, the reason.
+        errors: The reasons why rows cannot be graded, one for each such row.
         batches: The number of batches that this call submitted.
         requests: The number of requests in these batches.
         waiting: The number of questions that are in batches of earlier calls and are not collected yet.
-        failed: For each question that cannot be sent in a request, the reason, such as a text that is too long.
+        failed: The reasons why questions cannot be sent, one for each such question. For example, a text is too long.
     """
 
     rows: int = 0
@@ -64,8 +64,10 @@ def submit_batches(
     """Submit each question that has no answer in the ledger to a batch API, at half the price and within a day.
 
     Call `collect_batches` later, and then `grade_many` with the same ledger, which contains the answers. If this call
-    is interrupted, repeat it: no question is requested twice. If a criterion has a condition in words (`applies_when`),
-    the first call submits the condition without the criterion. Collect the answer, and then call this function again.
+    is interrupted, repeat it. No question is requested twice.
+
+    If a criterion has a condition in words (`applies_when`), the first call submits the condition without the
+    criterion. Collect the answer, and then call this function again.
 
     Args:
         submissions: As for `grade_many`.
@@ -77,11 +79,11 @@ def submit_batches(
         settings: Data to be stored with each batch, such as the options of your program, as JSON and without secrets.
 
     Returns:
-        The counts.
+        The numbers of rows, batches and requests, and the errors.
 
     Raises:
         TypeError, ValueError: The requests of the grader cannot be sent in a batch, or the ledger stores no batches.
-        BatchError: The provider refuses a batch, or cannot be reached. You can call this again.
+        BatchError: The provider refuses a batch, or cannot be reached. You can call this function again.
         LedgerError: The ledger cannot be used.
     """
     with use_batch_ledger(ledger) as opened:
@@ -225,8 +227,8 @@ async def resolve(ledger: BatchLedger, access: Access, batch: Batch) -> Batch:
     """Find out whether an interrupted submission of a batch has succeeded, and store the result.
 
     Returns:
-        The batch with its ticket, the closed batch if it was not submitted, or the unchanged batch if this is not known
-        yet.
+        The batch with its ticket if it was submitted, the closed batch (`Batch.closed`) if it was not submitted, or the
+        unchanged batch if the provider does not show this yet.
     """
     others = {other.ticket for other in load(ledger) if other.ticket}
     try:

@@ -62,7 +62,9 @@ def open_ledger(address: str | PathLike[str]) -> RunLedger:
 
 
 def as_store(ledger: LedgerLike) -> JudgmentStore:
-    """Return a ledger or another store as it is, or open the ledger at an address. The opened ledger stays open.
+    """Return the store of judgments. A ledger or another store is returned unchanged.
+
+    An address is opened as a ledger, which stays open.
 
     Raises:
         LedgerError: The ledger cannot be used.
@@ -101,7 +103,9 @@ def path_of(address: str | PathLike[str]) -> Path | None:
 
 @contextmanager
 def use_ledger(ledger: LedgerLike) -> Generator[JudgmentStore]:
-    """Return a ledger or another store as it is, or open the ledger at an address and close it at the end of the block.
+    """Yield the store of judgments for the block. A ledger or another store is yielded unchanged.
+
+    An address is opened as a ledger, which is closed at the end of the block.
 
     Raises:
         LedgerError: The ledger cannot be used.

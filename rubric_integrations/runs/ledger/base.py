@@ -61,10 +61,11 @@ class Owner(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """Whether the process of the owner has certainly ended.
+        """Whether the process of the owner has certainly ended, or the owner is no longer registered.
 
-        False if the process may be alive: it is on another machine, or its process id exists. The id may belong to
-        another process. In these cases only missing heartbeats show the end of the owner.
+        False if the process may be alive, because it is on another machine or its process id exists. The system may
+        have given the id to another process. Therefore, after False, only missing heartbeats show that the owner is
+        dead.
         """
         if self.host is None or self.pid is None:
             return True
@@ -93,11 +94,11 @@ def _host() -> str:
 class Acquired(NamedTuple):
     """The acquisition of a key by one caller.
 
-    A process that has lost its leases continues as a new owner. Therefore an acquisition by the earlier owner is not
-    mistaken for a later acquisition by another task of the same process.
+    A process that has lost its leases continues under a new owner name. By this name, an acquisition from before the
+    loss differs from an acquisition that another task of the same process makes later.
 
     Attributes:
-        owner: The owner of this process at that time.
+        owner: The owner that this process was at the time of the acquisition.
         is_contested: Whether an earlier owner has lost the lease on the key and may still store its judgment. For
             example, its process was suspended while it waited for the reply.
     """
@@ -138,11 +139,11 @@ class KeyLeases(ABC, Generic[Holder]):
     def are_held(self, acquired: Mapping[str, Acquired]) -> bool:
         """Whether the caller still has its leases on all these keys.
 
-        The leases may have expired while the process was suspended.
+        The result can be False if the process was suspended, because its leases may have expired in the meantime.
 
         While an owner sends heartbeats, no other process ends its leases. Therefore, most keys are not looked up in the
-        ledger. A contested key is looked up, because its earlier owner may have stored the judgment in the meantime. If
-        so, the caller's lease on this key has ended.
+        ledger. Only contested keys are looked up, because the earlier owner of such a key may have stored the judgment
+        in the meantime. In that case, the caller's lease on the key has ended.
 
         Args:
             acquired: The acquisition of each key, as `obtain` returned it.
@@ -200,8 +201,9 @@ def acquired_keys(keys: Sequence[str], states: Sequence[object]) -> dict[str, Ac
 
     Args:
         keys: The keys that the caller needs.
-        states: The states of the first keys, in the same order. They can be fewer than the keys. A state that is not an
-            `Acquired` is a stored judgment or the other owner of a key.
+        states: The states of the first keys, in the same order. The list can be shorter than `keys`. A state is an
+            `Acquired` if the caller has leased the key. Otherwise, it is the stored judgment or the other owner of the
+            key.
     """
     return {key: state for key, state in zip(keys, states, strict=False) if isinstance(state, Acquired)}
 
@@ -252,8 +254,7 @@ class FailureRecord(NamedTuple):
 class RunLedger(JudgmentStore, Protocol):
     """A store of judgments that also records the data for `rescore` and for limits shared by several machines.
 
-    `Ledger`, which is a file, implements this protocol. For the URL of a database, `open_ledger` returns another
-    implementation.
+    Two classes implement this protocol: `Ledger` (an SQLite file) and `PostgresLedger` (a database).
     """
 
     @property
@@ -263,17 +264,17 @@ class RunLedger(JudgmentStore, Protocol):
 
     @property
     def stored(self) -> int:
-        """The number of judgments that this object stored in this process."""
+        """The number of judgments that this object has stored in this process. A forked child begins at 0."""
         ...
 
     @property
     def reused(self) -> int:
-        """The number of judgments that this object read in this process."""
+        """The number of stored judgments that this object has read in this process. A forked child begins at 0."""
         ...
 
     @property
     def spend(self) -> Spend:
-        """The spend of the judgments that this object stored in this process. Failures are not included."""
+        """The spend of the judgments that `stored` counts. Failures are not included."""
         ...
 
     def __len__(self) -> int:
@@ -302,15 +303,15 @@ class RunLedger(JudgmentStore, Protocol):
         Args:
             row_id: The id of the row.
             submission: The submission.
-            rubric: The row's own rubric, or None if it has none. It replaces the rubric that an earlier run recorded
-                for this row.
+            rubric: The row's own rubric, or None if it does not have its own. It replaces the rubric that an earlier
+                run recorded for this row.
         """
         ...
 
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
         """Yield each recorded row and its submission, in the order in which they were recorded.
 
-        The `rubric` of a row is the row's own rubric as JSON text, or None if it has none.
+        The `rubric` of a row is the row's own rubric as JSON text. It is None if the row does not have its own rubric.
         """
         ...
 
@@ -323,7 +324,7 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     def record_grader(self, configuration: Mapping[str, object]) -> None:
-        """Record this run's grader configuration."""
+        """Record the configuration of the grader that this run uses, for `rescore`."""
         ...
 
     def latest_grader(self) -> dict[str, Any] | None:
@@ -331,17 +332,19 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Record a claim on the limits of a run, and return the granted share.
+        """Reserve calls and cost for one part of a run, within the limits that all parts of the run share.
 
-        A run has several parts, such as its processes. The claim replaces the earlier claim of the same part.
+        The parts of a run are usually its processes. Before a part makes calls, it reserves an amount by a claim. Each
+        claim of a part replaces its earlier claim.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
-            part: A unique name of the part that makes the claim.
-            claim: The amounts that the part has spent and wants to spend in total, and the limits of the run.
+            part: A unique name of the part for which the amount is reserved.
+            claim: The amount that the part has already spent, the total amount that it wants to be able to spend, and
+                the limits of the run.
 
         Returns:
-            The amounts that the part may spend in total, and the amounts that the other parts have claimed.
+            The total amount that the part may spend, and the total amount that the other parts have reserved.
         """
         ...
 
@@ -392,7 +395,7 @@ class SubmissionRecord(NamedTuple):
         hash: The digest of the id and the submission.
         id: The id of the row.
         submission: The submission, as JSON.
-        rubric_hash: The digest of the row's own rubric. None if it has none.
+        rubric_hash: The digest of the row's own rubric. None if the row does not have its own rubric.
         rubric: The row's own rubric, as JSON.
         files: The bytes of its attachments, by their SHA-256.
     """
@@ -426,7 +429,7 @@ class SubmissionRow(NamedTuple):
         number: The row's number in the ledger, which increases with each new row.
         id: The id of the row.
         submission: The submission, as JSON.
-        rubric: The row's own rubric, as JSON. None if it has none.
+        rubric: The row's own rubric, as JSON. None if the row does not have its own rubric.
     """
 
     number: int
@@ -440,7 +443,7 @@ StoreJudgments = Callable[[Mapping[str, Judgment]], Awaitable[Mapping[str, Judgm
 
 
 class ProcessState:
-    """The state of a ledger in one process. A forked child has its own leases, and begins to count at zero.
+    """The state of a ledger in one process. A forked child gets new leases and new counts.
 
     Args:
         leases: The leases of this process.
@@ -479,17 +482,19 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Record a claim on the limits of a run, and return the granted share.
+        """Reserve calls and cost for one part of a run, within the limits that all parts of the run share.
 
-        A run has several parts, such as its processes. The claim replaces the earlier claim of the same part.
+        The parts of a run are usually its processes. Before a part makes calls, it reserves an amount by a claim. Each
+        claim of a part replaces its earlier claim.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
-            part: A unique name of the part that makes the claim.
-            claim: The amounts that the part has spent and wants to spend in total, and the limits of the run.
+            part: A unique name of the part for which the amount is reserved.
+            claim: The amount that the part has already spent, the total amount that it wants to be able to spend, and
+                the limits of the run.
 
         Returns:
-            The amounts that the part may spend in total, and the amounts that the other parts have claimed.
+            The total amount that the part may spend, and the total amount that the other parts have reserved.
         """
 
     @abstractmethod
@@ -572,17 +577,17 @@ class LedgerBase(ABC, Generic[State]):
 
     @property
     def stored(self) -> int:
-        """The number of judgments that this object stored in this process."""
+        """The number of judgments that this object has stored in this process. A forked child begins at 0."""
         return self._state.stored
 
     @property
     def reused(self) -> int:
-        """The number of judgments that this object read from the ledger in this process."""
+        """The number of stored judgments that this object has read in this process. A forked child begins at 0."""
         return self._state.reused
 
     @property
     def spend(self) -> Spend:
-        """The spend of the judgments that this object stored in this process. Failures are not included."""
+        """The spend of the judgments that `stored` counts. Failures are not included."""
         state = self._state
         with state.lock:
             return state.spend_total.spend
@@ -594,20 +599,20 @@ class LedgerBase(ABC, Generic[State]):
     def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
         """Record a submission of a run, for `rescore`. A submission that the ledger already has is not recorded again.
 
-        The record is written before the leases that are requested later.
+        If the caller leases keys after this call, the submission is written before these leases.
 
         Args:
             row_id: The id of the row.
             submission: The submission.
-            rubric: The row's own rubric, or None if it has none. It replaces the rubric that an earlier run recorded
-                for this row.
+            rubric: The row's own rubric, or None if it does not have its own. It replaces the rubric that an earlier
+                run recorded for this row.
         """
         self._write_submission(SubmissionRecord.of(row_id, submission, rubric))
 
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
         """Yield each recorded row and its submission, in the order in which they were recorded.
 
-        The `rubric` of a row is the row's own rubric as JSON text, or None if it has none.
+        The `rubric` of a row is the row's own rubric as JSON text. It is None if the row does not have its own rubric.
         """
         last = 0
         while rows := self._read_submissions(last):
@@ -628,7 +633,7 @@ class LedgerBase(ABC, Generic[State]):
         return {failure.key for failure in self._read_failures(True, None)}
 
     def record_row(self, row_id: str, error: str | None) -> None:
-        """Record why the grade of a row failed. The next run grades this row after all others.
+        """Record why the grade of a row failed. The next run grades this row after all other rows.
 
         Args:
             row_id: The id of the row.
@@ -650,7 +655,7 @@ class LedgerBase(ABC, Generic[State]):
         return json.loads(text) if text else None
 
     def lease(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Lease]:
-        """Return a context manager that leases those keys that have no judgment yet.
+        """Return a context manager that leases the keys that have no judgment yet.
 
         On entry, it waits until no other caller has a lease on any of the keys. On exit, it ends the remaining leases.
 

@@ -99,7 +99,7 @@ class LedgerFile:
 
     @contextmanager
     def working(self) -> Generator[sqlite3.Connection]:
-        """Give the connection to this thread for the block. Each statement is a separate transaction.
+        """Reserve the connection for this thread during the block. Each statement is a separate transaction.
 
         Raises:
             LedgerError: The file can no longer be used, or is closed.
@@ -129,7 +129,9 @@ class LedgerFile:
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection]:
-        """Give the connection to this thread for the block, in one transaction. It is rolled back if the block raises.
+        """Reserve the connection for this thread, and run the block in one transaction.
+
+        If the block raises an exception, the transaction is rolled back.
 
         Raises:
             LedgerError: The file can no longer be used, or is closed.
@@ -144,12 +146,15 @@ class LedgerFile:
             self._disconnect()
 
     def before_fork(self) -> None:
-        """Close the connection, and keep the lock until the fork is done: no thread can open the connection then."""
+        """Close the connection before a fork, and acquire the lock.
+
+        `after_fork` releases the lock. Until then, no thread can open the connection.
+        """
         self.lock.acquire()
         self._disconnect()
 
     def after_fork(self, in_child: bool) -> None:
-        """Release the lock. The connection is opened again at its next use.
+        """Release the lock after a fork. The connection is opened again at its next use.
 
         Args:
             in_child: Whether this is the child process, which gets a new lock.
@@ -278,7 +283,7 @@ class LedgerFile:
 
 @contextmanager
 def in_transaction(db: sqlite3.Connection) -> Generator[None]:
-    """Run the block in one transaction. It is rolled back if the block raises."""
+    """Run the block in one transaction. If the block raises an exception, the transaction is rolled back."""
     with db:
         # IMMEDIATE, because a transaction that begins with a read fails without waiting if another process writes
         # before its first write.
@@ -333,13 +338,15 @@ def _ignore(_item: object, _result: object) -> None:
 
 
 class Batcher(Generic[Item, Result]):
-    """An async function of one item, made from a function of many items. Each event loop has separate batches.
+    """Makes an async function of one item from a function of many items.
+
+    Items that are passed during one tick of an event loop form one batch. Each event loop has separate batches.
 
     Args:
-        run: Returns the results for some items, in the order of the items. If it raises, every caller of the batch gets
-            the error.
-        discard: Receives the item and the result of a caller that was cancelled. The item of a call that has begun is
-            always part of a batch, even if its caller is cancelled before the batch runs.
+        run: A function that returns the results for some items, in the order of the items. If it raises an exception,
+            every caller of the batch gets the exception.
+        discard: A function that gets the item and the result of a caller that was cancelled. Once a caller has passed
+            an item, the item stays in the batch, even if the caller is cancelled before the batch runs.
 
     Example:
         >>> async def double_two() -> list[int]:
@@ -419,7 +426,8 @@ def store_rows(db: sqlite3.Connection, judgments: Mapping[str, Judgment]) -> dic
     """Store judgments in the caller's transaction.
 
     Returns:
-        The judgments that were stored before these and differ from them, as JSON by key. The earlier ones are kept.
+        The earlier judgments that were already stored under the same keys and differ from the new judgments, as JSON by
+        key. The ledger keeps these earlier judgments.
     """
     now, texts = time.time(), {key: judgment.model_dump_json() for key, judgment in judgments.items()}
     if db.executemany(_STORE, [(key, text, now) for key, text in texts.items()]).rowcount == len(texts):

@@ -1,7 +1,7 @@
 """`Ledger`: a store of judgments in one SQLite file, with leases on keys.
 
-A lease allows one caller at a time to request a key, over all tasks, threads and processes. All copies of a ledger that
-a process unpickles are one object.
+A lease allows one caller at a time to request a key, over all tasks, threads and processes. If a process unpickles a
+ledger several times, it always gets the same object.
 """
 
 from __future__ import annotations
@@ -258,11 +258,11 @@ def _send_heartbeats(leases: ref[FileLeases], stop: threading.Event) -> None:
 
 
 class Closable(Protocol):
-    """The type of an object that can be opened again by its address."""
+    """The type of a ledger that can be closed, and opened again by its address."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether the object was closed. It then has to be opened again."""
+        """Whether the object was closed. A closed object cannot be used."""
         ...
 
 
@@ -273,10 +273,12 @@ _lock = threading.Lock()
 
 
 def reopen(open_address: Callable[[str], LedgerType], address: str) -> LedgerType:
-    """Return the ledger of a pickle. The ledger at an address is opened once for all pickles in a process.
+    """Return the ledger at an address, for a pickle that contains the address.
+
+    A process opens the ledger once and returns the same object for every pickle with this address.
 
     Args:
-        open_address: Opens a ledger by its address, such as the class `Ledger`.
+        open_address: A function that opens a ledger by its address, such as the class `Ledger`.
         address: The address.
     """
     with _lock:
@@ -388,17 +390,19 @@ class Ledger(LedgerBase[_FileState]):
             return dict(db.execute("SELECT id, record FROM batches ORDER BY number").fetchall())
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Record a claim on the limits of a run, and return the granted share.
+        """Reserve calls and cost for one part of a run, within the limits that all parts of the run share.
 
-        A run has several parts, such as its processes. The claim replaces the earlier claim of the same part.
+        The parts of a run are usually its processes. Before a part makes calls, it reserves an amount by a claim. Each
+        claim of a part replaces its earlier claim.
 
         Args:
             run: The name of the run. It is the same for all processes that share its limits.
-            part: A unique name of the part that makes the claim.
-            claim: The amounts that the part has spent and wants to spend in total, and the limits of the run.
+            part: A unique name of the part for which the amount is reserved.
+            claim: The amount that the part has already spent, the total amount that it wants to be able to spend, and
+                the limits of the run.
 
         Returns:
-            The amounts that the part may spend in total, and the amounts that the other parts have claimed.
+            The total amount that the part may spend, and the total amount that the other parts have reserved.
         """
         run = encodable(run)
         with self._file.writing() as db:

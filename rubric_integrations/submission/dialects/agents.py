@@ -2,7 +2,7 @@
 
 - Harbor's ATIF has `steps` with calls, and with the results in the `observation`. The tokens and the cost of a step are
   in `metrics`. The duration of a step is the time since the previous step. The format does not record whether a tool
-  failed. The trajectory of a subagent is not read. The reference to it is the result.
+  failed. The trajectory of a subagent is not read. The reference to this trajectory becomes the result of the call.
 - AgentV's transcripts are the lines of `transcript.jsonl`, its document with `turns`, or the lines of raw transcripts.
   A call contains its result, with a status.
 - `dspy.History` has chat messages, or turns with the fields of a signature. In a turn of `dspy.ReActV2`, the fields

@@ -1,10 +1,13 @@
-"""Reads the messages of AutoGen, whose `type` is the name of their class, and states that contain them.
+"""Reads the messages of AutoGen, in a list or in the saved state of an agent or a group chat.
 
-`source` is the name of an agent, or `user`. Calls and results are in the `content` of separate messages. A summary of
-calls repeats them. A thought before calls is the text of the model. If an executor with a model writes and runs code,
-this is a call of `execute_code`. An executor without a model replies with plain text, in which a call cannot be
-recognized. The state of an agent has its messages in `llm_context.messages`. The state of a group chat has them in
-`message_thread`.
+The `type` of a message is the name of its class. The `source` is the name of an agent, or `user`.
+
+- Calls and results are in the `content` of separate messages. A later summary message repeats the same calls.
+- A thought of the model before its calls is read as the text of the message with the calls.
+- If an executor with a model writes and runs code, the execution is read as a call of `execute_code`. An executor
+  without a model replies with plain text, in which a call cannot be recognized.
+- The state of an agent has its messages in `llm_context.messages`. The state of a group chat has its messages in
+  `message_thread`.
 """
 
 from __future__ import annotations
@@ -45,7 +48,10 @@ _USERS = ("user", "user_proxy")
 
 
 def matches_autogen(conversation: Any) -> bool:
-    """Return whether a value is a list of AutoGen's messages, by the classes in their types, or a state with them."""
+    """Return whether a value is a list of AutoGen's messages, or a state that contains such messages.
+
+    The messages are recognized by the class name in their `type`.
+    """
     messages = _messages(conversation)
     kinds = [_kind(message) for message in messages]
     return all(kind.endswith(("Message", "Event")) or _is_structured(kind) for kind in kinds) and any(
@@ -54,7 +60,7 @@ def matches_autogen(conversation: Any) -> bool:
 
 
 def read_autogen(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read AutoGen's messages. Each has the name of its agent if there are several agents."""
+    """Read AutoGen's messages. If there are several agents, each message gets the name of its agent."""
     items = _messages(conversation)
     users = {*_USERS, *(text_field(item, "source") for item in items if _kind(item) == "UserInputRequestedEvent")}
     agents = {text_field(item, "source") for item in items if _kind(item) not in (*_RESULTS, *_SYSTEM)} - users

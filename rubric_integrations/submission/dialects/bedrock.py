@@ -1,7 +1,7 @@
 """Reads the messages of Amazon Bedrock's Converse API.
 
-A block has no type, but one key that names it. Results are in the user's messages. A `toolResult` without a `status`
-does not show whether the tool failed.
+A block has no field for its type. Instead, it has one key, whose name is the type, such as `toolUse`. Results are in
+the user's messages. A `toolResult` without a `status` does not show whether the tool failed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _KEYS = (*_FILES, "text", "toolUse", "toolResult", "reasoningContent", "citation
 
 
 def matches_bedrock(conversation: Any) -> bool:
-    """Return whether a value is a list of Bedrock's messages: their blocks have no type and have keys of Bedrock."""
+    """Return whether a value is a list of Bedrock's messages.
+
+    The blocks of such messages have no `type`, and have the keys of Bedrock's API.
+    """
     if not isinstance(conversation, list | tuple) or not conversation:
         return False
     blocks: list[Any] = []

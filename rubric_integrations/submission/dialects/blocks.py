@@ -30,8 +30,8 @@ class Text(NamedTuple):
 
     Attributes:
         text: The text, or a placeholder.
-        kind: `text`, or `attachment` for the placeholder of a file, or `note` for the type of a block that is not
-            graded, in brackets, such as `[reasoning]`.
+        kind: `text` for an ordinary text. `attachment` for the placeholder of a file. `note` for a block that is not
+            graded: the text is then the type of the block in brackets, such as `[reasoning]`.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Text(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A tool call. Its id is None if the dialect has no ids."""
+    """A tool call, with its name, arguments and id. The id is None if the dialect has no ids for calls."""
 
     name: str
     arguments: dict[str, Any] | str | None = None
@@ -47,13 +47,16 @@ class Call(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a tool call. It refers to the call by its id, or else by the name of the tool or by its position.
+    """The result of a tool call.
+
+    The result belongs to the call with the same id. Without an id, the name of the tool and the order of the calls
+    decide.
 
     Attributes:
         text: The text that the tool returned.
         id: The id of the call. None if the dialect has no ids.
-        name: The name of the tool. None if it is not recorded.
-        is_error: Whether the tool failed. None if the dialect does not record it.
+        name: The name of the tool. None if the trace does not record the name.
+        is_error: Whether the tool failed. None if the trace does not record this.
     """
 
     text: str
@@ -73,9 +76,9 @@ class Message(NamedTuple):
         parts: The texts, calls and results of the message, in order.
         place: The place of the message, such as `messages[0]`, for errors.
         name: The name of the author.
-        tokens: The number of tokens of the message, sent and received. None if it is not recorded.
-        cost: The cost of the message in US dollars. None if it is not recorded.
-        milliseconds: The duration of the message in milliseconds. None if it is not recorded.
+        tokens: The number of tokens of the message, sent and received. None if the trace does not record the number.
+        cost: The cost of the message in US dollars. None if the trace does not record the cost.
+        milliseconds: The duration of the message in milliseconds. None if the trace does not record the duration.
     """
 
     role: Literal["user", "assistant", "system", "tool"]
@@ -87,14 +90,20 @@ class Message(NamedTuple):
     milliseconds: float | None = None
 
     def answer(self) -> str:
-        """Return the texts and the placeholders of attachments, without reasoning. Empty if all texts are blank."""
+        """Return the message's texts and the placeholders of its attachments as one text, without the reasoning.
+
+        The result is empty if all texts are blank.
+        """
         texts = [part for part in self.parts if isinstance(part, Text) and part.kind != "note"]
         has_text = any(part.kind == "attachment" or part.text.strip() for part in texts)
         return "\n".join(part.text for part in texts) if has_text else ""
 
 
 class UnknownBlockError(ValueError):
-    """Raised if a part of a message cannot be read. Otherwise a judge would grade a conversation without this part."""
+    """Raised if a part of a message cannot be read.
+
+    Without this error, a judge would grade the conversation without this part.
+    """
 
     def __init__(self, place: str, problem: str):
         super().__init__(
@@ -134,10 +143,10 @@ def all_fields(record: Any) -> dict[str, Any]:
 
 
 def text_field(record: Any, *keys: str) -> str | None:
-    """Return the first of several fields that is not empty. A whole number is returned as text.
+    """Return the first of several fields that is not empty, or None if all are empty. A whole number becomes a text.
 
     Raises:
-        ValueError: The field or the record is another value of JSON.
+        ValueError: The field is neither a text nor a whole number, or the record is not an object.
 
     Example:
         >>> text_field({"call_id": "", "id": 7}, "call_id", "id")
@@ -158,7 +167,7 @@ def object_field(record: Any, key: str) -> Any:
     """Return a field that must be an object, or None if it is missing.
 
     Raises:
-        ValueError: The field or the record is another value of JSON.
+        ValueError: The field is not an object, or the record is not an object.
     """
     value = _field(record, key)
     if isinstance(value, _NO_OBJECTS):
@@ -167,10 +176,10 @@ def object_field(record: Any, key: str) -> Any:
 
 
 def flag_field(record: Any, key: str) -> bool | None:
-    """Return a field that must be true, false, 1 or 0, or None if it is missing.
+    """Return a field that must be true, false, 1 or 0 as a Boolean, or None if the field is missing.
 
     Raises:
-        ValueError: The field or the record is another value of JSON.
+        ValueError: The field is not one of these values, or the record is not an object.
     """
     value = _field(record, key)
     if value is None or (isinstance(value, int) and value in (0, 1)):
@@ -182,7 +191,7 @@ def code_field(record: Any, key: str) -> int | None:
     """Return a field that must be a whole number, such as the exit code of a command, or None if it is missing.
 
     Raises:
-        ValueError: The field or the record is another value of JSON.
+        ValueError: The field is not a whole number, or the record is not an object.
     """
     value = _field(record, key)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
@@ -327,7 +336,7 @@ class AttachmentList:
         """Add the file of a block and return the placeholder that replaces it in a text.
 
         Raises:
-            UnknownBlockError: As for `read_media`.
+            UnknownBlockError: The block has neither bytes nor an address, or its bytes are not base64 or are too large.
         """
         attachment = read_media(block, kind, place)
         number = self._numbers.setdefault(attachment, len(self.items) + 1)
@@ -347,7 +356,7 @@ class FilesAsPlaceholders(AttachmentList):
     """
 
     def add(self, block: Any, kind: str, place: str) -> Text:
-        """Return the placeholder of a file."""
+        """Return the placeholder of a file, which is the type of its block in brackets."""
         return Text(f"[{kind}]", "attachment")
 
 
@@ -362,8 +371,8 @@ def read_media(block: Any, kind: str, place: str) -> Attachment:
         place: The place of the block, for errors.
 
     Raises:
-        UnknownBlockError: The block has neither bytes nor an address, but for example only a provider's id of the file.
-            Or its bytes are not base64 or are too large.
+        UnknownBlockError: The block has neither bytes nor an address. For example, it has only the id that a provider
+            gave to the file. Or the bytes of the block are not base64 or are too large.
     """
     holders = [block, *(get_field(block, name) for name in (*_HOLDERS, kind))]
     layers = [layer for layer in holders if layer is not None and not isinstance(layer, str | bytes)]
@@ -447,7 +456,7 @@ def read_content(content: Any, place: str, attachments: AttachmentList) -> list[
     """Return the parts of a message's content. Empty if the content is None.
 
     Raises:
-        ValueError: The content is neither a text nor a list of blocks, or a block cannot be read.
+        ValueError: The content is neither a text nor a list of blocks, or a block in it cannot be read.
     """
     if content is None:
         return []
@@ -481,7 +490,7 @@ _CITATION_KEYS = ("cited_text", "title", "document_title", "source", "url", "fil
 
 
 def citation_text(citation: Any) -> str:
-    r"""Return a citation as one line of JSON in brackets, to be appended to the text that it belongs to.
+    r"""Return a citation as one line of JSON in brackets. The caller appends this line to the text with the citation.
 
     Example:
         >>> citation_text({"type": "url_citation", "url": "https://example.com", "title": "Report\n2024"})
@@ -565,7 +574,11 @@ def read_call(call: Any, place: str) -> Call:
 
 
 def result_text(output: Any, place: str, attachments: AttachmentList) -> str:
-    """Return a tool's result as text: texts unchanged, files as attachments, other data as JSON."""
+    """Return a tool's result as text.
+
+    Texts are returned unchanged. A file is added to `attachments`, and its placeholder is returned. Other data become
+    JSON.
+    """
     if output is None or isinstance(output, str):
         return output or ""
     if isinstance(output, list | tuple):

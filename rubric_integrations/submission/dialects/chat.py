@@ -5,7 +5,7 @@
 - Gemini's `contents` have parts. Each part has one key for its text, call, result or file, in camel case or in snake
   case. Results often have no id and refer to their call by its name. A failed result has an `error` in its `response`.
 - LangChain's messages are objects, their dictionaries, serialized `lc` messages, or pairs of role and content. Calls
-  have parsed `args` and are repeated as blocks of the content. Results have a `status`.
+  have parsed `args`. The content of a message repeats its calls as blocks. Results have a `status`.
 - OpenAI's chat messages have calls in `tool_calls` with arguments as JSON text, and results in messages with the role
   `tool`. This reader reads every list of messages that no other dialect accepts.
 - The items of OpenAI's Responses API have no role for calls, results and reasoning. Reasoning, a message and the calls
@@ -64,7 +64,7 @@ ROLES: dict[str, Role] = {
 
 
 FAILED = {"error": True, "success": False}
-"""Whether a tool failed, by the status of its result. Another status does not tell it."""
+"""Whether a tool failed, by the status of its result. Any other status does not show whether the tool failed."""
 
 
 def read_chat(messages: list[Any], attachments: AttachmentList) -> list[Message]:
@@ -140,7 +140,8 @@ _NO_CALLS = frozenset({
 def refuse_unread_calls(message: Any, place: str, known: Container[str] = _NO_CALLS) -> None:
     """Refuse a message with calls or results in a field that no reader reads, such as `toolInvocations`.
 
-    Otherwise these calls would be lost, and the check `tool_forbidden` could be met although the agent called the tool.
+    If the message were accepted, these calls would be lost. The check `tool_forbidden` could then pass although the
+    agent called the tool.
 
     Args:
         message: The message.
@@ -148,7 +149,7 @@ def refuse_unread_calls(message: Any, place: str, known: Container[str] = _NO_CA
         known: The fields that the reader reads, or that contain no calls.
 
     Raises:
-        UnknownBlockError: The message has such a field.
+        UnknownBlockError: The message has calls or results in a field that no reader reads.
     """
     for key, value in cast("Mapping[Any, Any]", message).items() if isinstance(message, Mapping) else ():
         is_content = isinstance(value, list | dict) or key in ("action", "observation")
@@ -292,7 +293,10 @@ def _is_gemini_response(document: Mapping[str, Any]) -> bool:
 
 
 def read_gemini(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read Gemini's contents, the system instruction of a request, and the client's calls before a response."""
+    """Read Gemini's contents.
+
+    The system instruction of a request is also read, and so are the calls that a client executed before a response.
+    """
     if not isinstance(conversation, Mapping):
         return _read_contents(conversation, "contents", attachments)
     if "contents" not in conversation:
@@ -380,7 +384,7 @@ def matches_langchain(conversation: Any) -> bool:
 
 
 def read_langchain(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read LangChain's messages. Messages of OpenAI may be among them."""
+    """Read LangChain's messages. Some of the messages may have OpenAI's format."""
     return read_chat(list(conversation), attachments)
 
 
@@ -391,7 +395,7 @@ def _is_own(message: Any) -> bool:
 
 
 def matches_openai_chat(conversation: Any) -> bool:
-    """Return whether a value is a list. It is read as OpenAI's chat messages if no other dialect matches."""
+    """Return whether a value is a list. A list that no other dialect matches is read as OpenAI's chat messages."""
     return isinstance(conversation, list | tuple)
 
 
@@ -415,7 +419,8 @@ _ITEMS = (
 def is_item(message: Any) -> bool:
     """Return whether a value is an item of OpenAI's Responses API without a role: a call, a result or reasoning.
 
-    Calls of another format, such as LangChain's, are not items. A list of them is data, not a conversation.
+    Calls of another format, such as LangChain's, are not items. A list that contains only such calls is read as data
+    and not as a conversation.
 
     Example:
         >>> is_item({"type": "function_call_output", "call_id": "c1", "output": "42"})
@@ -430,7 +435,7 @@ def matches_openai_responses(conversation: Any) -> bool:
 
 
 def read_openai_responses(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read the items of OpenAI's Responses API, and the messages among them."""
+    """Read the items of OpenAI's Responses API. Some of the items may be messages."""
     messages: list[Message] = []
     for index, item in enumerate(conversation):
         place = f"messages[{index}]"

@@ -97,8 +97,8 @@ class Conversation(NamedTuple):
 
     Attributes:
         messages: The messages.
-        groups: For each message, the list of its steps (see `join_calls`).
-        attachments: The attachments of the submission, including the attachments of the conversation.
+        groups: One list for each message, with the steps that the message became (see `join_calls`).
+        attachments: The attachments of the submission, including the files of the conversation.
     """
 
     messages: list[Message]
@@ -128,7 +128,8 @@ def read_conversation(conversation: Any, attachments: AttachmentList | None = No
 
     Args:
         conversation: The conversation.
-        attachments: Collects the files of the conversation. It already contains the submission's own attachments.
+        attachments: The list to which the files of the conversation are added. Pass a list with the submission's own
+            attachments. None begins an empty list.
 
     Raises:
         TypeError: The value is not a conversation.

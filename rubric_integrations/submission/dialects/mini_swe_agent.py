@@ -1,10 +1,13 @@
 """Reads the trajectories of mini-swe-agent: its files and their `messages`.
 
-Calls are in OpenAI's `tool_calls`, or are the commands in `extra.actions`. Version 1 records neither of them: a call is
-then the only fenced block of commands in a text. Results have the role `tool`, or the role `user` if the model writes
-its commands as text. A `returncode` other than 0 is a failure. With the Responses API, a message is the complete
-response of the model. If a person takes over, the calls are calls of the user. The last message has the role `exit`. It
-contains the agent's submission, or the reason why there is none.
+- Calls are in OpenAI's `tool_calls`, or are the commands in `extra.actions`. Version 1 records neither. There, a text
+  with exactly one fenced block of commands is a call.
+- Results have the role `tool`. If the model writes its commands as text, results have the role `user`. A `returncode`
+  other than 0 is a failure.
+- With the Responses API, a message is the complete response of the model.
+- If a person takes over the run, the calls belong to the user.
+- The last message has the role `exit`. It contains the agent's submission, or the reason why the agent submitted
+  nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ _RETURN_CODE = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
 def matches_mini_swe_agent(conversation: Any) -> bool:
     """Return whether a value is a trajectory file of mini-swe-agent, or a list of its messages.
 
-    Its messages are recognized by the fields in `extra`, or by the format of the commands and results in their texts.
+    The messages are recognized by the fields in `extra`, or by the format of the commands and results in the texts.
     """
     if isinstance(conversation, Mapping):
         is_own = str(conversation.get("trajectory_format")).startswith("mini-swe-agent")
@@ -61,8 +64,8 @@ def read_mini_swe_agent(conversation: Any, attachments: AttachmentList) -> list[
     """Read the messages of mini-swe-agent.
 
     Raises:
-        UnknownBlockError: There is a result without a command, or no message has a command. The commands may be in a
-            place that is not read.
+        UnknownBlockError: A result has no command before it, or no message has a command. The commands may then be in a
+            field that this reader does not know.
     """
     items = conversation["messages"] if isinstance(conversation, Mapping) else conversation
     messages: list[Message] = []

@@ -1,8 +1,9 @@
 """Reads the events of OpenHands (version 0), and the lines of its `output.jsonl`, which have events in `history`.
 
-An action of the agent is a call, unless it is a message or an internal event. The name and the arguments that the model
-wrote are in `tool_call_metadata`. An observation refers to its action by `cause`. The `message` of an event is a text
-for the user interface. It is not read. The answer is the last message, or the final thought of `finish`.
+An action of the agent is a call, unless the action is a message or an internal event. The `tool_call_metadata` of an
+action contain the tool name and the arguments that the model wrote. An observation refers to its action by `cause`. The
+`message` of an event is a text for the user interface and is not read. The answer is the last message, or the final
+thought of the action `finish`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Recognizes forms of agent runs that no reader reads, and damaged documents, to refuse them with a clear error.
 
-Without this module, the chat reader would read such a form as messages without calls. Or the form would not be
-recognized as a conversation, and be graded as one JSON text.
+Without this module, the chat reader would read some of these forms as messages without calls. Other forms would not be
+recognized as conversations, and would be graded as one JSON text.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _DAMAGED: dict[str, tuple[_Marker, tuple[Callable[[Any], bool], ...]]] = {
 
 
 def refused_form(conversation: Any) -> str | None:
-    """Return the name of a known form that no reader reads, if the conversation has it. None for any other value."""
+    """Return the name of a conversation's form if it is one of the known forms that no reader reads. Otherwise None."""
     if isinstance(conversation, Mapping):
         document = cast("Mapping[str, Any]", conversation)
         damaged = (
@@ -112,7 +112,7 @@ def refused_form(conversation: Any) -> str | None:
 
 
 def matches_refused(conversation: Any) -> bool:
-    """Return whether a conversation has a known form that no reader reads."""
+    """Return whether the form of a conversation is one of the forms that no reader reads."""
     return refused_form(conversation) is not None
 
 

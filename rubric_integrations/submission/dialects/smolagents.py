@@ -1,9 +1,9 @@
 """Reads the memory of smolagents: the steps that `get_full_steps` returns, and a `RunResult` with such steps.
 
-A step has its calls in `tool_calls`. If the step failed, they may be only in the message of the model. All calls of a
-failed step failed. The results of several calls are one text, which becomes the result of the last call. A code agent
-has only one tool, its interpreter. The functions that its code calls are not separate calls. The answer is the argument
-of `final_answer`, or the `action_output` of code.
+A step has its calls in `tool_calls`. If the step failed, the calls may be only in the message of the model. All calls
+of a failed step count as failed. If a step has several calls, smolagents records their results as one text, which
+becomes the result of the last call. A code agent has only one tool, its interpreter. Functions that the code calls are
+not read as separate calls. The answer is the argument of `final_answer`, or the `action_output` of code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads the `history` of SWE-agent's `.traj` files.
 
-Calls are in OpenAI's `tool_calls`. Without them, the call is the command in `action`, and its result is the next
-message with the role `user`. Messages with `is_demo` belong to another run and are not read. The format does not record
-whether a command failed.
+Calls are in OpenAI's `tool_calls`. In a message of the agent without `tool_calls`, the call is the command in `action`.
+Its result is then the next message with the role `user`. Messages with `is_demo` belong to another run and are not
+read. The format does not record whether a command failed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Connects to PostgreSQL, creates the tables, and runs the transactions of a ledger in one thread with one connection.
 
 Calls that arrive during a transaction form the next transaction. A transaction is sent as one pipeline and takes one
-round trip, for any number of callers. Every statement must allow a repetition: if the connection is lost before the
-reply, it is unknown whether the transaction was committed. Tables of another version are refused.
+round trip, for any number of callers. If the connection is lost before the reply, it is unknown whether the transaction
+was committed, and the transaction is repeated. Therefore every statement must have the same effect if it is executed
+twice. Tables of another version are refused.
 """
 
 from __future__ import annotations
@@ -168,7 +169,10 @@ class Server:
         return db
 
     def passes(self, error: BaseException, db: Connection | None) -> bool:
-        """Whether a repetition may succeed after an error: a conflict, or a server that restarts or cannot be reached.
+        """Whether an error is temporary, so a repeated transaction may succeed.
+
+        Temporary errors are a conflict between transactions, a server that restarts, and a server that cannot be
+        reached.
 
         Args:
             error: The error of a transaction, or of `connect`.
@@ -235,7 +239,7 @@ def send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]
 
 
 class Phase(IntEnum):
-    """The order of calls within a transaction."""
+    """The position of a call within its transaction. Calls with a smaller value are executed first."""
 
     # First, because it locks an entire run. Two transactions could wait for each other if one of them had locked rows
     # before.
@@ -249,14 +253,19 @@ class Phase(IntEnum):
 
 
 class Upkeep(Protocol):
-    """The tasks that the worker does without a call: heartbeats, and the end of leases."""
+    """The tasks that a `Worker` does by itself: it sends heartbeats, and ends the leases when it closes."""
 
     def due_in(self) -> float | None:
         """Return the seconds until the next heartbeat, or None if none is needed."""
         ...
 
     def send_beat(self, db: Connection) -> Callable[[], None]:
-        """Send a heartbeat and return a function that must be called after the transaction is committed."""
+        """Send a heartbeat as a part of a transaction.
+
+        Returns:
+            A function that must be called after the commit. It notes the time of the heartbeat, or that the leases are
+            lost.
+        """
         ...
 
     def send_farewell(self, db: Connection) -> None:
@@ -264,9 +273,9 @@ class Upkeep(Protocol):
         ...
 
     def abandon_leases(self) -> None:
-        """Give up all leases and continue as a new owner. The old leases expire without heartbeats.
+        """Give up all leases and continue as a new owner. The old leases expire, because they get no heartbeats.
 
-        Called after an error, because some leases may not have been released.
+        The worker calls this method after an error, because some leases may not have been released.
         """
         ...
 
@@ -279,7 +288,9 @@ class _Call:
 
 
 class Worker:
-    """Runs the transactions of a ledger in a thread, and reconnects if the server is lost. One for each process.
+    """Runs the transactions of a ledger in a thread, and reconnects if the connection to the server is lost.
+
+    Each process has one worker for each ledger.
 
     Args:
         server: The database.
@@ -314,13 +325,14 @@ class Worker:
         item: Item,
         discard: Callable[[Result], None] | None = None,
     ) -> Result:
-        """Run a call as part of a transaction and wait for its result.
+        """Add a call to the next transaction, and wait for its result.
 
         Args:
             phase: The position of the call within the transaction.
-            send: Sends the statements of all calls with the same `send`.
-            item: The item that is passed to `send`.
-            discard: Receives the result if the caller was cancelled.
+            send: A function that sends the statements. The worker calls it once for all waiting calls with the same
+                `phase` and `send`, with the list of their items.
+            item: The data of this call, which becomes one entry of the list that `send` gets.
+            discard: A function that gets the result instead of the caller, if the caller was cancelled.
 
         Raises:
             LedgerError: The database cannot be used, or the ledger is closed.
@@ -335,12 +347,13 @@ class Worker:
             raise
 
     def call_sync(self, phase: Phase, send: Send[Item, Result], item: Item, timeout: float | None = None) -> Result:
-        """Run a call as part of a transaction and block until its result is available.
+        """Add a call to the next transaction, and block until its result is available.
 
         Args:
             phase: The position of the call within the transaction.
-            send: Sends the statements of all calls with the same `send`.
-            item: The item that is passed to `send`.
+            send: A function that sends the statements. The worker calls it once for all waiting calls with the same
+                `phase` and `send`, with the list of their items.
+            item: The data of this call, which becomes one entry of the list that `send` gets.
             timeout: The longest time to wait, in seconds. None waits without a limit.
 
         Raises:
@@ -350,10 +363,12 @@ class Worker:
         return self._put(phase, send, item).result(timeout)
 
     def post(self, phase: Phase, send: Send[Item, Any], item: Item) -> None:
-        """Add a call to a later transaction, without waiting for it.
+        """Add a call to the next transaction, without waiting for it. The arguments are the same as in `call`.
+
+        If the call fails, the next `call` or `call_sync` may raise its error.
 
         Raises:
-            LedgerError: The ledger is closed. If the call fails, the next `call` or `call_sync` raises its error.
+            LedgerError: The ledger is closed.
         """
         # Without the lock, because the garbage collector may call this in any thread, including the thread of the
         # worker.

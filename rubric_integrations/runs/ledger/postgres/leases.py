@@ -6,8 +6,7 @@ removes it together with its leases, in one transaction. The removed owner finds
 are lost. It may still store a judgment that it has paid for. Therefore its keys are contested (`Acquired.is_contested`)
 until they have a judgment.
 
-It is a separate module because it has its own subject: it decides which process may request a judgment. `ledger.py`
-stores judgments.
+This module decides which process may request a judgment. `ledger.py` stores the judgments.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Holder(NamedTuple):
     """The other owner of a key that a caller waits for.
 
     Attributes:
-        owner: The owner. Its name is empty if no process has leased the key.
+        owner: The owner. If no process has leased the key, its name is empty.
         is_silent: Whether the owner's last heartbeat is so old that its leases may be removed.
     """
 
@@ -103,7 +102,8 @@ class PostgresLeases(KeyLeases[Holder]):
     """The leases of one process in a database.
 
     Args:
-        worker: Runs the transactions. All methods whose names begin with `send` or `_send` run in its thread.
+        worker: The worker that runs the transactions. Methods whose names begin with `send` or `_send` run in the
+            worker's thread.
     """
 
     def __init__(self, worker: Worker):
@@ -161,7 +161,12 @@ class PostgresLeases(KeyLeases[Holder]):
         return self._renewed_at + LEASE_SECONDS / 5 - _now() if self._held else None
 
     def send_beat(self, db: Connection) -> Callable[[], None]:
-        """Send a heartbeat and return a function that must be called after the transaction is committed."""
+        """Send a heartbeat as a part of a transaction.
+
+        Returns:
+            A function that must be called after the commit. It notes the time of the heartbeat, or that the leases are
+            lost.
+        """
         sent_at, beat = _now(), db.execute(_BEAT, (self._owner.name,))
 
         def note() -> None:
@@ -173,7 +178,7 @@ class PostgresLeases(KeyLeases[Holder]):
         return note
 
     def send_farewell(self, db: Connection) -> None:
-        """End all leases."""
+        """Send the statements that end all leases and remove the owner."""
         with db.transaction():
             db.execute(_REMOVE_OWNER, (self._owner.name,))
             db.execute(_REMOVE_LEASES, {"owners": [self._owner.name]})
@@ -250,6 +255,9 @@ class PostgresLeases(KeyLeases[Holder]):
         return lambda: [None] * len(owners)
 
     def abandon_leases(self) -> None:
-        """Continue as a new owner: this owner was removed, or may have been unable to release its leases."""
+        """Give up all leases and continue as a new owner.
+
+        This is needed if another process has removed this owner, or if its leases could not be released.
+        """
         self._abandon()
         self._is_registered = False

@@ -94,8 +94,8 @@ class FailureOfKey(NamedTuple):
     Attributes:
         key: The key.
         failure: The failure.
-        batch: A unique id. If a transaction is repeated after a lost connection, the id shows that the failure was
-            already counted.
+        batch: A unique id of this record. If the connection is lost and the transaction is repeated, the id shows
+            whether the failure was already counted.
     """
 
     key: str
@@ -109,7 +109,7 @@ class FailureOfKey(NamedTuple):
 
 
 class ClaimOfPart(NamedTuple):
-    """A claim on the limits of a run, and the part of the run (such as a process) that makes it.
+    """A claim, by which one part of a run (usually a process) reserves calls and cost within the limits of the run.
 
     Attributes:
         run: The name of the run, as JSON.
@@ -123,7 +123,7 @@ class ClaimOfPart(NamedTuple):
 
 
 def send_submissions(db: Connection, records: Sequence[SubmissionRecord]) -> Read[None]:
-    """Record submissions with their rubrics and files. Each of them is stored once."""
+    """Send statements that record submissions, their rubrics and their files. Equal ones are stored only once."""
     files = {digest: content for record in records for digest, content in record.files.items()}
     for digest, content in sorted(files.items()):
         db.execute(_FILES, (digest, content))
@@ -138,14 +138,17 @@ def send_submissions(db: Connection, records: Sequence[SubmissionRecord]) -> Rea
 
 
 def send_grader(db: Connection, graders: Sequence[tuple[str, str]]) -> Read[None]:
-    """Record grader configurations, as pairs of a digest and JSON."""
+    """Send statements that record grader configurations. Each configuration is a pair of its digest and its JSON."""
     for grader in graders:
         db.execute(_GRADER, grader)
     return lambda: [None] * len(graders)
 
 
 def send_failures(db: Connection, failures: Sequence[FailureOfKey]) -> Read[None]:
-    """Record failures. If a key has several, the last one is stored, and all are counted."""
+    """Send statements that record failures.
+
+    For a key with several failures, the last failure is stored and all failures are counted.
+    """
     last: dict[str, FailureOfKey] = {}
     times: dict[str, int] = {}
     for failure in failures:
@@ -158,7 +161,7 @@ def send_failures(db: Connection, failures: Sequence[FailureOfKey]) -> Read[None
 
 
 def send_claims(db: Connection, records: Sequence[ClaimOfPart]) -> Read[Shares]:
-    """Record the claims of parts of runs on the limits of the runs, and read the granted shares."""
+    """Send statements that reserve calls and cost (see `claim_spend`), and return a function that reads the results."""
     # Sorted, because otherwise two transactions with the same runs could wait for each other.
     for run in sorted({record.run for record in records}):
         db.execute(_LOCK_RUN, (run,))
@@ -195,8 +198,8 @@ class _PostgresState(ProcessState):
 class PostgresLedger(LedgerBase[_PostgresState]):
     """A store of judgments in a PostgreSQL database, for any number of processes on any number of machines.
 
-    It has the methods and guarantees of `Ledger`. Each judgment is requested once. If a process dies, another one takes
-    over its leases after ten seconds without a heartbeat. When `Lease.store` returns, the judgment is stored. If the
+    It has the methods and guarantees of `Ledger`. Each judgment is requested once. If a process dies, another process
+    can lease its keys after ten seconds without a heartbeat. When `Lease.store` returns, the judgment is stored. If the
     connection to the server is lost, calls wait for up to five minutes. Each process uses one connection, in one
     thread.
 
@@ -255,17 +258,19 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         return dict(self._query(BATCHES))
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
-        """Record a claim on the limits of a run, and return the granted share.
+        """Reserve calls and cost for one part of a run, within the limits that all parts of the run share.
 
-        A run has several parts, such as its processes. The claim replaces the earlier claim of the same part.
+        The parts of a run are usually its processes. Before a part makes calls, it reserves an amount by a claim. Each
+        claim of a part replaces its earlier claim.
 
         Args:
             run: The name of the run. It is the same for all processes and machines that share its limits.
-            part: A unique name of the part that makes the claim.
-            claim: The amounts that the part has spent and wants to spend in total, and the limits of the run.
+            part: A unique name of the part for which the amount is reserved.
+            claim: The amount that the part has already spent, the total amount that it wants to be able to spend, and
+                the limits of the run.
 
         Returns:
-            The amounts that the part may spend in total, and the amounts that the other parts have claimed.
+            The total amount that the part may spend, and the total amount that the other parts have reserved.
         """
         record = ClaimOfPart(json.dumps(run), part, claim)
         return await self._state.worker.call(Phase.CLAIM, send_claims, record)
