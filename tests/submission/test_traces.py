@@ -292,7 +292,7 @@ def test_row_that_is_no_span_is_an_error_and_so_are_traces_that_may_lack_it(writ
 
 def test_row_of_a_known_trace_that_cannot_be_read_makes_only_that_trace_an_error(write: Write) -> None:
     damaged = {**PHOENIX[1], "attributes": 5}
-    assert damaged["context"]["trace_id"] == PHOENIX_ROWS[0][0]
+    assert PHOENIX[1]["context"]["trace_id"] == PHOENIX_ROWS[0][0]
     rows = read(write("f.jsonl", PHOENIX[0], damaged, *PHOENIX[2:]))
     assert [row for row in rows if row[0] in {row_id for row_id, *_ in PHOENIX_ROWS[1:]}] == PHOENIX_ROWS[1:]
     assert "which may be a call of this trace" in str(dict(row[:2] for row in rows)[PHOENIX_ROWS[0][0]])
