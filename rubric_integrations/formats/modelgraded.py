@@ -42,7 +42,7 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that its rubric does not contain or that it changes."""
+    """Return one message for each part of a document that `read` leaves out of the rubric or changes."""
     return _read(document, "rubric").losses
 
 

@@ -110,12 +110,15 @@ class Files:
         self._bytes = 0
 
     def tests(self, name: str, where: str, *, are_rows: bool) -> list[Any]:
-        """Return the tests in the files of a name or a glob, or a list with only the name if they are not read.
+        """Return the tests in the files that a name or a glob matches.
+
+        If the name is a URL, code or a spreadsheet, no file is read, and the list contains only the name.
 
         Args:
             name: The name, with or without `file://`.
             where: The place of the name in the configuration.
-            are_rows: Whether YAML files have rows like a CSV file, as promptfoo reads `{path: ...}`.
+            are_rows: Whether each entry of a YAML file is read like a row of a CSV file. promptfoo reads the files of
+                `{path: ...}` in this way.
 
         Raises:
             RubricError: There is no such file, or it cannot be read.
@@ -125,7 +128,7 @@ class Files:
         return [test for path in self._paths(name, where) for test in self._tests_of(path, where, are_rows)]
 
     def mapping(self, name: str, where: str) -> Any:
-        """Return the test in a file, or the name of the file if it is code. Raises the same errors as `tests`."""
+        """Return the only test in a file, or the name of the file if it is code. Raises the same errors as `tests`."""
         tests = self.tests(name, where, are_rows=False)
         if len(tests) != 1:
             raise self._error(where, f"{name!r} has {len(tests)} tests, and not one")
