@@ -1,4 +1,4 @@
-"""Opens the grader and the ledger of a host, which is an integration with another framework. All hosts use it."""
+"""Opens the grader and the ledger of a host. A host is an integration with another framework."""
 
 from __future__ import annotations
 
@@ -197,7 +197,9 @@ def check_fields(host: str, fields: Fields, *names: str) -> None:
 
 
 def column_of(fields: Fields, name: str) -> str:
-    """Return the column of a field, for a host that reads only columns. By default, the column with the field's name.
+    """Return the name of the column that the user set for a field, for a host that reads only columns.
+
+    If the user did not set the field, its column has the name of the field.
 
     Raises:
         TypeError: The field is a function.

@@ -59,7 +59,7 @@ class ScriptedJudge:
         >>> judge.questions[0].submission.response
         'It was 8.4%.'
 
-        An abstention is the verdict `"CANNOT_ASSESS"`, a failure an exception:
+        For an abstention, script the verdict `"CANNOT_ASSESS"`. For a failure, script an exception:
 
         >>> from rubric_integrations.scoring import JudgeFailure
         >>> judge = ScriptedJudge({"margin": "CANNOT_ASSESS", "source": JudgeFailure("transport", "no reply")})
@@ -84,7 +84,7 @@ class ScriptedJudge:
         self._fingerprint = f"scripted {scripted}"
 
     def fingerprint(self) -> str:
-        """Return a digest of the answers. With a function, it is unique to this judge and its copies."""
+        """Return a digest of the answers. If they are a function, only copies of this judge have the same digest."""
         return self._fingerprint
 
     def highest_cost(self, text_bytes: int) -> float:

@@ -151,7 +151,7 @@ _Key = tuple[str, str, str]
 
 
 class TerminalLabels:
-    """Asks one rater for the judgments that have no label by this rater yet.
+    """Asks a rater in the terminal to label judgments. Judgments that the rater has already labelled are skipped.
 
     Args:
         drawn: The judgments to label, in the order in which they are shown.
@@ -159,7 +159,7 @@ class TerminalLabels:
         paths: The files of labels. They need not exist. Existing labels are kept.
 
     Attributes:
-        lines: The lines of these files, without duplicates.
+        lines: The lines of the existing files of labels, without duplicates.
     """
 
     def __init__(self, drawn: Sequence[JudgmentToLabel], rater: str, paths: Sequence[Path]):
@@ -183,9 +183,10 @@ class TerminalLabels:
         return sum(self._label_of(item) is not None for item in self._drawn)
 
     def ask(self, console: Console) -> Iterator[str]:
-        """Ask for each judgment without a label and yield the line of each answer. `q` ends it early.
+        """Ask for each judgment without a label, and yield each new label as a line of JSON.
 
-        `b` goes back to the previous judgment. Its answer can be replaced only after `c`.
+        The rater can type `q` to stop, and `b` to go back to the previous judgment. If that judgment has a label, the
+        rater must type `c` before a new answer.
 
         Raises:
             KeyboardInterrupt: The rater pressed Ctrl-C.
@@ -416,7 +417,7 @@ def require_different(files: Sequence[Path], what: str) -> None:
 
 
 def load_run(path: Path) -> RunFile:
-    """Read a run into memory, because its figures need the rows several times.
+    """Read a run into memory, because the computation of its figures reads the rows several times.
 
     Raises:
         RunFileError: The file is not a run.
@@ -450,7 +451,8 @@ def load_labels(
 
     Raises:
         LabelsError: (a ValueError) The file cannot be read, has no labels, or belongs to another rubric.
-        ChosenLabelsError: (a ValueError) All labelled judgments were chosen instead of sampled.
+        ChosenLabelsError: (a ValueError) Every label has `sampled="chosen"`: annotators selected the
+            judgments themselves.
     """
     from rubric_integrations.trust import read_labels
     from rubric_integrations.trust.matching import require_drawn
@@ -479,7 +481,8 @@ def load_own_labels(run: RunFile, rubric: Rubric | None, *, strict: bool) -> lis
 
     Raises:
         LabelsError: (a ValueError) No row has labels, or a label has an unknown criterion.
-        ChosenLabelsError: (a ValueError) The labels cover only a part of the run.
+        ChosenLabelsError: (a ValueError) The labels cover only a part of the run. It is unknown whether this part was
+            drawn at random.
     """
     from rubric_integrations.trust import ChosenLabelsError, LabelsError, read_labels
 
@@ -497,7 +500,7 @@ def load_own_labels(run: RunFile, rubric: Rubric | None, *, strict: bool) -> lis
 
 
 def require_matching(labels: Sequence[LabelledJudgment], matched: int, paths: Sequence[Path], run: Path) -> None:
-    """Refuse labels if none of them counts for the run.
+    """Refuse labels if none of them was sampled and belongs to a judgment of the run.
 
     Args:
         labels: The labels.
@@ -567,7 +570,9 @@ def plan(
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute the number of labels for a corrected figure with a given interval width, and the submissions of a gate.
+    """Compute how many labels an interval of a given width needs, and how many submissions a gate needs.
+
+    The interval is the interval of a figure that is corrected with the labels.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """

@@ -54,7 +54,7 @@ def ledger_files(ledger: LedgerAddress | None) -> list[Path]:
 
 
 def is_regular(path: Path) -> bool:
-    """Return whether a path is a regular file or does not exist, and is not a device, a pipe or a directory."""
+    """Return whether a path is a regular file or does not exist. Devices, pipes and directories are not regular."""
     # If a shell redirects its output to a file, /dev/stdout is this file. It must not be replaced by renaming.
     is_device = path.absolute().parts[1:2] in (("dev",), ("proc",))
     return not is_device and (path.is_file() or not path.exists())
@@ -185,12 +185,12 @@ class OutputFile:
         replaces: The beginning of files that may be replaced without `overwrite`. None if there are no such files.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
         keep_partial: Whether the partial file is kept if the block ends with an exception.
-        is_stored: Whether repeating the command makes the same text without cost, for example from a ledger. If so, the
-            partial file is removed if the disk is full.
+        is_stored: Whether the command can write the same text again without cost, for example from a ledger. Then the
+            partial file is removed if writing fails, for example because the disk is full.
 
     Attributes:
         path: The file.
-        is_direct: Whether it is a device or a pipe. Text that was written there cannot be sorted later.
+        is_direct: Whether the file is a device or a pipe. Text that was written there cannot be sorted later.
     """
 
     def __init__(

@@ -38,7 +38,9 @@ refuse a complete batch of spans if the batch is too large."""
 
 
 def outcomes_to_record(report: EvaluationReport | None, name: str, failure: BaseException | None) -> list[NamedScore]:
-    """Return the outcomes of a grade. Empty if the grade was cancelled, because then nothing was evaluated.
+    """Return the overall outcome of a grade and the outcome of each criterion.
+
+    The list is empty if the grade was cancelled. Without a report, it has only the failure of the grade.
 
     Args:
         report: The report, which may be the incomplete report of a `JudgeError`. None if there is no report.
@@ -106,7 +108,7 @@ def openinference_attributes(
     """Return the outcomes as the span attributes that OpenInference defines.
 
     Failures are left out, because OpenInference has no attribute for them. An error message in another attribute would
-    look like the explanation of a result. The status of the span shows failures.
+    look like the explanation of a result. The status of the span shows whether the grade failed.
     """
     attributes: Attributes = {"openinference.span.kind": "EVALUATOR"}
     # The first outcome is the overall outcome. The criteria follow in the order of the report.
@@ -134,7 +136,7 @@ def error_type_of(failure: BaseException) -> str:
 
 
 def present(values: Mapping[str, Any]) -> Attributes:
-    """Remove None and numbers that JSON cannot represent, and shorten texts."""
+    """Return attributes with shortened texts, and without None and numbers that JSON cannot represent."""
     return {
         key: recordable(value) if isinstance(value, str) else value
         for key, value in values.items()
