@@ -32,8 +32,9 @@ class ScriptedJudge:
     """A judge with scripted answers, for tests. It calls no model, costs nothing and records the questions.
 
     It answers all kinds of requests: single criteria, several criteria in one request (`PerCriterionOneShotGrader`),
-    and an overall score from 0 to 100 (`RubricAsJudgeGrader`). The overall score is the answer to `"overall"`. The
-    judge works with a ledger and in worker processes. A copy in another process records its own questions.
+    and an overall score from 0 to 100 (`RubricAsJudgeGrader`). The key of the overall score in `answers` is
+    `"overall"`. The judge works with a ledger and in worker processes. A copy in another process records its own
+    questions.
 
     Args:
         answers: One answer for every question, a mapping of answers, or a function of the `Question`, which may be

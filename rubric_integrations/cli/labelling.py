@@ -361,7 +361,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 @contextmanager
 def refuse_bad_input(*files: Path) -> Generator[None]:
-    """End the command with one line if the block raises an error about its input. Show a status for large files.
+    """End the command with a message of one line if the block raises an error about its input.
+
+    While the block reads large files, a status is shown.
 
     Warnings, for example about a last line that was cut off, are printed on stderr.
 
@@ -387,7 +389,7 @@ def reading_status(*files: Path) -> AbstractContextManager[object]:
 
 
 def print_caught(caught: Sequence[warnings.WarningMessage]) -> None:
-    """Print warnings on stderr: each on one line and a list of the labels that are left out."""
+    """Print each warning once on stderr, on one line. A list of labels that are left out has several lines."""
     if not caught:
         return
     from rubric_integrations.trust.labels import InvalidLabelsWarning
@@ -570,9 +572,9 @@ def plan(
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute how many labels an interval of a given width needs, and how many submissions a gate needs.
+    """Compute how many human labels an interval of a given width needs, and how many submissions a gate needs.
 
-    The interval is the interval of a figure that is corrected with the labels.
+    The interval is for the mean score, or for the rate of a criterion, after `calibrate` corrects it with the labels.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """

@@ -39,7 +39,7 @@ _PITFALL = "Pitfall Criteria: "
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data is a list with a criterion of RaR or ResearchRubrics."""
+    """Return whether parsed data has a list with a criterion of RaR or ResearchRubrics."""
     return any(_is_rar(entry) or _is_literal(entry) for entry in objects_in(document))
 
 

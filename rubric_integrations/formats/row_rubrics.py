@@ -1,4 +1,4 @@
-"""Chooses the rubric of each row: the rubric that all rows share, the row's own, or both."""
+"""Chooses the rubric of each row: the rubric that all rows share, the row's own rubric, or both."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Only CSV, JSON, JSONL and YAML files in the directory of the configuration are read. A glob may name several of them.
 Code is not run, and nothing is fetched from the network. If a source of tests is code, a spreadsheet or a URL, its name
-stays in the list of tests, and the reader of the tests reports it.
+stays in the list of tests. `promptfoo.py` then reports that these tests are not read.
 """
 
 from __future__ import annotations
