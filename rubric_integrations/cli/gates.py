@@ -331,7 +331,8 @@ class MeanGate:
     def print_decision(self, *, quiet: bool) -> None:
         """Print the decision as the last line. If the gate passes, also print its figures.
 
-        If the gate does not pass, `print_failed_gates` has already printed the figures."""
+        If the gate does not pass, `print_failed_gates` has already printed the figures.
+        """
         decision, change = self.result.decision, self.result.change
         if decision != "pass":
             against = f" (against the baseline: {change})" if change else ""
@@ -515,7 +516,8 @@ class RowsOfFile:
         """The name of the suite in a JUnit file: the name of the shared rubric.
 
         If the rubric has no name, it is the name of the rubric's file. Without a shared rubric, it is the name of the
-        file of rows."""
+        file of rows.
+        """
         name = self._rubrics.shared.name if self._rubrics.shared else None
         return name or (self._rubric_file or self._path).stem
 

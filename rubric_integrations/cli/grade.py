@@ -96,7 +96,8 @@ class FirstResults:
     def with_tables(self) -> list[Graded]:
         """Return the results to print as tables: all results of a small run, or the worst results of a larger run.
 
-        In a larger run, results with the full score and rows without a complete grade are left out."""
+        In a larger run, results with the full score and rows without a complete grade are left out.
+        """
         if self._count <= MAX_TABLES:
             return self.results
         return [graded for *_, graded in sorted(self._worst, reverse=True)]

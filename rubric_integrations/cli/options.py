@@ -660,7 +660,8 @@ def open_ledger(address: LedgerAddress) -> RunLedger:
 def open_ledger_of_run(address: LedgerAddress | None, run_name: str | None) -> RunLedger | None:
     """Open the ledger of a run. Return None if the run has no ledger.
 
-    End the command if a run with a name (`--run`) has no ledger."""
+    End the command if a run with a name (`--run`) has no ledger.
+    """
     if address is None and run_name is not None:
         refuse(f"--run {run_name}: name the ledger that its processes share, with --ledger")
     return None if address is None else open_ledger(address)
