@@ -48,7 +48,7 @@ def collect(
     If this command is interrupted, repeat it.
 
     Exit codes: 0 done, or batches are not finished yet; 2 bad usage or bad input; 3 a request has no valid reply, or
-    the provider refuses.
+    the provider refuses a request.
     """
     from rubric_integrations.judges.store import StoreError
     from rubric_integrations.runs.batches import BatchError, collect_batches

@@ -225,7 +225,7 @@ def agree(
     """Measure how far a judge agrees with human labels, per criterion and in total, and show where they differ.
 
     The bias is the judge's mean minus the mean of the human labels. Figures are in [-1, 1]. A dash is an undefined
-    figure. For a panel, the output shows how much each judge improves the panel. For a judge that states its
+    figure. For a panel, the output shows how much each judge improves the panel's accuracy. For a judge that states its
     confidence, the output shows the accuracy at each confidence.
 
     Exit codes: 0 done; 2 bad usage or bad input.

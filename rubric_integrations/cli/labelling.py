@@ -70,9 +70,10 @@ def label(
 ) -> None:
     """Draw judgments of a run for human labelling, without showing the judge's answers.
 
-    Writes an HTML page that works with the keyboard and exports the labels, or asks in the terminal.
+    Writes an HTML page, which works with the keyboard and exports the labels. With --terminal, asks in the terminal
+    instead.
 
-    Exit codes: 0 done; 2 bad usage or bad input; 130 interrupted by Ctrl-C, the labels so far are saved.
+    Exit codes: 0 done; 2 bad usage or bad input; 130 interrupted by Ctrl-C, with the labels so far saved.
     """
     from rubric_integrations.runs.files import RunFileError, read_run
     from rubric_integrations.trust.planning import choose_for_labels

@@ -168,11 +168,13 @@ except ImportError:
 class OutputFile:
     r"""A text file in UTF-8 that appears complete or not at all. Use it as a context manager.
 
-    The text is written to a partial file in the same directory (see `partial_path`), which is flushed after each
-    `write` and renamed when the block ends without an exception. The partial file is locked in the block. Another
-    process that would write the same output is refused. A symbolic link stays a link, an existing file keeps its mode,
-    and a device or a pipe is written directly. If the file cannot be written, the command ends with `Exit.BAD_INPUT`. A
-    lone surrogate is written as its escape, `\ud800`, which JSON reads back.
+    The text is written to a partial file in the same directory (see `partial_path`). The partial file is flushed after
+    each `write`, and renamed when the block ends without an exception. It is locked during the block. Therefore,
+    another process that would write the same output ends with an error.
+
+    A symbolic link stays a link, and an existing file keeps its mode. A device or a pipe is written directly. If the
+    file cannot be written, the command ends with `Exit.BAD_INPUT`. A lone surrogate is written as its escape, such as
+    `\ud800`, which JSON reads back.
 
     The constructor ends the command with `Exit.BAD_INPUT` if this file must not be written (see `refuse_inputs` and
     `refuse_existing`).
@@ -249,7 +251,7 @@ class OutputFile:
             refuse(f"{self.path}: cannot be written: {self._partial} was deleted or replaced meanwhile")
 
     def leave_unfinished(self) -> None:
-        """At the end of the block, keep the existing file, and leave the new text in the partial file."""
+        """Keep an existing file at the end of the block, instead of replacing it with the incomplete new text."""
         self._is_unfinished = not self._is_new
 
     def __enter__(self) -> Self:
@@ -438,7 +440,7 @@ class ParquetOutput:
             refuse(unwritable(self._path, error))
 
     def leave_unfinished(self) -> None:
-        """At the end of the block, keep the earlier grades, if there are any, instead of the incomplete new grades."""
+        """Keep existing grades at the end of the block, instead of replacing them with the incomplete new grades."""
         self._is_unfinished = not self._is_new
 
     def __enter__(self) -> Self:

@@ -66,7 +66,7 @@ def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def has_texts(row: Any) -> bool:
-    """Return whether a task or row has any text to judge. Many tasks of tau2 have no `nl_assertions`."""
+    """Return whether a task or row has at least one text that becomes a criterion. Many tasks of tau2 have none."""
     items = _find(row)
     return items is not None and bool(items.entries)
 

@@ -47,7 +47,7 @@ class ExampleFields(Record):
 
 
 class CriterionFields(Record):
-    """A criterion. The keys of `examples` are levels of quality, such as `excellent`, and the values are lists."""
+    """A criterion. The keys of `examples` are levels of quality, such as `excellent`."""
 
     name: str = Field(min_length=1)
     description: str = Field(min_length=1)

@@ -47,7 +47,7 @@ _CASE_FILES = ("case.yaml", "case.yml")
 def load_with_tests(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
     """Parse a file. For a configuration of promptfoo or AgentV, insert the tests that are in other files.
 
-    A `.jsonl` file is a list of its lines.
+    A `.jsonl` file is read as a list with one entry for each line.
 
     Args:
         source: A path or an open file. Other files are read only for a path.
@@ -56,8 +56,8 @@ def load_with_tests(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[
         The data and the name of the file.
 
     Raises:
-        RubricError: A file cannot be read or is outside the directory, or there are more than 1,000 files, 10 MB or
-            100,000 values.
+        RubricError: A file cannot be read, or is outside the directory of the configuration. Or the files exceed one of
+            the limits of 1,000 files, 10 MB and 100,000 values.
     """
     if isinstance(source, str | PathLike) and Path(source).suffix.lower() == ".jsonl":
         return _parse_lines(read_content(source), str(source)), str(source)
