@@ -1,7 +1,7 @@
 """The registry of all commands, in the order of `--help`, and the command `doctor`.
 
-`doctor` prints versions, installed extras, and whether judges use the fast path, which avoids most of DSPy's CPU time. It
-also prints which API keys are set, without their values.
+`doctor` prints versions, installed extras, and whether judges use the fast path, which avoids most of DSPy's CPU time.
+It also prints which API keys are set, without their values.
 """
 
 from __future__ import annotations

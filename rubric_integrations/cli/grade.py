@@ -321,7 +321,8 @@ class RunFiles(NamedTuple):
 
         Args:
             overwrite: Whether existing files may be replaced.
-            resume: Whether to reuse the judgments of the ledger. None means only if it exists.
+            resume: Whether the run resumes an earlier run, whose judgments are in the ledger. None means that it does
+                if the ledger is an existing file.
         """
         rubrics = [path for path in (self.rubric, self.library) if path]
         inputs = [*rubrics, self.responses, *self.others, *ledger_files(self.ledger)]

@@ -431,7 +431,7 @@ def load_run(path: Path) -> RunFile:
 
 
 def load_rubric(path: Path | None) -> Rubric | None:
-    """Read the rubric of a run, or return None if there is no path.
+    """Read the rubric of a run, or return None if `path` is None.
 
     Raises:
         RubricError: (a ValueError) The file is not a valid rubric.

@@ -460,7 +460,7 @@ class LedgerOptions:
 
     @property
     def prices(self) -> dict[str, tuple[float, float]]:
-        """The prices of `--price`, for `grade_many`.
+        """The prices of `--price`, in the form of the argument `prices` of `grade_many`.
 
         Raises:
             ValueError: A price does not have the form NAME=IN,OUT.

@@ -94,7 +94,7 @@ def refuse_existing(
     Args:
         option: The option that names the output, for the messages.
         output: The file to write.
-        overwrite: Whether the user allows to replace an existing file. This never includes a ledger.
+        overwrite: Whether the user allows to replace an existing file. A ledger is never replaced.
         replaces: The beginning of files that may be replaced without `overwrite`. None if there are no such files.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
     """

@@ -134,7 +134,7 @@ def validate(
 ) -> None:
     """Check rubric files. Prints warnings, and one line per fault with its place, its field and how to fix it.
 
-    Exit codes: 0 all files are valid; 1 a file is not; 2 bad usage.
+    Exit codes: 0 all files are valid; 1 a file is not valid; 2 bad usage.
     """
     from rubric_integrations.reporting.validation import as_json, as_sarif, check_file
 

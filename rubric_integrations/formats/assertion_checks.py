@@ -1,8 +1,8 @@
 r"""Converts assertions that promptfoo or AgentV evaluates in code to a `Check` with the same result for every text.
 
 Both programs run in JavaScript, whose white space, lower case and regular expressions differ from Python's. Therefore,
-most types become a pattern that matches like JavaScript. If there is no such
-pattern, the assertion is refused, and the caller lists it as not read.
+most types become a pattern that matches like JavaScript. If there is no such pattern, the assertion is
+refused, and the caller lists it as not read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def check_of(kind: str, value: Any, *, is_negated: bool, trims: bool, reads_numb
         kind: One of `CODED_TYPES`.
         value: The value of the assertion, after its variables are filled in.
         is_negated: Whether the assertion passes if the condition is false.
-        trims: Whether `equals`, `starts-with` and `ends-with` ignore outer white space of both texts, as in AgentV.
+        trims: Whether `equals`, `starts-with` and `ends-with` ignore outer white space of the response and the value, as
+            in AgentV.
         reads_numbers: Whether `contains` accepts a number as text, and `is-json` accepts a schema, as in promptfoo.
 
     Raises:

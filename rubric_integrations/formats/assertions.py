@@ -4,7 +4,8 @@ In promptfoo, every assertion must pass. Therefore, each criterion is required, 
 becomes the pass mark. A `metric` becomes a tag. A list of items is one assertion, and its items share its weight.
 
 Assertions that those projects evaluate in code become checks, if a check has the same result for every text. All other
-assertions are listed in the messages and in `left_out` of the rubric. A submission cannot pass without them.
+assertions are listed in the messages and in `left_out` of the rubric. Because they are not evaluated, no submission
+can pass.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Context(NamedTuple):
 
 @dataclass
 class Notes:
-    """The faults of a file and the parts of the file that its rubric does not contain.
+    """The faults of a file, and the parts of the file that are left out of its rubric or changed.
 
     Attributes:
         faults: The reasons to refuse the file.

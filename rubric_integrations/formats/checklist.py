@@ -45,7 +45,7 @@ _TEXT_KEY = "criteria_description"
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data has a checklist, or is a list of such data or of WritingBench's criteria."""
+    """Return whether parsed data has a checklist, or is a list of tasks, of rows or of WritingBench's criteria."""
     return (
         _find(document) is not None
         or bool(rows_of(document))

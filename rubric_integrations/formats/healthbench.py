@@ -1,7 +1,7 @@
 """HealthBench's rubrics: a list of criteria with `criterion`, `points` and `tags`.
 
-A criterion with negative points describes an error. HealthBench's grader answers MET if the response makes this error.
-A native penalty works in the same way. Therefore, every text is kept unchanged.
+A criterion with negative points describes an error. HealthBench's grader answers that it is met if the response makes
+this error. A native penalty works in the same way. Therefore, every text is kept unchanged.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A string is a binary criterion. In an object, `expected_outcome` (or `outcome`, or `criteria`) is the requirement and
 `id` is the name. `weight` is 1 by default. By default, `required` is true in files of AgentV's current version and
 false in older files. `score_ranges` make a scale of whole numbers from 0 to 10, on which x has the value x / 10. An
-`operator` is `correctness` or `contradiction`. With `contradiction`, the response must not contradict the
-text, but need not state it.
+`operator` is `correctness` or `contradiction`. With `contradiction`, the response must not contradict the text,
+but need not state it.
 """
 
 from __future__ import annotations

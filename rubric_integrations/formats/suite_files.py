@@ -128,7 +128,10 @@ class Files:
         return [test for path in self._paths(name, where) for test in self._tests_of(path, where, are_rows)]
 
     def mapping(self, name: str, where: str) -> Any:
-        """Return the only test in a file, or the name of the file if it is code. Raises the same errors as `tests`."""
+        """Return the only test in a file, or the name of the file if the file is not read.
+
+        Raises the same errors as `tests`, and `RubricError` if the file does not have exactly one test.
+        """
         tests = self.tests(name, where, are_rows=False)
         if len(tests) != 1:
             raise self._error(where, f"{name!r} has {len(tests)} tests, and not one")
