@@ -95,7 +95,7 @@ class FailedGate(NamedTuple):
 
 
 class GateTally:
-    """Collects from each row the data that the gates need, and keeps little memory for each row.
+    """Collects from each row the data that the gates need. It uses little memory for each row.
 
     Args:
         gates: The gates of the run.

@@ -331,7 +331,9 @@ def align(
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Align a judge with human labels, and write it to a file if it is significantly better on unseen labels.
+    """Align a judge with human labels, and write it to a file if it is significantly better on other labels.
+
+    A part of the labels is kept back for this test.
 
     You can use the file wherever you name a judge: `grade RUBRIC RESPONSES --judge judge.json`. Attempts on the same
     labels are counted in a file next to the first file of labels, or next to the run (for labels.jsonl, labels.lock).

@@ -642,7 +642,7 @@ def ledger_address(text: str) -> LedgerAddress:
 
 
 def ledger_exists(address: LedgerAddress | None) -> bool:
-    """Return whether a ledger exists. True for every database, because its tables are created at the first use."""
+    """Return whether a ledger exists. True for any URL of a database: its tables are created at the first use."""
     return address.exists() if isinstance(address, Path) else address is not None
 
 

@@ -1,6 +1,7 @@
 """The output files of commands. Each file appears complete or not at all.
 
-A command never writes to an input, a ledger or a rubric, and replaces an existing file only with `--overwrite`.
+A command never replaces its inputs or a ledger. Only a command that writes rubrics may replace a rubric. Most existing
+files are replaced only with `--overwrite`.
 """
 
 from __future__ import annotations

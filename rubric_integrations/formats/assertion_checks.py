@@ -41,7 +41,7 @@ def check_of(kind: str, value: Any, *, is_negated: bool, trims: bool, reads_numb
         kind: One of `CODED_TYPES`.
         value: The value of the assertion, after its variables are filled in.
         is_negated: Whether the assertion passes if the condition is false.
-        trims: Whether `equals`, `starts-with` and `ends-with` ignore outer white space of the response and the value, as
+        trims: Whether `equals`, `starts-with` and `ends-with` ignore white space around the response and the value, as
             in AgentV.
         reads_numbers: Whether `contains` accepts a number as text, and `is-json` accepts a schema, as in promptfoo.
 

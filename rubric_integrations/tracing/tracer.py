@@ -177,8 +177,8 @@ def evaluated_response(*, response_id: str | None = None, context: Context | Non
     """Link the grades in a `with` block to the model call that wrote the graded response.
 
     The events of each grade in the block get the response id, and belong to the span of the model call, as
-    OpenTelemetry's conventions recommend. The span of the grade links to the span of the model call. It
-    stays a child of the caller's current span.
+    OpenTelemetry's conventions recommend. The span of the grade links to the span of the model call. It stays
+    a child of the caller's current span.
 
     Args:
         response_id: The provider's id of the response (`gen_ai.response.id`).
