@@ -1,4 +1,4 @@
-"""Opens the grader and the ledger of a host, which is an integration with another framework. All hosts use it."""
+"""Opens the grader and the ledger of a host. A host is an integration with another framework."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _shared_graders: dict[str, Grader] = {}
 
 
 class HostGrader:
-    """Opens the grader and the ledger of a host at the first call, and returns the same grader in all later calls.
+    """Opens the grader and the ledger of a host once, and returns the same grader in all calls.
 
-    A host without a ledger can therefore be constructed without importing DSPy, which takes more than half a second.
-    With a ledger, both are opened at construction. Then an unusable address or judge is refused before the first row.
+    Without a ledger, the grader is made at the first call. Therefore, a host can be constructed without importing DSPy,
+    which takes more than half a second. With a ledger, both are opened at construction by default. Therefore, an
+    unusable address or judge is refused before the first row.
 
     A pickle contains the name of the judge and the address of the ledger. If the judge has no name, the pickle contains
     the grader without keys from environment variables. A relative path is made absolute, because other processes may
@@ -197,7 +198,9 @@ def check_fields(host: str, fields: Fields, *names: str) -> None:
 
 
 def column_of(fields: Fields, name: str) -> str:
-    """Return the column of a field, for a host that reads only columns. By default, the column with the field's name.
+    """Return the name of the column that the user set for a field, for a host that reads only columns.
+
+    If the user did not set the field, its column has the name of the field.
 
     Raises:
         TypeError: The field is a function.

@@ -63,8 +63,9 @@ def rubric_scorer(
     `grader_failed`. A sample without a response is `Score.unscored` with the reason `no_response`. The metadata
     contains `passed`, the coverage, the cost, and each criterion with its reason.
 
-    Inspect writes the arguments to the log, and `inspect score` makes the scorer again from the log. The log contains
-    only the names of functions and graders. Therefore pass the path of a rubric file and the name of a judge.
+    Inspect writes the arguments to the log, and `inspect score` makes the scorer again from the log. For a function or
+    a grader, the log contains only its name, which is not enough to make it again. Therefore pass the path of a rubric
+    file and the name of a judge.
 
     Args:
         rubric: The path of a rubric file, a list, a dictionary or a `Rubric`. If a sample has its own `rubric` in its

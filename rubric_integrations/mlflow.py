@@ -58,7 +58,7 @@ class RubricScorer(_Scorer):
 
     MLflow accepts only letters, digits, spaces and `_.-` in names. Other characters are replaced by `_`.
 
-    MLflow cannot register this scorer for monitoring, because it stores only its built-in scorers. MLflow's timeout for
+    MLflow cannot register this scorer for monitoring, because MLflow stores only built-in scorers. MLflow's timeout for
     a scorer is switched off (`timeout=0`). The timeouts of the grader apply instead. Therefore no grade continues after
     its row was abandoned.
 

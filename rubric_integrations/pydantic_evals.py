@@ -37,7 +37,7 @@ _Address = WithJsonSchema({"type": ["string", "null"]})
 
 @dataclass(init=False, repr=False)
 class RubricEvaluator(Evaluator[Any, Any, Any]):
-    """Grades each case of a dataset against a rubric. It can be written to a YAML file together with the dataset.
+    """Grades each case of a dataset against a rubric. The evaluator can be written to a YAML file with the dataset.
 
     A case gets the score `rubric`, the assertion `rubric_passed`, and for each criterion a score `rubric.<criterion>`
     with the judge's reason. Scores of criteria are in [0, 1]. Higher is better: a penalty has the score 0 if the error

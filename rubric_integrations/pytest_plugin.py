@@ -1,4 +1,4 @@
-"""A pytest plugin with a release gate on a run: the fixture `rubric_gate`, and a marker with its settings.
+"""A pytest plugin with a release gate: the fixture `rubric_gate` tests a run, and a marker contains its settings.
 
 pytest imports this module in every project where the library is installed. Therefore it imports the rest of the library
 only when a test calls the gate.
@@ -22,12 +22,12 @@ _SETTINGS = ("min_score", "alpha", "margin", "floor", "allow_inconclusive")
 
 
 class RubricGate:
-    """Fails a test unless the true mean score of a run is significantly above a threshold.
+    """Fails a test unless the mean score of a run is significantly above a threshold.
 
     The fixture `rubric_gate` returns an object of this class.
 
     Args:
-        settings: The settings of the test's marker. Arguments of a call replace them.
+        settings: The settings of the test's marker. If a call passes the same argument, the argument is used instead.
 
     Attributes:
         results: The decisions of the calls so far.

@@ -118,7 +118,7 @@ def grade_dataset(
     """Grade the rows of a Ray dataset (extra `ray`), and return a lazy dataset of the grades.
 
     The grades have the schema of `write_parquet`: `id`, `score`, `passed`, `coverage`, `error`, `calls`, `cost` and
-    `verdicts`, followed by the chosen columns of the rows. If a row or its judge has a problem, the row has an `error`.
+    `verdicts`, followed by the chosen columns of the rows. If a row is invalid or its judge fails, it has an `error`.
 
     If an actor is lost, Ray repeats its block up to three times. With a ledger, only judgments in progress are then
     requested again. Without a ledger, all judgments of the block are requested again, and each execution of the dataset
@@ -138,12 +138,14 @@ def grade_dataset(
         actors: The number of actors, at least 1. By default, one actor for every 256 calls of `max_concurrency`. Each
             actor takes half a CPU.
         columns: The names of columns that are copied from the rows to the grades.
-        ordered: Whether the grades keep the order of the rows (`preserve_order` of `ds.context`). If not, they are
-            returned as soon as they are ready.
-        rows_per_block: The number of rows that are graded, repeated and returned together, at least 1.
+        ordered: Whether the grades keep the order of the rows (`preserve_order` of `ds.context`). If not, each
+            block is returned as soon as it is ready.
+        rows_per_block: The number of rows in a block, at least 1. The rows of a block are graded and returned together.
+            If an actor is lost, they are also graded again together.
         max_cost: The largest cost on all machines together, in US dollars. It requires a `ledger`. When it is reached,
             the remaining rows get an `error` that begins with "not graded".
-        max_calls: The largest number of calls on all machines together, with the same effect.
+        max_calls: The largest number of calls on all machines together. It requires a `ledger` and has the same effect
+            as `max_cost`.
         prices: As for `grade_many`.
         run: The name under which the ledger counts calls and cost for these limits, such as `"nightly"`. Earlier
             datasets with the same name count too. By default, a new name, under which only this dataset counts.
@@ -151,9 +153,9 @@ def grade_dataset(
     Raises:
         ImportError: Ray is not installed.
         TypeError: `rubric` is a function.
-        ValueError: A number is out of range, a limit has no ledger, the rubric is invalid, the grader cannot use the
-            rubric, or the ledger is a file and Ray runs on several machines. If the ledger or the judge cannot be used,
-            Ray raises its own error when the dataset is executed.
+        ValueError: A number is out of range, a limit or `run` is set without a ledger, the rubric is invalid, the
+            grader cannot use the rubric, or the ledger is a file and Ray runs on several machines. If the ledger or the
+            judge cannot be used, Ray raises its own error when the dataset is executed.
     """
     data = import_ray_data()
     for name, value in {"max_concurrency": max_concurrency, "rows_per_block": rows_per_block}.items():

@@ -32,8 +32,9 @@ class ScriptedJudge:
     """A judge with scripted answers, for tests. It calls no model, costs nothing and records the questions.
 
     It answers all kinds of requests: single criteria, several criteria in one request (`PerCriterionOneShotGrader`),
-    and an overall score from 0 to 100 (`RubricAsJudgeGrader`). The overall score is the answer to `"overall"`. The
-    judge works with a ledger and in worker processes. A copy in another process records its own questions.
+    and an overall score from 0 to 100 (`RubricAsJudgeGrader`). The key of the overall score in `answers` is
+    `"overall"`. The judge works with a ledger and in worker processes. A copy in another process records its own
+    questions.
 
     Args:
         answers: One answer for every question, a mapping of answers, or a function of the `Question`, which may be
@@ -59,7 +60,7 @@ class ScriptedJudge:
         >>> judge.questions[0].submission.response
         'It was 8.4%.'
 
-        An abstention is the verdict `"CANNOT_ASSESS"`, a failure an exception:
+        For an abstention, script the verdict `"CANNOT_ASSESS"`. For a failure, script an exception:
 
         >>> from rubric_integrations.scoring import JudgeFailure
         >>> judge = ScriptedJudge({"margin": "CANNOT_ASSESS", "source": JudgeFailure("transport", "no reply")})
@@ -84,7 +85,7 @@ class ScriptedJudge:
         self._fingerprint = f"scripted {scripted}"
 
     def fingerprint(self) -> str:
-        """Return a digest of the answers. With a function, it is unique to this judge and its copies."""
+        """Return a digest of the answers. If they are a function, only copies of this judge have the same digest."""
         return self._fingerprint
 
     def highest_cost(self, text_bytes: int) -> float:

@@ -109,7 +109,7 @@ LONG_TEXT_CHARS = 50_000
 
 
 async def run_on_texts(function: Callable[[], T], *texts: str | None) -> T:
-    """Run a function that reads texts: directly if they are short and in a thread if they are long.
+    """Run a function that reads texts: directly if the texts are short, and in a thread if they are long.
 
     On the event loop, a text of a megabyte would delay all other submissions by half a second, and their replies could
     be lost to timeouts.
@@ -166,7 +166,7 @@ class WorkLimitError(Exception):
 
 
 class WorkLimit:
-    """The limit on the total CPU time of one request, if untrusted data determine the amount of work.
+    """A limit on the total CPU time of one request. It is used if untrusted data determine the amount of work.
 
     Args:
         seconds: The CPU time in seconds, above 0.
@@ -181,7 +181,7 @@ class WorkLimit:
         return self.left <= 0
 
     def stop(self) -> None:
-        """Prevent further steps, because nobody waits for the result."""
+        """Prevent further steps. Call this when nobody waits for the result."""
         self.left = 0.0
 
 
@@ -191,7 +191,7 @@ work_limit: ContextVar[WorkLimit | None] = ContextVar("work_limit", default=None
 
 @contextmanager
 def counted_work() -> Generator[None]:
-    """Count the CPU time of a step against the limit of its context, if there is one.
+    """Count the CPU time of a `with` block against the `WorkLimit` of the current request, if it has a limit.
 
     Raises:
         WorkLimitError: The earlier steps have reached the limit.

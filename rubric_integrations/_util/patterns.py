@@ -1,7 +1,8 @@
 """Compiles and searches regular expressions from rubric files, with limits on memory and time.
 
-Both use the library `regex`, because it supports Python's syntax and its search has a time limit. Engines without
-backtracking need no limit, but do not support the lookarounds and back-references that rubrics use.
+Patterns are compiled and searched with the library `regex`, because it supports Python's syntax and a
+time limit. Engines without backtracking need no limit, but do not support the lookarounds and back-references that
+rubrics use.
 """
 
 from __future__ import annotations

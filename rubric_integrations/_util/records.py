@@ -65,7 +65,7 @@ UnitScore = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.0, le=
 
 
 def encodable(text: str) -> str:
-    r"""Replace each lone surrogate of a text, such as half an emoji, by its escape. The text can then be encoded.
+    r"""Replace each lone surrogate of a text, such as half an emoji, by its escape. The result can be encoded as UTF-8.
 
     Example:
         >>> encodable("fine \ud83d")

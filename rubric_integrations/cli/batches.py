@@ -48,7 +48,7 @@ def collect(
     If this command is interrupted, repeat it.
 
     Exit codes: 0 done, or batches are not finished yet; 2 bad usage or bad input; 3 a request has no valid reply, or
-    the provider refuses.
+    the provider refuses a request.
     """
     from rubric_integrations.judges.store import StoreError
     from rubric_integrations.runs.batches import BatchError, collect_batches
@@ -148,7 +148,8 @@ def submit(
     """Submit the questions about responses to the batch API of the judge's provider, at half price.
 
     The answers arrive within a day. `collect` stores them in the ledger. Then `grade` with the same ledger, rubric,
-    responses and judge reads them from it. If this command is interrupted, repeat it: nothing is requested twice.
+    responses and judge reads the answers from the ledger. If this command is interrupted, repeat it: nothing is
+    requested twice.
 
     Exit codes: 0 done; 2 bad usage or bad input, also of a single row; 3 the provider refuses a request.
     """

@@ -1,4 +1,4 @@
-"""The command `benchmark`: grades public data with a judge, and compares it with human labels and recorded judges."""
+"""The command `benchmark`: grades public data with a judge, and compares it with human labels and other judges."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def benchmark(
     ] = Path("../shared/data"),
     modules: ModulesOption = None,
 ) -> None:
-    """Measure how far a judge agrees with human labels on public data and compare it with the recorded judges.
+    """Measure how far a judge agrees with human labels on public data, and compare it with other judges.
+
+    The other judges are not called. Their recorded answers are used.
 
     Exit codes: 0 done; 2 bad usage or bad input; 3 a judge failed; 4 stopped by --max-cost or --max-calls; 130 stopped
     by Ctrl-C or SIGTERM.

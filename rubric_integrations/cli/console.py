@@ -25,7 +25,7 @@ err = Console(stderr=True)
 
 
 class Exit(IntEnum):
-    """Exit codes. If several apply, a judge failure comes before bad input, and bad input before a failed gate."""
+    """Exit codes. If several apply, a judge failure has priority over bad input, and bad input over a failed gate."""
 
     DONE = 0
     NOT_PASSED = 1
@@ -46,7 +46,7 @@ def refuse(message: str) -> NoReturn:
 
 
 def unwritable(path: object, error: OSError) -> str:
-    """Describe a file that could not be written."""
+    """Return the error message for a file that could not be written."""
     return f"{path}: cannot be written: {error.strerror or error}"
 
 
@@ -67,7 +67,7 @@ def difference(value: float | None, digits: int = 3) -> str:
 
 
 def with_limits(estimate: Estimate, digits: int = 3, *, signed: bool = False) -> str:
-    """Return an estimate with its interval as text, without the number of observations."""
+    """Return an estimate and its interval as text. The number of observations is left out."""
     write = difference if signed else figure
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return write(estimate.value, digits)

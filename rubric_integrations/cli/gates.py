@@ -1,7 +1,7 @@
 """The end of a `grade` run: writes the results to terminal and files, evaluates gates, and chooses the exit code.
 
-A gate is a condition on the complete run. `--min-score` with `--alpha` passes only if the true mean score is
-significantly above the threshold. All rows of the input file are read once before the first call.
+A gate is a condition on the complete run. With `--alpha`, `--min-score` passes only if the mean score is
+significantly above the threshold. All rows of the input file are read once before the first call to a judge.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Gates(NamedTuple):
         min_pass_rate: The smallest share of rows that pass.
         min_coverage: The smallest mean coverage.
         max_failed: The largest number of rows whose judge may fail.
-        mean: Decides about `min_score` with a bounded probability of error, instead of comparing the mean of the run.
+        mean: The statistical gate on the mean score, for `--alpha`. It replaces the comparison of the run's mean with
+            `min_score`.
     """
 
     every_row: bool = False
@@ -94,7 +95,7 @@ class FailedGate(NamedTuple):
 
 
 class GateTally:
-    """Collects the data of each row that the gates need, with little memory for each row.
+    """Collects from each row the data that the gates need. It uses little memory for each row.
 
     Args:
         gates: The gates of the run.
@@ -197,13 +198,13 @@ class _WorstRows:
 
 
 class MeanGate:
-    """Decides from the scores of a run whether the true mean is above a threshold, below it, or still unclear.
+    """Decides whether the mean score of a run is significantly above a threshold, significantly below it, or neither.
 
-    It keeps a few numbers for each row in memory. With labels, a baseline or a cluster, it keeps the rows.
+    The gate keeps a few numbers for each row in memory. With labels, a baseline or a cluster, it keeps complete rows.
 
     Args:
         min_score: The threshold, above 0 and below 1.
-        alpha: The probability of a wrong decision in each direction.
+        alpha: The largest probability of a wrong pass, and also of a wrong failure.
         labels: A file of human labels of a random part of the run, for correcting the mean.
         baseline: An earlier run over the same inputs. The gate passes only if this run is also not worse.
         margin: The largest accepted decrease of the mean score from the baseline.
@@ -328,7 +329,10 @@ class MeanGate:
         return "; ".join([*parts, *self._advice(result)])
 
     def print_decision(self, *, quiet: bool) -> None:
-        """Print the decision as the last line. For a gate that does not pass, the figures were printed before."""
+        """Print the decision as the last line. If the gate passes, also print its figures.
+
+        If the gate does not pass, `print_failed_gates` has already printed the figures.
+        """
         decision, change = self.result.decision, self.result.change
         if decision != "pass":
             against = f" (against the baseline: {change})" if change else ""
@@ -439,7 +443,7 @@ class RowsOfFile:
         strict: Whether to refuse rubrics that leave out a part of their file.
 
     Attributes:
-        metadata: The keys of `metadata` that all gradable rows have. None without such a row.
+        metadata: The keys that the `metadata` of all rows with a submission have. None if no row has a submission.
 
     Raises:
         ResponsesError: The file cannot be read.
@@ -509,12 +513,16 @@ class RowsOfFile:
 
     @property
     def suite_name(self) -> str:
-        """The name of the suite in a JUnit file: the name of the rubric, or else of its file or of the rows' file."""
+        """The name of the suite in a JUnit file: the name of the shared rubric.
+
+        If the rubric has no name, it is the name of the rubric's file. Without a shared rubric, it is the name of the
+        file of rows.
+        """
         name = self._rubrics.shared.name if self._rubrics.shared else None
         return name or (self._rubric_file or self._path).stem
 
     def take_place(self, row: Row) -> int:
-        """Return the position of a finished row, from 0, and remove it from the rows in progress."""
+        """Return the position of a finished row, from 0, and remove the row from the rows in progress."""
         return self._places.pop(row.id)
 
 

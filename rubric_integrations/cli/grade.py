@@ -55,7 +55,7 @@ MAX_IDS = 8
 
 
 class FirstResults:
-    """Collects only the results that are printed in the end. Therefore, memory does not grow with the run.
+    """Collects only the results that are printed at the end. Therefore, the use of memory does not grow with the run.
 
     Attributes:
         problems: The rows without a complete grade, by kind of problem.
@@ -90,11 +90,14 @@ class FirstResults:
 
     @property
     def results(self) -> list[Graded]:
-        """The first results in the order of their rows, at most one more than the ranking has."""
+        """The results that arrived first, in the order of their rows. There are at most `MAX_RANKED` + 1."""
         return [graded for _, graded in sorted(self._first, key=lambda entry: entry[0])]
 
     def with_tables(self) -> list[Graded]:
-        """Return the results to print as tables: all of a small run, or the worst imperfect ones of a larger run."""
+        """Return the results to print as tables: all results of a small run, or the worst results of a larger run.
+
+        In a larger run, results with the full score and rows without a complete grade are left out.
+        """
         if self._count <= MAX_TABLES:
             return self.results
         return [graded for *_, graded in sorted(self._worst, reverse=True)]
@@ -124,7 +127,7 @@ class Problems:
         self._kinds[kind] = (count + 1, sorted([*rows, (place, row_id, problem)])[: MAX_IDS + 1])
 
     def lines(self, rest: str = "") -> list[str]:
-        """Return a line for each kind of problem. `rest` is appended to lines that do not name all of their rows."""
+        """Return a line for each kind of problem. `rest` is appended if a line names only some of its rows."""
         lines: list[str] = []
         for count, [(_, row_id, problem), *others] in sorted(self._kinds.values(), key=lambda kind: kind[1]):
             first, ids = f"{row_id}: {problem}", ", ".join(other_id for _, other_id, _ in others)
@@ -193,7 +196,7 @@ def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> st
 def print_how_to_resume(
     reason: str, summary: RunSummary, ledger: LedgerAddress | None, partial: Path | None = None
 ) -> None:
-    """Print why a run stopped, its progress, the command that resumes it, and the file of the reports so far."""
+    """Print why a run stopped, how far it came, the command that resumes it, and the file with the reports so far."""
     from rubric_integrations.runs.ledger.addresses import address_text
     from rubric_integrations.runs.summary import summary_line
 
@@ -285,7 +288,7 @@ class RunFiles(NamedTuple):
         junit: Path | None,
         others: tuple[Path, ...],
     ) -> RunFiles:
-        """Return the files from the options of `grade`. If a model judges, the default ledger is next to the reports.
+        """Return the files from the options of `grade`. If a judge has a model, the ledger is by default next to `out`.
 
         Args:
             rubric: The first argument: the rubric, or the responses if there is no second argument.
@@ -314,11 +317,12 @@ class RunFiles(NamedTuple):
         return ledger_exists(self.ledger)
 
     def open_outputs(self, *, overwrite: bool, resume: bool | None) -> RunOutputs:
-        """Return the files to write. Refuse a run that would overwrite a file, or that cannot be resumed.
+        """Return the files to write. End the command if the run would overwrite a file or cannot be resumed.
 
         Args:
             overwrite: Whether existing files may be replaced.
-            resume: Whether to reuse the judgments of the ledger. None means only if it exists.
+            resume: Whether the run resumes an earlier run, whose judgments are in the ledger. None means that it does
+                if the ledger is an existing file.
         """
         rubrics = [path for path in (self.rubric, self.library) if path]
         inputs = [*rubrics, self.responses, *self.others, *ledger_files(self.ledger)]

@@ -80,10 +80,10 @@ class Sections(NamedTuple):
     """The optional sections of the output of `agree`.
 
     Attributes:
-        panel: The value of each judge of a panel. None if a single judge graded the run.
+        panel: The figures of each judge of a panel and of the panel. None if a single judge graded the run.
         confidence: The reliability of the judge's confidence. None if no labelled judgment has a confidence.
         disagreements: The differences between the judge and the human labels on each criterion.
-        warnings: Sentences that state the limits of the figures.
+        warnings: Warnings about limitations of the figures, one sentence each.
     """
 
     panel: PanelReport | None
@@ -225,8 +225,8 @@ def agree(
     """Measure how far a judge agrees with human labels, per criterion and in total, and show where they differ.
 
     The bias is the judge's mean minus the mean of the human labels. Figures are in [-1, 1]. A dash is an undefined
-    figure. For a panel, the output shows how much each judge adds. For a judge that states its confidence, it shows the
-    accuracy at each confidence.
+    figure. For a panel, the output shows how much each judge improves the panel's accuracy. For a judge that states its
+    confidence, the output shows the accuracy at each confidence.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
@@ -279,7 +279,7 @@ def _print_agreement(result: Agreement, level: float) -> None:
 
 @dataclass(frozen=True)
 class AlignmentOptions:
-    """The options of `align` for the search, the proof of a gain, and the output."""
+    """The options of `align` for the search, the test of the aligned judge, and the output."""
 
     out_file: Annotated[Path, typer.Option("--out", help="Write the aligned judge to this .json file, if it is kept.")]
     optimizer: Annotated[
@@ -331,13 +331,17 @@ def align(
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Align a judge with human labels and write it to a file if labels that it has not seen prove a gain.
+    """Align a judge with human labels, and write it to a file if it is significantly better on other labels.
 
-    You can use the file wherever you name a judge: `grade RUBRIC RESPONSES --judge judge.json`. Each attempt on the
-    same labels is counted in a file next to the first file of labels (labels.lock) and makes the proof harder.
+    A part of the labels is kept back for this test.
 
-    Exit codes: 0 the aligned judge is kept; 1 it is not kept, because it is not proven to be better; 2 bad usage or bad
-    input; 3 the judge cannot be used; 4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C or SIGTERM.
+    You can use the file wherever you name a judge: `grade RUBRIC RESPONSES --judge judge.json`. Attempts on the same
+    labels are counted in a file next to the first file of labels, or next to the run (for labels.jsonl, labels.lock).
+    With each attempt, a larger gain is needed.
+
+    Exit codes: 0 a judge is written; 1 no judge is written, because the aligned judge is not significantly better;
+    2 bad usage or bad input; 3 the judge cannot be used; 4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C
+    or SIGTERM.
     """
     from rubric_integrations.runs.ledger.addresses import address_text
     from rubric_integrations.trust import AlignmentError

@@ -70,9 +70,10 @@ def label(
 ) -> None:
     """Draw judgments of a run for human labelling, without showing the judge's answers.
 
-    Writes an HTML page that works with the keyboard and exports the labels, or asks in the terminal.
+    Writes an HTML page, which works with the keyboard and exports the labels. With --terminal, asks in the terminal
+    instead.
 
-    Exit codes: 0 done; 2 bad usage or bad input; 130 interrupted by Ctrl-C, the labels so far are saved.
+    Exit codes: 0 done; 2 bad usage or bad input; 130 interrupted by Ctrl-C, with the labels so far saved.
     """
     from rubric_integrations.runs.files import RunFileError, read_run
     from rubric_integrations.trust.planning import choose_for_labels
@@ -151,7 +152,7 @@ _Key = tuple[str, str, str]
 
 
 class TerminalLabels:
-    """Asks one rater for the judgments that have no label by this rater yet.
+    """Asks a rater in the terminal to label judgments. Judgments that the rater has already labelled are skipped.
 
     Args:
         drawn: The judgments to label, in the order in which they are shown.
@@ -159,7 +160,7 @@ class TerminalLabels:
         paths: The files of labels. They need not exist. Existing labels are kept.
 
     Attributes:
-        lines: The lines of these files, without duplicates.
+        lines: The lines of the existing files of labels, without duplicates.
     """
 
     def __init__(self, drawn: Sequence[JudgmentToLabel], rater: str, paths: Sequence[Path]):
@@ -183,9 +184,10 @@ class TerminalLabels:
         return sum(self._label_of(item) is not None for item in self._drawn)
 
     def ask(self, console: Console) -> Iterator[str]:
-        """Ask for each judgment without a label and yield the line of each answer. `q` ends it early.
+        """Ask for each judgment without a label, and yield each new label as a line of JSON.
 
-        `b` goes back to the previous judgment. Its answer can be replaced only after `c`.
+        The rater can type `q` to stop, and `b` to go back to the previous judgment. If that judgment has a label, the
+        rater must type `c` before a new answer.
 
         Raises:
             KeyboardInterrupt: The rater pressed Ctrl-C.
@@ -360,7 +362,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 @contextmanager
 def refuse_bad_input(*files: Path) -> Generator[None]:
-    """End the command with one line if the block raises an error about its input. Show a status for large files.
+    """End the command with a message of one line if the block raises an error about its input.
+
+    While the block reads large files, a status is shown.
 
     Warnings, for example about a last line that was cut off, are printed on stderr.
 
@@ -386,7 +390,7 @@ def reading_status(*files: Path) -> AbstractContextManager[object]:
 
 
 def print_caught(caught: Sequence[warnings.WarningMessage]) -> None:
-    """Print warnings on stderr: each on one line and a list of the labels that are left out."""
+    """Print each warning once on stderr, on one line. A list of labels that are left out has several lines."""
     if not caught:
         return
     from rubric_integrations.trust.labels import InvalidLabelsWarning
@@ -416,7 +420,7 @@ def require_different(files: Sequence[Path], what: str) -> None:
 
 
 def load_run(path: Path) -> RunFile:
-    """Read a run into memory, because its figures need the rows several times.
+    """Read a run into memory, because the computation of its figures reads the rows several times.
 
     Raises:
         RunFileError: The file is not a run.
@@ -427,7 +431,7 @@ def load_run(path: Path) -> RunFile:
 
 
 def load_rubric(path: Path | None) -> Rubric | None:
-    """Read the rubric of a run, or return None if there is no path.
+    """Read the rubric of a run, or return None if `path` is None.
 
     Raises:
         RubricError: (a ValueError) The file is not a valid rubric.
@@ -450,7 +454,8 @@ def load_labels(
 
     Raises:
         LabelsError: (a ValueError) The file cannot be read, has no labels, or belongs to another rubric.
-        ChosenLabelsError: (a ValueError) All labelled judgments were chosen instead of sampled.
+        ChosenLabelsError: (a ValueError) Every label has `sampled="chosen"`: annotators selected the
+            judgments themselves.
     """
     from rubric_integrations.trust import read_labels
     from rubric_integrations.trust.matching import require_drawn
@@ -479,7 +484,8 @@ def load_own_labels(run: RunFile, rubric: Rubric | None, *, strict: bool) -> lis
 
     Raises:
         LabelsError: (a ValueError) No row has labels, or a label has an unknown criterion.
-        ChosenLabelsError: (a ValueError) The labels cover only a part of the run.
+        ChosenLabelsError: (a ValueError) The labels cover only a part of the run. It is unknown whether this part was
+            drawn at random.
     """
     from rubric_integrations.trust import ChosenLabelsError, LabelsError, read_labels
 
@@ -497,7 +503,7 @@ def load_own_labels(run: RunFile, rubric: Rubric | None, *, strict: bool) -> lis
 
 
 def require_matching(labels: Sequence[LabelledJudgment], matched: int, paths: Sequence[Path], run: Path) -> None:
-    """Refuse labels if none of them counts for the run.
+    """Refuse labels if none of them was sampled and belongs to a judgment of the run.
 
     Args:
         labels: The labels.
@@ -567,7 +573,9 @@ def plan(
     level: LevelOption = 0.95,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute the number of labels for a corrected figure with a given interval width, and the submissions of a gate.
+    """Compute how many human labels an interval of a given width needs, and how many submissions a gate needs.
+
+    The interval is for the mean score, or for the rate of a criterion, after `calibrate` corrects it with the labels.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """

@@ -177,7 +177,7 @@ class JudgeOptions:
 
     @property
     def uses_model(self) -> bool:
-        """Whether a judge has a model. If so, its judgments are stored."""
+        """Whether at least one judge has a model. If so, the judgments are stored."""
         return has_model(self.judges[0]) or self.escalate_to is not None
 
     @property
@@ -224,9 +224,9 @@ class JudgeOptions:
         """Make one judge, the judges of a panel, or a cascade, all with the same base URL and settings.
 
         Raises:
-            ValueError: One of the errors of `make_judge`. Or a judge without a model is on a panel, only one of
-                `escalate_to` and `escalate_below` is set, the judges cannot form a cascade, or several models would
-                have the same name.
+            ValueError: `make_judge` refuses a judge, a judge without a model is on a panel, only one of `escalate_to`
+                and `escalate_below` is set, the judges cannot form a cascade, or several models would have the same
+                name.
         """
         judges, settings = self.judges, parse_judge_options(self.judge_option or ())
         if len({*judges, self.escalate_to} - {None}) > 1 and "name" in settings:
@@ -460,7 +460,7 @@ class LedgerOptions:
 
     @property
     def prices(self) -> dict[str, tuple[float, float]]:
-        """The prices of `--price`, for `grade_many`.
+        """The prices of `--price`, in the form of the argument `prices` of `grade_many`.
 
         Raises:
             ValueError: A price does not have the form NAME=IN,OUT.
@@ -533,7 +533,7 @@ _HEADER = "header."
 
 
 def has_model(judge: str) -> bool:
-    """Return whether the value of `--judge` is a model, instead of the name of a judge without a model."""
+    """Return whether the value of `--judge` names a model or its file, and not a judge without a model."""
     from rubric_integrations.judges import NAMED_JUDGES
 
     return judge not in NAMED_JUDGES
@@ -631,7 +631,7 @@ LedgerAddress = Path | str
 
 
 def ledger_address(text: str) -> LedgerAddress:
-    """Return the ledger address in a text and refuse a text that is neither a path nor the URL of a ledger."""
+    """Return a text as the address of a ledger. End the command if it is neither a path nor the URL of a ledger."""
     from rubric_integrations.runs.ledger.addresses import path_of
     from rubric_integrations.runs.ledger.base import LedgerError
 
@@ -642,7 +642,7 @@ def ledger_address(text: str) -> LedgerAddress:
 
 
 def ledger_exists(address: LedgerAddress | None) -> bool:
-    """Return whether a ledger exists. True for every database, because its tables are created at the first use."""
+    """Return whether a ledger exists. True for any URL of a database: its tables are created at the first use."""
     return address.exists() if isinstance(address, Path) else address is not None
 
 
@@ -658,7 +658,10 @@ def open_ledger(address: LedgerAddress) -> RunLedger:
 
 
 def open_ledger_of_run(address: LedgerAddress | None, run_name: str | None) -> RunLedger | None:
-    """Open the ledger of a run, or return None. Refuse a run with a name (`--run`) that has no ledger."""
+    """Open the ledger of a run. Return None if the run has no ledger.
+
+    End the command if a run with a name (`--run`) has no ledger.
+    """
     if address is None and run_name is not None:
         refuse(f"--run {run_name}: name the ledger that its processes share, with --ledger")
     return None if address is None else open_ledger(address)

@@ -1,6 +1,7 @@
 """The output files of commands. Each file appears complete or not at all.
 
-A command never writes to an input, a ledger or a rubric, and replaces an existing file only with `--overwrite`.
+A command never replaces its inputs or a ledger. Only a command that writes rubrics may replace a rubric. Most existing
+files are replaced only with `--overwrite`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def ledger_files(ledger: LedgerAddress | None) -> list[Path]:
 
 
 def is_regular(path: Path) -> bool:
-    """Return whether a path is a regular file or does not exist, and is not a device, a pipe or a directory."""
+    """Return whether a path is a regular file or does not exist. Devices, pipes and directories are not regular."""
     # If a shell redirects its output to a file, /dev/stdout is this file. It must not be replaced by renaming.
     is_device = path.absolute().parts[1:2] in (("dev",), ("proc",))
     return not is_device and (path.is_file() or not path.exists())
@@ -94,7 +95,7 @@ def refuse_existing(
     Args:
         option: The option that names the output, for the messages.
         output: The file to write.
-        overwrite: Whether the user allows to replace an existing file. This never includes a ledger.
+        overwrite: Whether the user allows to replace an existing file. A ledger is never replaced.
         replaces: The beginning of files that may be replaced without `overwrite`. None if there are no such files.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
     """
@@ -168,11 +169,13 @@ except ImportError:
 class OutputFile:
     r"""A text file in UTF-8 that appears complete or not at all. Use it as a context manager.
 
-    The text is written to a partial file in the same directory (see `partial_path`), which is flushed after each
-    `write` and renamed when the block ends without an exception. The partial file is locked in the block. Another
-    process that would write the same output is refused. A symbolic link stays a link, an existing file keeps its mode,
-    and a device or a pipe is written directly. If the file cannot be written, the command ends with `Exit.BAD_INPUT`. A
-    lone surrogate is written as its escape, `\ud800`, which JSON reads back.
+    The text is written to a partial file in the same directory (see `partial_path`). The partial file is flushed after
+    each `write`, and renamed when the block ends without an exception. It is locked during the block. Therefore,
+    another process that would write the same output ends with an error.
+
+    A symbolic link stays a link, and an existing file keeps its mode. A device or a pipe is written directly. If the
+    file cannot be written, the command ends with `Exit.BAD_INPUT`. A lone surrogate is written as its escape, such as
+    `\ud800`, which JSON reads back.
 
     The constructor ends the command with `Exit.BAD_INPUT` if this file must not be written (see `refuse_inputs` and
     `refuse_existing`).
@@ -185,12 +188,12 @@ class OutputFile:
         replaces: The beginning of files that may be replaced without `overwrite`. None if there are no such files.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
         keep_partial: Whether the partial file is kept if the block ends with an exception.
-        is_stored: Whether repeating the command makes the same text without cost, for example from a ledger. If so, the
-            partial file is removed if the disk is full.
+        is_stored: Whether the command can write the same text again without cost, for example from a ledger. Then the
+            partial file is removed if writing fails, for example because the disk is full.
 
     Attributes:
         path: The file.
-        is_direct: Whether it is a device or a pipe. Text that was written there cannot be sorted later.
+        is_direct: Whether the file is a device or a pipe. Text that was written there cannot be sorted later.
     """
 
     def __init__(
@@ -249,7 +252,7 @@ class OutputFile:
             refuse(f"{self.path}: cannot be written: {self._partial} was deleted or replaced meanwhile")
 
     def leave_unfinished(self) -> None:
-        """At the end of the block, keep the existing file, and leave the new text in the partial file."""
+        """Keep an existing file at the end of the block, instead of replacing it with the incomplete new text."""
         self._is_unfinished = not self._is_new
 
     def __enter__(self) -> Self:
@@ -438,7 +441,7 @@ class ParquetOutput:
             refuse(unwritable(self._path, error))
 
     def leave_unfinished(self) -> None:
-        """At the end of the block, keep the earlier grades, if there are any, instead of the incomplete new grades."""
+        """Keep existing grades at the end of the block, instead of replacing them with the incomplete new grades."""
         self._is_unfinished = not self._is_new
 
     def __enter__(self) -> Self:

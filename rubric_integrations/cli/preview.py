@@ -1,6 +1,6 @@
-"""The command `preview`: shows how a file of responses is read, and its first row as a judge sees it, without a call.
+"""The command `preview`: shows how a file of responses is read and its first row as a judge sees it. It calls no model.
 
-`grade` prints a summary in two lines if a file does not have the usual columns.
+If a file does not have the usual columns, `grade` prints a summary of two lines about how it reads the file.
 """
 
 from __future__ import annotations

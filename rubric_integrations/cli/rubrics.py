@@ -37,12 +37,12 @@ def convert(
     output: OutputOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Write a rubric in another format, or with other weights.
+    """Write a rubric in another format. With --weights, replace its weights and its pass mark.
 
     Parts that a rubric or the other format cannot express are listed on stderr.
 
-    Exit codes: 0 written, with or without losses; 2 the rubric is invalid, the format is unknown or cannot express it,
-    or the file cannot be written.
+    Exit codes: 0 written, with or without losses; 2 the rubric is invalid, the format is unknown or cannot express the
+    rubric, or the file cannot be written.
     """
     from rubric_integrations.formats.registry import read_document, reading_losses, write_document
     from rubric_integrations.formats.suite_files import load_with_tests
@@ -86,9 +86,9 @@ def migrate(
     output: OutputOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Update an OpenRubricRL file to the current schema: adds a `version` and an `explanation` to every example.
+    """Update an OpenRubricRL file to the current schema: a `version` of the file, and an `explanation` in each example.
 
-    Exit codes: 0 written; 2 the file cannot be read, or is invalid in other ways.
+    Exit codes: 0 written; 2 the file cannot be read, or is still invalid after the update.
     """
     from rubric_integrations.formats import openrubricrl
     from rubric_integrations.formats.parsing import load
@@ -134,7 +134,7 @@ def validate(
 ) -> None:
     """Check rubric files. Prints warnings, and one line per fault with its place, its field and how to fix it.
 
-    Exit codes: 0 all files are valid; 1 a file is not; 2 bad usage.
+    Exit codes: 0 all files are valid; 1 a file is not valid; 2 bad usage.
     """
     from rubric_integrations.reporting.validation import as_json, as_sarif, check_file
 

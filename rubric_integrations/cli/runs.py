@@ -91,8 +91,9 @@ def compare(
 ) -> None:
     """Compare two runs over the same inputs: the scores, the passed rows, and each criterion.
 
-    The second run is better if its mean score is significantly higher, worse if it is significantly lower by more than
-    --margin, and unchanged if every answer and score is the same. Otherwise, the comparison is unclear.
+    The second run is "better" if its mean score is significantly higher. It is "worse" if its mean score is
+    significantly lower by more than --margin. It is "unchanged" if every answer and score is the same. Otherwise, the
+    comparison is "unclear".
 
     Exit codes: 0 done; 1 the second run is worse, or the change has no interval (--gate); 2 bad usage or bad input.
     """
@@ -230,7 +231,8 @@ def report(
 ) -> None:
     """Write an HTML page that shows one run, compares two runs, or follows many runs. It needs no server.
 
-    With more than two runs, runs that cannot be compared are shown as separate series. --anyway is for two runs.
+    With more than two runs, runs that cannot be compared are shown as separate series. --anyway has an effect only with
+    two runs.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
@@ -313,7 +315,7 @@ def show(
         str | None, typer.Option(metavar="ID", help="Show one row in full, from its answers to its score.")
     ] = None,
 ) -> None:
-    """Show a finished run: its figures, the points that each criterion costs, and the lowest rows with the reasons.
+    """Show a finished run: its figures, the points lost on each criterion, and the worst rows with the judge's reasons.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """
@@ -355,10 +357,10 @@ def rescore(
 ) -> None:
     """Score the submissions of a run with another rubric, without calls to a model.
 
-    If a row had its own rubric in the run, this rubric is added to the new one.
+    If a row had its own rubric in the run, the row's rubric is added to the new rubric.
 
-    Weights, names, pass marks and gates can change. Criteria with a new text have no judgments yet. Missing judgments
-    are counted.
+    The new rubric can have other weights, names, pass marks and required criteria. If it changes the text of a
+    criterion, the ledger has no judgments of that criterion. The output states how many judgments are missing.
 
     Exit codes: 0 done; 2 bad usage or bad input.
     """

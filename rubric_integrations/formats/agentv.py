@@ -52,7 +52,10 @@ def matches(document: Any) -> bool:
 
 
 def read(document: Any, source: str) -> Rubric:
-    """Make one rubric from an AgentV document: the shared items and the items of its case if it has only one case.
+    """Make one rubric from an AgentV document.
+
+    The rubric has the items that all cases share. If the document has only one case, the rubric also has the items of
+    that case.
 
     Raises:
         RubricError: The document has faults, or several cases have their own rubrics. The error lists every fault.
@@ -75,7 +78,7 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that its rubric does not contain."""
+    """Return one message for each part of a document that `read` leaves out of the rubric."""
     suite = suite_of(document)
     return [] if suite is None else read_only_test(suite._replace(dialect="agentv"), "rubric").losses
 
@@ -120,7 +123,7 @@ def shared_criteria(document: Any, faults: list[Fault]) -> list[Criterion]:
 
 
 def eval_cases(document: Any) -> list[Mapping[str, Any]]:
-    """Return the parsed cases of an eval file. An empty list for other documents."""
+    """Return the parsed cases of an eval file. The list is empty for other documents."""
     cases: Any = cast("Any", document).get("evalcases") if isinstance(document, Mapping) else None
     if not isinstance(cases, Sequence) or isinstance(cases, str):
         return []
@@ -131,7 +134,7 @@ def make_rubric(criteria: list[Criterion], document: Any, source: str, faults: l
     """Make a rubric with the document's name.
 
     Raises:
-        RubricError: There are faults already, or the criteria do not form a valid rubric.
+        RubricError: `faults` is not empty, or the criteria do not form a valid rubric.
     """
     name: Any = cast("Any", document).get("name") if isinstance(document, Mapping) else None
     if not faults:

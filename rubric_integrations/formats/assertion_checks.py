@@ -1,8 +1,8 @@
-r"""Converts an assertion that promptfoo or AgentV decides in code to a `Check` that decides every text in the same way.
+r"""Converts assertions that promptfoo or AgentV evaluates in code to a `Check` with the same result for every text.
 
 Both programs run in JavaScript, whose white space, lower case and regular expressions differ from Python's. Therefore,
-most types become a pattern that matches like JavaScript. An assertion without such a pattern is refused, and the caller
-lists it.
+most types become a pattern that matches like JavaScript. If there is no such pattern, the assertion is
+refused, and the caller lists it as not read.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ _ANY = r"[\s\S]*"
 
 
 def check_of(kind: str, value: Any, *, is_negated: bool, trims: bool, reads_numbers: bool) -> Check:
-    r"""Return a check that decides every text like an assertion.
+    r"""Return the check that has the same result as an assertion for every text.
 
     Args:
         kind: One of `CODED_TYPES`.
         value: The value of the assertion, after its variables are filled in.
         is_negated: Whether the assertion passes if the condition is false.
-        trims: Whether `equals`, `starts-with` and `ends-with` ignore outer white space of both texts, as in AgentV.
+        trims: Whether `equals`, `starts-with` and `ends-with` ignore white space around the response and the value, as
+            in AgentV.
         reads_numbers: Whether `contains` accepts a number as text, and `is-json` accepts a schema, as in promptfoo.
 
     Raises:
-        ValueError: No check decides every text in the same way as the assertion. The message is a phrase whose
+        ValueError: No check has the same result as the assertion for every text. The message is a phrase whose
             subject is the assertion, such as `is negated`.
 
     Example:
@@ -140,8 +141,8 @@ def python_pattern(pattern: str) -> str:
     r"""Translate a JavaScript pattern without flags to Python.
 
     Raises:
-        ValueError: The pattern uses syntax whose meaning differs, or it could match half of a character that JavaScript
-            counts as two (`.` without `*` or `+`).
+        ValueError: The pattern uses syntax that has another meaning in Python. Or the pattern has a part such as `.`
+            or `\D` without `*` or `+`. Such a part could match half of a character that JavaScript counts as two.
 
     Example:
         >>> python_pattern(r"^v\d+")

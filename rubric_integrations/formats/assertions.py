@@ -3,8 +3,9 @@
 In promptfoo, every assertion must pass. Therefore, each criterion is required, unless the test has a `threshold`, which
 becomes the pass mark. A `metric` becomes a tag. A list of items is one assertion, and its items share its weight.
 
-Assertions that those projects decide in code become checks, if a check can decide every text in the same way. The
-others are listed, also as `left_out` of the rubric, because without them no submission may pass.
+Assertions that those projects evaluate in code become checks, if a check has the same result for every text. All other
+assertions are listed in the messages and in `left_out` of the rubric. Because they are not evaluated, no submission
+can pass.
 """
 
 from __future__ import annotations
@@ -77,12 +78,12 @@ class Context(NamedTuple):
 
 @dataclass
 class Notes:
-    """The faults of a file and the parts of the file that its rubric does not contain.
+    """The faults of a file, and the parts of the file that are left out of its rubric or changed.
 
     Attributes:
         faults: The reasons to refuse the file.
-        losses: One message for each part of the file that the rubric does not contain or that it changes.
-        left_out: The losses that a pass depends on.
+        losses: One message for each part of the file that is left out of the rubric or changed.
+        left_out: The messages about parts that are not graded, although the file requires them for a pass.
     """
 
     faults: list[Fault] = field(default_factory=list[Fault])
@@ -90,7 +91,7 @@ class Notes:
     left_out: list[str] = field(default_factory=list[str])
 
     def leave_out(self, message: str) -> None:
-        """Add a loss that a pass depends on."""
+        """Record a part that is not graded, although the file requires it for a pass."""
         self.losses.append(message)
         self.left_out.append(message)
 
@@ -100,8 +101,8 @@ class Group(NamedTuple):
 
     Attributes:
         criteria: The criteria.
-        weight: The weight that the criteria share if the assertion is a list or a set. None for an assertion with a
-            single text, because its criterion has its own weight.
+        weight: The weight of the assertion if it is a list or a set. Its criteria share this weight. None for an
+            assertion with a single text, because its criterion has its own weight.
     """
 
     criteria: list[Criterion]
@@ -160,7 +161,7 @@ def read_assertions(entries: Any, where: str, context: Context, notes: Notes) ->
 def join(groups: Sequence[Group]) -> list[Criterion]:
     """Return the criteria of all assertions.
 
-    If there are several assertions, the items of a list share its weight, in proportion to their own weights.
+    If there are several assertions, the weight of a list is divided among its items in proportion to their weights.
     """
     criteria: list[Criterion] = []
     for group in groups:

@@ -1,10 +1,14 @@
 """Plain checklists `{checklist: [texts]}`, checklists of tau2, InfoBench and WildBench, and WritingBench's criteria.
 
-Each text is a binary criterion of weight 1. In tau2, all `nl_assertions` must be met if they are in the task's
-`reward_basis`. The other parts of that basis, such as the state of a database, are in `left_out` of the rubric.
-InfoBench has `decomposed_questions`. WildBench has a `checklist` next to a conversation, as hints for one score. In a
-file with several tasks or rows, each has its own rubric. A criterion of WritingBench has `criteria_description` and one
-text for each band of scores, such as `1-2`. It becomes a criterion with a scale.
+Each text becomes a binary criterion of weight 1. In a file with several tasks or rows, each task or row has its own
+rubric. The formats have these keys:
+
+- tau2: `nl_assertions`. They are required criteria if the task's `reward_basis` contains them. The other parts of the
+  `reward_basis`, such as the state of a database, are in `left_out` of the rubric.
+- InfoBench: `decomposed_questions`.
+- WildBench: a `checklist` next to a conversation. WildBench's own judge uses it as hints for one score.
+- WritingBench: a `criteria_description`, and one text for each band of scores, such as `1-2`. It becomes one criterion
+  with a scale.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ _TEXT_KEY = "criteria_description"
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data has a checklist, or is a list of such data or of WritingBench's criteria."""
+    """Return whether parsed data has a checklist, or is a list of tasks, of rows or of WritingBench's criteria."""
     return (
         _find(document) is not None
         or bool(rows_of(document))
@@ -50,7 +54,7 @@ def matches(document: Any) -> bool:
 
 
 def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the tasks or rows of tau2, InfoBench or WildBench with their ids. An empty list for other data."""
+    """Return the tasks or rows of tau2, InfoBench or WildBench with their ids. The list is empty for other data."""
     entries = cast("Sequence[Any]", document) if isinstance(document, list | tuple) else ()
     rows = (_TASK_KEY, "decomposed_questions", _CONVERSATION)
     if not all(isinstance(entry, Mapping) and any(key in entry for key in rows) for entry in entries):
@@ -62,7 +66,7 @@ def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def has_texts(row: Any) -> bool:
-    """Return whether a task or row has any text to judge. Many tasks of tau2 have no `nl_assertions`."""
+    """Return whether a task or row has at least one text that becomes a criterion. Many tasks of tau2 have none."""
     items = _find(row)
     return items is not None and bool(items.entries)
 
@@ -70,8 +74,8 @@ def has_texts(row: Any) -> bool:
 def input_of(row: Mapping[str, Any]) -> str:
     """Return the task of a row.
 
-    This is InfoBench's instruction with its input, WildBench's conversation, or the ticket of a tau2 task or the reason
-    why its simulated user calls.
+    In InfoBench, the task is the instruction and its input. In WildBench, it is the conversation. In tau2, it is the
+    ticket, or the reason for the simulated user's call if there is no ticket.
     """
     turns: Any = row.get(_CONVERSATION)
     if isinstance(turns, list | tuple):
@@ -99,7 +103,7 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that its rubric does not contain."""
+    """Return one message for each part of a document that `read` leaves out of the rubric."""
     return _read(document, "rubric").losses
 
 

@@ -1,6 +1,6 @@
 """FLASK's skills: a list of `{Skill, Criteria, Scoring}`, each with a description of every score from 1 to 5.
 
-Each skill becomes a criterion of weight 1 on that scale, with the skill as its name.
+Each skill becomes a criterion of weight 1 on the scale from 1 to 5. The criterion has the name of the skill.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that its rubric does not contain."""
+    """Return one message for each part of a document that `read` leaves out of the rubric."""
     return _read(document, "rubric").losses
 
 

@@ -1,7 +1,7 @@
 """HealthBench's rubrics: a list of criteria with `criterion`, `points` and `tags`.
 
-A criterion with negative points describes an error, and HealthBench's grader answers whether it is met. A native
-penalty has the same meaning. Therefore, every text is kept unchanged.
+A criterion with negative points describes an error. HealthBench's grader answers that it is met if the response makes
+this error. A native penalty works in the same way. Therefore, every text is kept unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LABEL = "criteria_met"
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data is a list with an object that has `points` and no native `requirement`."""
+    """Return whether parsed data has a list with an object that has `points`, but no `requirement` or `description`."""
     return any("points" in entry and "description" not in entry for entry in objects_in(document))
 
 
@@ -40,7 +40,7 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that its rubric does not contain."""
+    """Return one message for each part of a document that `read` leaves out of the rubric."""
     return _read(document, "rubric").losses
 
 

@@ -23,8 +23,8 @@ class ItemList(NamedTuple):
     Attributes:
         where: The place of the list in the document.
         entries: The entries of the list.
-        fields: The fields of the rubric next to the list, such as `guidelines`.
-        others: The other keys next to the list.
+        fields: The rubric's fields that are next to the list in the document, such as `guidelines`.
+        others: All other keys next to the list. They are left out of the rubric.
     """
 
     where: str
@@ -38,7 +38,7 @@ class Reading(NamedTuple):
 
     Attributes:
         rubric: The rubric.
-        losses: One message for each part of the document that the rubric does not contain or that it changes.
+        losses: One message for each part of the document that is left out of the rubric or changed.
     """
 
     rubric: Rubric
@@ -72,7 +72,7 @@ def find_list(document: Any) -> ItemList | None:
 
 
 def objects_in(document: Any) -> list[Mapping[str, Any]]:
-    """Return the entries of the list in a document that are objects without a native `requirement`."""
+    """Return the objects in a document's list of criteria. Objects with the native key `requirement` are left out."""
     items = find_list(document)
     entries = [cast("Mapping[str, Any]", e) for e in (items.entries if items else ()) if isinstance(e, Mapping)]
     return [entry for entry in entries if "requirement" not in entry]
@@ -92,9 +92,9 @@ def read_list(
         items: The list.
         source: The name of the document, for errors.
         dialect: The name of the document's format, for errors.
-        words: The format's key for each native field that it has.
-        convert: Converts one entry.
-        notes: The keys of entries that are left out, with the reasons.
+        words: The key in this format for each field of a `Criterion` that the format can express.
+        convert: Converts one entry to the fields of a `Criterion`.
+        notes: Keys of entries that are left out of the rubric, with the reason for each key.
 
     Raises:
         RubricError: The list has faults. The error lists every fault.
@@ -138,7 +138,7 @@ def make_rubric(
     """Make a rubric from criteria and the other fields of the rubric.
 
     Raises:
-        RubricError: There are faults already, or the criteria do not form a valid rubric.
+        RubricError: `faults` is not empty, or the criteria do not form a valid rubric.
     """
     if not faults:
         try:
@@ -149,7 +149,7 @@ def make_rubric(
 
 
 def error_of(source: str, dialect: str, faults: Sequence[Fault]) -> RubricError:
-    """Make the error for a document of another project, with a hint that names the format it was read in."""
+    """Make the error for a document of another project, with a hint that names the format in which it was read."""
     hint = (
         f"is read as `{dialect}`: if it is another format, name it, as in "
         "`rubric-integrations convert FILE --from native --to native`"
@@ -163,7 +163,7 @@ def _may_be_meant(key: str, known: Any) -> bool:
 
 
 def rubric_losses(rubric: Rubric, kept: Collection[str]) -> list[str]:
-    """Return one message for each field of a rubric that a format without groups cannot express.
+    """Return one message for each field of a rubric that a format cannot express. The format has no groups.
 
     Args:
         rubric: The rubric.

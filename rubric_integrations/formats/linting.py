@@ -206,7 +206,7 @@ def _without_quotations(requirement: str) -> str:
 
 
 def second_requirement(requirement: str) -> str:
-    """Return the words that join a second requirement to the first, such as `and gives a`. Empty if there are none."""
+    """Return the words that join a second requirement to the first, such as `and gives a`, or an empty text."""
     text = _without_quotations(_HEADING.sub("", requirement)).replace("such that", "so")
     for sentence in re.split(r"(?<=[.;?!])\s+", _ONE_IDEA.sub(" X ", _EXAMPLES.sub("", text))):
         for pattern in _COMPOUND:
@@ -235,7 +235,7 @@ def vague_standard(requirement: str) -> str:
 
 
 def absent_error(requirement: str) -> str:
-    """Return the words that make a requirement ask for the absence of an error, such as `Avoids`. Empty if none do."""
+    """Return the words that require the absence of an error, such as `Avoids`. Empty if there are no such words."""
     return next((match[0].strip() for pattern in _ABSENCE if (match := pattern.search(requirement))), "")
 
 

@@ -1,9 +1,9 @@
 """Model-graded evals of openai/evals: a `prompt` that ends in a choice, with a score for each choice.
 
-The file has one eval under its name, which becomes a criterion with the `choice_strings` as options. In the prompt,
-`{completion}` is the response, `{input}` the query and `{ideal}` the reference. Prompts with other variables, and
-prompts that compare several completions, are refused. In openai/evals, a reply without a choice gets the lowest score.
-Here, it is a failure.
+The file has one eval, under the name of the eval. It becomes a criterion with the `choice_strings` as options. In
+the prompt, `{completion}` is the response, `{input}` the query and `{ideal}` the reference. Prompts with other
+variables, and prompts that compare several completions, are refused. In openai/evals, a reply without a choice gets the
+lowest score. Here, such a reply is a failure of the judge.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that its rubric does not contain or that it changes."""
+    """Return one message for each part of a document that `read` leaves out of the rubric or changes."""
     return _read(document, "rubric").losses
 
 

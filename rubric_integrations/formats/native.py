@@ -275,7 +275,10 @@ def losses(_document: Any) -> list[str]:
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as lists and dictionaries: the fields that are set and the weights. Nothing is lost."""
+    """Return a rubric as lists and dictionaries, and no messages, because no part of the rubric is lost.
+
+    Fields that are not set are left out, except weights.
+    """
     document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria", "tree"})
     leaves = [_write_criterion(criterion) for criterion in rubric.criteria]
     written: set[int] = set()

@@ -47,7 +47,7 @@ class ExampleFields(Record):
 
 
 class CriterionFields(Record):
-    """A criterion. `examples` has a list for each level of quality that the author names, such as `excellent`."""
+    """A criterion. The keys of `examples` are levels of quality, such as `excellent`."""
 
     name: str = Field(min_length=1)
     description: str = Field(min_length=1)
@@ -222,7 +222,7 @@ def _range(scale: Scale) -> tuple[float, float, bool]:
 
 
 def migrate(document: Any, to_version: str = "1.0.0") -> tuple[Any, list[str]]:
-    """Convert a file of an older schema to the current schema: add a `version` and an `explanation` to each example.
+    """Convert an older file to the current schema: add a `version` to the file and an `explanation` to each example.
 
     Args:
         document: The parsed file. It is not changed.

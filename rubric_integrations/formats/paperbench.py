@@ -33,7 +33,7 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that its rubric does not contain."""
+    """Return one message for each part of a document that `read` leaves out of the rubric."""
     return _read(document, "rubric").losses
 
 

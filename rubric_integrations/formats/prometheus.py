@@ -1,6 +1,7 @@
 """The rubrics of Prometheus and BiGGen-Bench: one question, with a description of each score from 1 to 5.
 
-A row has its rubric under `score_rubric`. In a file of rows (a list, or an object by id), each row has its own rubric.
+The rubric of a row is under its key `score_rubric`. A file of rows is a list of rows, or an object with rows by
+id. Each of its rows has its own rubric.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _ROW_KEY = "score_rubric"
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data is a rubric of Prometheus, a row with one, or several rows (a list, or by id)."""
+    """Return whether parsed data is a rubric of Prometheus, a row with such a rubric, or a file of such rows."""
     return _is_rubric(document) or bool(rows_of(document))
 
 
 def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the rows of a file with their ids. A single row is also accepted. An empty list for other data."""
+    """Return the rows of a file with their ids. A single row is also accepted. The list is empty for other data."""
     if _is_row(document):
         return [(str(document.get("id") or "1"), document)]
     if isinstance(document, Mapping):
@@ -49,7 +50,7 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that its rubric does not contain."""
+    """Return one message for each part of a document that `read` leaves out of the rubric."""
     return _read(document, "rubric").losses
 
 

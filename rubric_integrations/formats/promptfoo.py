@@ -52,7 +52,7 @@ class Suite(NamedTuple):
 
 
 def suite_of(document: Any) -> Suite | None:
-    """Return parsed data as a file of tests. A list of assertions is accepted, too. None for other data."""
+    """Return parsed data as a `Suite`, or None if it is neither a file of tests nor a list of assertions."""
     if isinstance(document, list | tuple) and any(is_judged(entry) for entry in cast("Sequence[Any]", document)):
         document = {"assert": document}
     if not isinstance(document, Mapping) or not _SUITE_KEYS & set(cast("Mapping[str, Any]", document)):
@@ -88,13 +88,13 @@ def has_shared(suite: Suite) -> bool:
 
 
 def read_test(suite: Suite, index: int | None, source: str, not_read: Sequence[str] = ()) -> Reading:
-    """Make the rubric of one test, from the assertions that all tests share and its own.
+    """Make the rubric of one test, from the assertions that all tests share and the test's own assertions.
 
     Args:
         suite: The file.
-        index: The index of the test. None for only the shared assertions.
+        index: The index of the test. None for a rubric of only the assertions that all tests share.
         source: The name of the file, for errors.
-        not_read: Messages about sources of assertions that are not read. A pass depends on them.
+        not_read: Messages about sources of assertions that are not read. They become `left_out` of the rubric.
 
     Raises:
         RubricError: The test has faults or no readable assertion. The error lists every fault.
@@ -129,7 +129,7 @@ def read_test(suite: Suite, index: int | None, source: str, not_read: Sequence[s
 
 
 def read_only_test(suite: Suite, source: str) -> Reading:
-    """Make the rubric of a file with a single rubric.
+    """Make the rubric of a file with one test, or of a file whose tests have only shared assertions.
 
     Raises:
         RubricError: The file has faults, or several tests have their own assertions. The error lists every fault.
@@ -206,7 +206,7 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that its rubric does not contain."""
+    """Return one message for each part of a document that `read` leaves out of the rubric."""
     return _read(document, "rubric").losses
 
 

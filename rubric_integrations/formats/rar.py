@@ -2,11 +2,15 @@
 
 A weight is a number or an importance: Essential, Important, Optional or Pitfall.
 
-The text of a pitfall does not show whether MET is good or bad. RaR's texts describe the mistake ("Does not mention
-ultrasound") or how to avoid it ("Does not advise to wait"), both with a negative weight. RaR's paper gives pitfalls a
-positive weight, which a response earns by avoiding the mistake. Therefore, the requirement is reworded to fit both
-kinds of texts. It asks whether the mistake is made if the weight is negative, and whether it is avoided if the weight
-is positive. ResearchRubrics describes the behaviour of a bad response. Its texts are kept unchanged.
+The text of a pitfall does not show whether MET is good or bad. Some of RaR's texts describe the mistake ("Does not
+mention ultrasound"). Others describe how to avoid it ("Does not advise to wait"). Both have a negative weight. In RaR's
+paper, a pitfall has a positive weight, which a response earns if it avoids the mistake. Therefore, the requirement is
+reworded to fit both kinds of texts:
+
+- With a negative weight, the requirement asks whether the response makes the mistake.
+- With a positive weight, the requirement asks whether the response avoids the mistake.
+
+A negative criterion of ResearchRubrics always describes the behaviour of a bad response. Its text is kept unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ _PITFALL = "Pitfall Criteria: "
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data is a list with a criterion of RaR or ResearchRubrics."""
+    """Return whether parsed data has a list with a criterion of RaR or ResearchRubrics."""
     return any(_is_rar(entry) or _is_literal(entry) for entry in objects_in(document))
 
 
@@ -49,7 +53,7 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that its rubric does not contain or that it changes."""
+    """Return one message for each part of a document that `read` leaves out of the rubric or changes."""
     return _read(document, "rubric").losses
 
 

@@ -28,7 +28,7 @@ from rubric_integrations.rubric.rubric import Rubric
 
 
 class RubricFormat(Protocol):
-    """The protocol of a format of rubric files. It is implemented by a module with these four functions."""
+    """The protocol of a format of rubric files. A format is a module with the four functions of this protocol."""
 
     def matches(self, document: Any, /) -> bool:
         """Return whether parsed data looks like this format, even if it has faults. It must not raise an exception."""
@@ -48,7 +48,7 @@ class RubricFormat(Protocol):
         ...
 
     def losses(self, document: Any, /) -> list[str]:
-        """Return one message for each part of a valid document that its rubric does not contain.
+        """Return one message for each part of a valid document that `read` leaves out of the rubric.
 
         Raises:
             RubricError: The document has faults.
@@ -125,7 +125,7 @@ def read_document(document: Any, source: str, rubric_format: Format | None = Non
 
 
 def reading_losses(document: Any, rubric_format: Format | None = None) -> list[str]:
-    """Return one message for each part of parsed data that its rubric does not contain or that it changes.
+    """Return one message for each part of parsed data that `read_document` leaves out of the rubric or changes.
 
     Args:
         document: Data from which `read_document` makes a rubric.

@@ -1,4 +1,4 @@
-"""Chooses the rubric of each row: the rubric that all rows share, the row's own, or both."""
+"""Chooses the rubric of each row: the rubric that all rows share, the row's own rubric, or both."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RowRubrics:
     Args:
         rubric: The rubric that all rows share, a function that returns the rubric of a row, or None if each row has its
             own rubric.
-        library: Rubrics by name, or a file with a mapping of them. A row can then have a name as its rubric.
+        library: Rubrics by name, or a file that contains such a mapping. A row can then refer to its rubric by name.
 
     Attributes:
         shared: The rubric that all rows share. None if there is none.
@@ -62,15 +62,15 @@ class RowRubrics:
     def of(self, row: Any, own: Any) -> Rubric:
         """Return the rubric of a row: its own rubric, joined with the shared rubric.
 
-        Arguments and errors are the same as for `own_of`, with the additional errors of `join`.
+        The arguments are the same as for `own_of`. The errors are the errors of `own_of` and of `join`.
         """
         return self.join(self.own_of(row, own))
 
     def own_of(self, row: Any, own: Any) -> Rubric | None:
-        """Return the row's own rubric, or the result of the function. None if there is neither.
+        """Return the row's own rubric, or the rubric that the function returns. None if there is neither.
 
         Args:
-            row: The row, as argument of the function.
+            row: The row. If there is a function, it is called with this row.
             own: The row's own rubric: a `Rubric`, lists and dictionaries, JSON or YAML text, the `Path` of a file, or a
                 name in the library. None if the row has no rubric.
 

@@ -1,9 +1,10 @@
 """Reads the rubric items of AgentV, which also occur in the assertions of promptfoo.
 
 A string is a binary criterion. In an object, `expected_outcome` (or `outcome`, or `criteria`) is the requirement and
-`id` is the name. `weight` is 1 by default. `required` is false by default, but true in current files. `score_ranges`
-make a scale of whole numbers from 0 to 10, on which x has the value x / 10. An `operator` is `correctness` or
-`contradiction`. With `contradiction`, the response must not contradict the text, but need not state it.
+`id` is the name. `weight` is 1 by default. By default, `required` is true in files of AgentV's current version and
+false in older files. `score_ranges` make a scale of whole numbers from 0 to 10, on which x has the value x / 10. An
+`operator` is `correctness` or `contradiction`. With `contradiction`, the response must not contradict the text,
+but need not state it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def read_items(items: Any, where: str, faults: list[Fault], required: bool | Non
         items: The list, as parsed.
         where: Its place in the document.
         faults: The list to which faults are appended.
-        required: For a file of the current version: whether items are required by default. Items with `score_ranges`
-            are not, and items without an `id` have no name. None for a file of an older version.
+        required: Whether items are required by default, for a file of AgentV's current version. None for an older file.
+            In a current file, an item with `score_ranges` is never required, and an item without an `id` has no name.
 
     Returns:
         The criteria of the items without faults.

@@ -2,7 +2,7 @@
 
 Only CSV, JSON, JSONL and YAML files in the directory of the configuration are read. A glob may name several of them.
 Code is not run, and nothing is fetched from the network. If a source of tests is code, a spreadsheet or a URL, its name
-stays in the list of tests, and the reader of the tests reports it.
+stays in the list of tests. `promptfoo.py` then reports that these tests are not read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CASE_FILES = ("case.yaml", "case.yml")
 def load_with_tests(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
     """Parse a file. For a configuration of promptfoo or AgentV, insert the tests that are in other files.
 
-    A `.jsonl` file is a list of its lines.
+    A `.jsonl` file is read as a list with one entry for each line.
 
     Args:
         source: A path or an open file. Other files are read only for a path.
@@ -56,8 +56,8 @@ def load_with_tests(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[
         The data and the name of the file.
 
     Raises:
-        RubricError: A file cannot be read or is outside the directory, or there are more than 1,000 files, 10 MB or
-            100,000 values.
+        RubricError: A file cannot be read, or is outside the directory of the configuration. Or the files exceed one of
+            the limits of 1,000 files, 10 MB and 100,000 values.
     """
     if isinstance(source, str | PathLike) and Path(source).suffix.lower() == ".jsonl":
         return _parse_lines(read_content(source), str(source)), str(source)
@@ -110,12 +110,15 @@ class Files:
         self._bytes = 0
 
     def tests(self, name: str, where: str, *, are_rows: bool) -> list[Any]:
-        """Return the tests in the files of a name or a glob, or a list with only the name if they are not read.
+        """Return the tests in the files that a name or a glob matches.
+
+        If the name is a URL, code or a spreadsheet, no file is read, and the list contains only the name.
 
         Args:
             name: The name, with or without `file://`.
             where: The place of the name in the configuration.
-            are_rows: Whether YAML files have rows like a CSV file, as promptfoo reads `{path: ...}`.
+            are_rows: Whether each entry of a YAML file is read like a row of a CSV file. promptfoo reads the files of
+                `{path: ...}` in this way.
 
         Raises:
             RubricError: There is no such file, or it cannot be read.
@@ -125,7 +128,10 @@ class Files:
         return [test for path in self._paths(name, where) for test in self._tests_of(path, where, are_rows)]
 
     def mapping(self, name: str, where: str) -> Any:
-        """Return the test in a file, or the name of the file if it is code. Raises the same errors as `tests`."""
+        """Return the only test in a file, or the name of the file if the file is not read.
+
+        Raises the same errors as `tests`, and `RubricError` if the file does not have exactly one test.
+        """
         tests = self.tests(name, where, are_rows=False)
         if len(tests) != 1:
             raise self._error(where, f"{name!r} has {len(tests)} tests, and not one")

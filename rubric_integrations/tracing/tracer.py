@@ -39,7 +39,9 @@ refuse a complete batch of spans if the batch is too large."""
 
 
 def outcomes_to_record(report: EvaluationReport | None, name: str, failure: BaseException | None) -> list[NamedScore]:
-    """Return the outcomes of a grade. Empty if the grade was cancelled, because then nothing was evaluated.
+    """Return the overall outcome of a grade and the outcome of each criterion.
+
+    The list is empty if the grade was cancelled. Without a report, it has only the failure of the grade.
 
     Args:
         report: The report, which may be the incomplete report of a `JudgeError`. None if there is no report.
@@ -107,7 +109,7 @@ def openinference_attributes(
     """Return the outcomes as the span attributes that OpenInference defines.
 
     Failures are left out, because OpenInference has no attribute for them. An error message in another attribute would
-    look like the explanation of a result. The status of the span shows failures.
+    look like the explanation of a result. The status of the span shows whether the grade failed.
     """
     attributes: Attributes = {"openinference.span.kind": "EVALUATOR"}
     # The first outcome is the overall outcome. The criteria follow in the order of the report.
@@ -135,7 +137,7 @@ def error_type_of(failure: BaseException) -> str:
 
 
 def present(values: Mapping[str, Any]) -> Attributes:
-    """Remove None and numbers that JSON cannot represent, and shorten texts."""
+    """Return attributes with shortened texts, and without None and numbers that JSON cannot represent."""
     return {
         key: recordable(value) if isinstance(value, str) else value
         for key, value in values.items()
@@ -180,8 +182,8 @@ def evaluated_response(*, response_id: str | None = None, context: Context | Non
     """Link the grades in a `with` block to the model call that wrote the graded response.
 
     The events of each grade in the block get the response id, and belong to the span of the model call, as
-    OpenTelemetry's conventions recommend. The span of the grade links to that span, and stays a child of the caller's
-    current span.
+    OpenTelemetry's conventions recommend. The span of the grade links to the span of the model call. It stays
+    a child of the caller's current span.
 
     Args:
         response_id: The provider's id of the response (`gen_ai.response.id`).
