@@ -768,3 +768,10 @@ def test_list_of_objects_without_responses_can_be_graded_as_a_text(write: Write,
     manifest = [{"apiVersion": "v1", "kind": "Service"}, {"apiVersion": "v1", "kind": "Pod"}]
     with pytest.raises(ResponsesError, match=r"has no `response` column .*save it as a `\.txt` file"):
         list(read_responses(write(f"f{suffix}", manifest)))
+
+
+def test_openai_result_with_an_error_and_a_body_is_an_error(write: Write) -> None:
+    body = {"choices": [{"message": MESSAGE}]}
+    row = {"id": "r", "custom_id": "a", "error": {"message": "cut off"}, "response": {"status_code": 200, "body": body}}
+    [only] = read_responses(write("f.jsonl", row))
+    assert (only.submission, only.error) == (None, "row a: has no answer: cut off")
