@@ -358,8 +358,11 @@ def read_row(
             fields["attachments"] = entries if folder is None else read_paths(entries, folder)
     except ValueError as error:
         return Row(row_id, None, f"row {row_id}: `attachments` {error}")
+    own_query = fields.get("query")
+    if query is not None and (own_query is None or (isinstance(own_query, str) and not own_query.strip())):
+        fields["query"] = query
     try:
-        submission = Submission.model_validate({"query": query, **fields})
+        submission = Submission.model_validate(fields)
     except ValidationError as error:
         return Row(row_id, None, f"row {row_id}: {error_line(error)}")
     metadata = other_columns(data, columns) | dict(_mapping(metadata) or {})
