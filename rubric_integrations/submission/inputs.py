@@ -363,11 +363,18 @@ def read_row(
     except ValueError as error:
         return Row(row_id, None, f"row {row_id}: `attachments` {error}")
     try:
-        submission = Submission.model_validate({"query": query, **fields})
+        submission = Submission.model_validate(_with_query(fields, query))
     except ValidationError as error:
         return Row(row_id, None, f"row {row_id}: {error_line(error)}")
     metadata = other_columns(data, columns) | dict(_mapping(metadata) or {})
     return Row(row_id, submission, None, rubric, _mapping(labels), metadata or None)
+
+
+def _with_query(fields: dict[str, Any], query: str | None) -> dict[str, Any]:
+    """Return the fields of a row with the caller's task if the row has none, such as an empty cell of a CSV file."""
+    own = fields.get("query")
+    is_missing = own is None or (isinstance(own, str) and not own.strip())
+    return fields if query is None or not is_missing else {**fields, "query": query}
 
 
 def other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:

@@ -221,6 +221,11 @@ def test_instruction_and_its_input_are_the_task(task: dict[str, Any], query: str
     assert as_row({**task, "output": "It is 3."}, 1) == row
 
 
+def test_query_of_the_caller_is_the_task_of_rows_with_an_empty_cell(write: Write) -> None:
+    rows = read_responses(write("r.csv", "response,query\n42,\n43,  \n44,own\n"), "Q")
+    assert [row.submission.query for row in rows if row.submission] == ["Q", "Q", "own"]
+
+
 def test_named_query_column_is_the_task_beside_an_instruction(write: Write) -> None:
     path = write("r.jsonl", json.dumps({"instruction": "Add.", "input": "1, 2", "output": "3"}))
     [row] = read_responses(path, query_column="input")
