@@ -105,7 +105,7 @@ class GateTally:
         self._gates = gates
         self._low, self._not_passed, self._uncovered, self._failed = (_WorstRows() for _ in range(4))
         self._coverage_sum, self._covered = 0.0, 0
-        self._uncounted_sum, self._uncounted = 0.0, 0
+        self._uncounted_sum, self._uncounted, self._undefined = 0.0, 0, 0
 
     def add(self, graded: Graded, place: int) -> None:
         """Add the next row.
@@ -118,14 +118,18 @@ class GateTally:
         if gates.mean:
             gates.mean.add(graded)
         worth = -1.0 if score is None else score
-        if score is not None and graded.gate_score is None:
-            self._uncounted_sum += score
+        grade = None if graded.judge_error else report
+        lacks_answers = grade is not None and (grade.failed_count > 0 or grade.low_coverage)
+        if lacks_answers:
+            self._uncounted_sum += score or 0.0
             self._uncounted += 1
+            self._undefined += score is None
         if graded.judge_error:
             self._failed.add(place, graded.row.id, shortfall_text(graded), worth, ())
         if report is None or graded.judge_error or not report.passed:
             self._not_passed.add(place, graded.row.id, shortfall_text(graded), worth, unmet_criteria(graded))
-        if gates.min_score is not None and score is not None and not reaches_mark(graded.gate_score, gates.min_score):
+        is_counted = score is not None or lacks_answers
+        if gates.min_score is not None and is_counted and not reaches_mark(graded.gate_score, gates.min_score):
             self._low.add(place, graded.row.id, shortfall_text(graded), worth, unmet_criteria(graded))
         if report is not None:
             self._coverage_sum += report.coverage
@@ -138,7 +142,8 @@ class GateTally:
     def failures(self, summary: RunSummary) -> Iterator[FailedGate]:
         """Yield the gates that the finished run does not satisfy."""
         gates, rows = self._gates, summary.submissions
-        mean = (summary.score_sum - self._uncounted_sum) / summary.scored if summary.scored else None
+        counted_rows = summary.scored + self._undefined
+        mean = (summary.score_sum - self._uncounted_sum) / counted_rows if summary.scored else None
         passed = f"{summary.passed} of {counted(rows, 'row')} passed"
         coverage = self._coverage_sum / self._covered if self._covered else None
         if gates.max_failed is not None and summary.failed > gates.max_failed:
@@ -151,8 +156,9 @@ class GateTally:
                 yield FailedGate(gates.mean.message(), self._low, is_inconclusive=decision == "inconclusive")
         elif gates.min_score is not None and not reaches_mark(mean, gates.min_score):
             state = "no row has a score" if mean is None else f"the mean score is {mean:.3f}"
-            if self._uncounted:
-                state += f", where {self._uncounted:,} rows count as 0, because too many of their answers are missing"
+            if self._uncounted and mean is not None:
+                rows_text = "1 row counts" if self._uncounted == 1 else f"{self._uncounted:,} rows count"
+                state += f", where {rows_text} as 0, because too many of the answers are missing"
             yield FailedGate(f"--min-score {gates.min_score:g}: {state}", self._low)
         if gates.min_pass_rate is not None and not reaches_mark(summary.passed / max(rows, 1), gates.min_pass_rate):
             yield FailedGate(f"--min-pass-rate {gates.min_pass_rate:g}: {passed}", self._not_passed)

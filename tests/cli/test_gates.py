@@ -118,3 +118,14 @@ def test_missing_answers_pass_no_gate_under_abstain(gated: Path, option: list[st
     assert "mean 1.000, 0 passed" in result.stdout
     if option == ["--min-score", "0.8"]:
         assert "the mean score is 0.000, where 30 rows count as 0" in result.stderr
+
+
+def test_row_on_which_the_judge_only_abstains_counts_as_0_in_the_mean(tmp_path: Path) -> None:
+    rubrics = ('{"requirement": "Says 42", "check": {"number": 42}}', '{"requirement": "Is kind"}')
+    path = tmp_path / "own.jsonl"
+    path.write_text("".join(f'{{"response": "42", "rubric": [{rubric}]}}\n' for rubric in rubrics))
+    assert run("grade", path, "--min-score", 0.5).exit_code == 0
+    result = run("grade", path, "--min-score", 0.6)
+    assert result.exit_code == 1
+    assert "the mean score is 0.500, where 1 row counts as 0" in result.stderr
+    assert "score undefined; coverage 0% too low" in result.stderr
