@@ -253,9 +253,10 @@ class RunStore:
 
     def attach(self, grader: Grader) -> Grader:
         """Record the grader's configuration in the ledger, and return a grader that uses the store."""
+        stored = grader.with_store(self._store) if self._store else grader  # refuses a judge without a fingerprint
         if self._ledger:
             self._ledger.record_grader(grader.configuration())
-        return grader.with_store(self._store) if self._store else grader
+        return stored
 
     def record(self, row: Row, rubric: Rubric | None) -> None:
         """Record the submission of a row and the row's own rubric in the ledger, for `rescore`."""

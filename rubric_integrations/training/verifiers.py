@@ -111,7 +111,7 @@ def _sample_grader(settings: _Settings) -> SampleGrader:
     config = settings.config
     return SampleGrader(
         config.path,
-        _judge(config),
+        make_judge(config),
         normalize=config.normalize,
         empty=config.empty,
         ledger=config.ledger,
@@ -120,18 +120,21 @@ def _sample_grader(settings: _Settings) -> SampleGrader:
     )
 
 
-def _judge(config: Any) -> Any:
-    if not config.base_url:
-        return config.model
-    from rubric_integrations.judges import LMJudge, ModelSettings
+def make_judge(config: Any) -> Any:
+    """Make the judge of a configuration. Without sampling settings to send, this is the name of the model."""
+    from rubric_integrations.judges import NAMED_JUDGES, LMJudge, ModelSettings
 
+    sampling = _sampling(config)
+    if not config.base_url:
+        is_model = sampling and config.model not in NAMED_JUDGES
+        return LMJudge(config.model, settings=ModelSettings(**sampling)) if is_model else config.model
     client = import_module("verifiers.v1.configs.client")
     # verifiers sends the model's name unchanged. LiteLLM removes the part before the first slash, so one is added.
     return LMJudge(
         f"openai/{config.model}",
         api_base=config.base_url,
         api_key=client.resolve_api_key(config),
-        settings=ModelSettings(headers=client.resolve_headers(config) or None, **_sampling(config)),
+        settings=ModelSettings(headers=client.resolve_headers(config) or None, **sampling),
     )
 
 

@@ -59,6 +59,14 @@ def test_new_weights_need_no_judgment_and_a_new_requirement_is_missing(tmp_path:
     assert judge.calls == 6
 
 
+def test_run_that_refuses_its_judge_leaves_the_grader_of_the_last_run(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "run.sqlite") as ledger:
+        list(grade_many(["good"], SMALL_RUBRIC, PerCriterionGrader(InstantJudge()), ledger=ledger))
+        with pytest.raises(TypeError, match="cannot be identified"):
+            list(grade_many(["good"], ONE, PerCriterionGrader(FakeJudge("MET")), ledger=ledger))
+        assert [result.score for result in rescore(ledger, SMALL_RUBRIC)] == [1.0]
+
+
 def test_rescored_run_has_the_abstention_policy_of_its_grader(tmp_path: Path) -> None:
     abstains = FakeJudge("CANNOT_ASSESS", fingerprint="f")
     with Ledger(tmp_path / "run.sqlite") as ledger:
