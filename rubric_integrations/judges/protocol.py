@@ -39,7 +39,8 @@ class Question(NamedTuple):
         guidelines: The rubric's instructions for all its criteria. Empty if the rubric has no instructions.
         options: The options of a multi-choice criterion, in the order in which the judge sees them. Empty for the
             rubric's order.
-        may_abstain: Whether CANNOT_ASSESS is a valid answer if no option is marked `na`.
+        may_abstain: Whether CANNOT_ASSESS is a valid answer if the criterion has options, but none that is marked `na`.
+            In all other cases, it is always valid.
         batch_criteria: All criteria of the request, if the request asks about several criteria. Otherwise empty. A
             repeated request about the unanswered questions keeps all criteria of the first request here.
         warm_prompt_cache: Whether this request is sent first, and answered before the other requests about the same

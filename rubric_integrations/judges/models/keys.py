@@ -233,7 +233,7 @@ def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
     own key is returned unchanged.
 
     Raises:
-        ValueError: See `key_for_endpoint`.
+        ValueError: A key from the environment would be sent over http, or to a server for which it is not intended.
     """
     if not isinstance(getattr(lm, "engine", None) or "", str) or lm.kwargs.get("api_key"):
         return lm

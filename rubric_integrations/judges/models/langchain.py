@@ -41,10 +41,10 @@ _USERS_CLIENTS = ("http_client", "http_async_client")
 
 
 class ModelFields(NamedTuple):
-    """The class of a chat model, and the fields that its user or its validators have set.
+    """A chat model in a form that can be pickled: its class, and the fields that its user or its validators have set.
 
-    They contain a key that was passed in code. They do not contain a key from the environment, which is read again when
-    the model is made.
+    The fields contain a key that was passed in code. They do not contain a key from the environment, which is read
+    again when the model is made from the fields.
     """
 
     kind: type[Any]
