@@ -306,7 +306,7 @@ def corrected_mean_evaluator(
     judge_names: Callable[[], str],
     cluster: Cluster | None = None,
 ) -> SummaryEvaluator:
-    """Make a summary evaluator that computes the corrected mean score of the collected grades.
+    """Make a summary evaluator that computes the mean score of the collected grades, corrected with human labels.
 
     Args:
         graded: The grades that an evaluator has collected, by the id of the run. The summary

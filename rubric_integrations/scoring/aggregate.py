@@ -254,10 +254,11 @@ def applicable_criteria(
 
 
 def voting_criterion(rubric: Rubric, index: int) -> Criterion:
-    """Return the criterion that is used to vote on a question of a rubric.
+    """Return the criterion that is used to vote on a question of a rubric, by its index among all questions.
 
-    For a condition, this is a criterion with a negative weight. A tie gives the answer with the lower score. For a
-    negative weight, this answer is MET. Therefore, a condition is true in a tie, and its criteria apply.
+    For a question about a criterion, this is the criterion itself. For a condition, it is a criterion with a negative
+    weight. A tie gives the answer with the lower score. For a negative weight, this answer is MET. Therefore, a
+    condition is true in a tie, and its criteria apply.
     """
     if index < len(rubric.criteria):
         return rubric.criteria[index]
@@ -466,7 +467,7 @@ def blend_metrics(
 def subtract_penalty(
     rubric: Rubric, report: EvaluationReport, penalty: float, policies: ScoringPolicies
 ) -> EvaluationReport:
-    """Subtract the length penalty from a report's score. A normalized score stays at least 0."""
+    """Subtract the length penalty from a report's score. A normalized score stays at least 0, a raw score may not."""
     if not policies.normalize:
         # `passed` depends on the normalized score, which a penalty in raw points does not change.
         report = _change_score(report, lambda score: score - penalty)

@@ -40,7 +40,8 @@ class TableColumns(NamedTuple):
 
     Attributes:
         kind: The content of a column: the answer to one criterion (`criteria`), or the score of one tag (`tags`).
-        keys: The keys of the criteria (see `column_key`), or pairs of a tag and an empty text.
+        keys: For each criterion, a pair of its name and, if the name is only a position, its requirement. For each tag,
+            a pair of the tag and an empty text.
     """
 
     kind: Literal["criteria", "tags"]
@@ -139,7 +140,7 @@ class Comparison(NamedTuple):
     """A comparison of two runs, on the submissions that both runs have scored without a failure of a judge.
 
     Attributes:
-        figures: The figures of `compare_runs`.
+        figures: The changes of the mean score, the pass rate and each criterion, as `compare_runs` returns them.
         better, worse, same: The number of scores that rose, fell and stayed the same.
         flips: The number of answers that changed, among criteria with an answer in both runs.
         criteria: The criteria, ordered by the p-value of their change, the smallest first.
@@ -305,7 +306,7 @@ class CriterionFigures(NamedTuple):
 
     @property
     def loss(self) -> float:
-        """The `cost`, or the lost points if the cost is unknown."""
+        """How much the criterion lowers the mean score or, if this is unknown, the mean number of points lost."""
         return self.lost if self.cost is None else self.cost
 
     @property
