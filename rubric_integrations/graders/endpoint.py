@@ -339,7 +339,8 @@ class Endpoint:
         """Admit a call if the state allows it now.
 
         Returns:
-            The result of `admit`, or None if the call has to wait.
+            None if the call has to wait. True if the number of concurrent calls is limited now. The caller must then
+            call `leave` when this call has ended. False if it is not limited.
         """
         with self._lock:
             self._end_run_if_hopeless()
@@ -513,7 +514,7 @@ class WarmUp:
         return WarmUp, ()
 
     def begin_rows(self) -> None:
-        """Record that the run is going to read submissions."""
+        """Record that the run is going to read submissions. Until `end_rows`, calls wait for the first answer."""
         self._reads_rows = True
 
     def end_rows(self, concurrency: AdaptiveConcurrency) -> None:

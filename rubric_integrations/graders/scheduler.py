@@ -277,7 +277,7 @@ class Redactor:
         return redacted
 
     def failure(self, failure: JudgeFailure) -> JudgeFailure:
-        """Return a failure. If its message contains secrets, return a copy without them and without the cause."""
+        """Return a failure or, if its message contains secrets, a copy without the secrets and without the cause."""
         message = self._redact(failure.message)
         if message == failure.message:
             return failure

@@ -334,7 +334,7 @@ def question_schemas(module: dspy.Module) -> dict[str, str]:
 
 
 def add_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Prepare a DSPy state for saving: add the schemas, and remove the models with their credentials."""
+    """Prepare a DSPy state for saving: add a digest of each signature, and remove the models with their credentials."""
     parts = {name: {**part, "lm": None} for name, part in state.items()}
     return {**parts, "schemas": question_schemas(module)}
 
@@ -480,7 +480,7 @@ def _copy_of(value: Any) -> Any:
 
 
 def model_state(lm: dspy.BaseLM) -> tuple[object, ...]:
-    """Return the values that determine the description of the model in a fingerprint, for `Memo.get`."""
+    """Return the values that determine how a fingerprint describes a model, to detect whether they have changed."""
     return lm.model, settings_of(lm), client_of(lm), server_url_of_environment(lm.model)
 
 

@@ -446,7 +446,10 @@ def aggregate_overall(
 def blend_metrics(
     rubric: Rubric, report: EvaluationReport, metrics: MetricResults, policies: ScoringPolicies
 ) -> EvaluationReport:
-    """Blend the rubric's hybrid metrics with a report's score. The raw scores stay unchanged."""
+    """Blend the rubric's hybrid metrics with a report's score. A raw score stays unchanged.
+
+    If a metric failed and `on_failure` is `raise`, the report has no score.
+    """
     pairs = [(m.weight, value) for m in rubric.hybrid_metrics if (value := metrics.values[m.name]) is not None]
     if policies.normalize:
         report = _change_score(report, lambda score: blend_scores(score, pairs, rubric.blend))

@@ -385,7 +385,7 @@ def _first_set(variables: Sequence[str]) -> str | None:
 
 
 def server_url_of_environment(model: str) -> str | None:
-    """Return the base URL in the environment for a model's provider, such as OPENAI_BASE_URL. None without one."""
+    """Return the base URL in a variable for a model's provider, such as OPENAI_BASE_URL. None if none is set."""
     server = _server_of_environment(model)
     return server.url if server else None
 

@@ -521,7 +521,7 @@ class ColumnFigures:
         return list(self._criteria or {})
 
     def of(self, columns: TableColumns) -> list[CriterionFigures]:
-        """Return the figures of the columns, if they have any, in the order of lost points, the most first."""
+        """Return the figures of each column that has any, in the order of lost points, the most first."""
         groups = (
             (self._criteria or {}) if columns.kind == "criteria" else {(tag, ""): self._tags[tag] for tag in self._tags}
         )
