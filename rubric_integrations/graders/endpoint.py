@@ -379,7 +379,7 @@ class Endpoint:
         return self._earlier is not None and self._earlier.has_replied
 
     def note_reply(self) -> None:
-        """Record that the model has given a readable reply, in any run. Submissions then need not wait."""
+        """Record that the model has given a readable reply, in any run. Further submissions need not wait."""
         self.has_replied = True
 
     def _end_run_if_hopeless(self) -> None:
@@ -514,7 +514,7 @@ class WarmUp:
         return WarmUp, ()
 
     def begin_rows(self) -> None:
-        """Record that the run is going to read submissions. Until `end_rows`, calls wait for the first answer."""
+        """Record that the run is going to read submissions. Calls then wait, even if slots are free."""
         self._reads_rows = True
 
     def end_rows(self, concurrency: AdaptiveConcurrency) -> None:

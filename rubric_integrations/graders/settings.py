@@ -27,7 +27,7 @@ class Voting(Record):
         ordinal: How votes on ordered options and scales are joined: `mean` (the default), `median`, `weighted_mean`,
             `mode`, `min`, `max`, `worst_case` or `best_case`.
         nominal: How votes on unordered options are joined: `mode` (the default), `weighted_mode` or `unanimous` (if
-            the votes differ: an abstention or, where abstentions are not allowed, as with `mode`).
+            the votes differ, an abstention or, if this is not allowed, the most frequent option).
         sequential: Whether the judges are asked one after another. The later judges are then not asked about a binary
             criterion if their votes can no longer change its verdict. Default False.
 

@@ -128,7 +128,7 @@ class FormatTrial:
         self._lost = 0
 
     async def join(self) -> RequestForm | None:
-        """Join the trial with the caller's request, and return its form. None if it uses `ModelCaller.form`.
+        """Join the trial with the caller's request, and return the form of this request. None for `ModelCaller.form`.
 
         If another request of the trial is in progress, the caller waits until that request has ended, but at most one
         second. Otherwise, the caller's request becomes the request that is sent first.

@@ -329,7 +329,7 @@ class LMJudge(SavedPrompts):
         return self._caller.form
 
     def use_request_form(self, form: RequestForm) -> None:
-        """Use a form (see `request_form`) for further requests and for parsing their replies.
+        """Use a form (a reply format, with or without the default temperature) for further requests and their replies.
 
         The form must be one that the server has accepted earlier, for example in another process.
         """

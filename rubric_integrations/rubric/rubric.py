@@ -186,7 +186,9 @@ def node_value(node: Node, values: Sequence[float | None]) -> float | None:
 
 
 def group_value(group: Node, values: Sequence[float | None]) -> float | None:
-    """Return the value in [0, 1] of a group: the weighted mean of its children that have a value, minus its penalties.
+    """Return the value in [0, 1] of a group: the weighted mean of its children that have a value, minus the penalties.
+
+    The value of a group with only penalties is the sum of the penalties, divided by `penalty_cap`, at most 1.
 
     Args:
         group: The group.
