@@ -198,7 +198,7 @@ class CallLimiter:
         return result, lost
 
     async def outcome(self, attempt: Callable[[], Awaitable[T]], retries: Retries | None = None) -> AttemptResult[T]:
-        """Attempt a call like `call`, but return the last failure instead of raising it.
+        """Attempt a call until it succeeds or is not retried. Return the result or the last failure, and the spend.
 
         Args:
             attempt: Makes the call.

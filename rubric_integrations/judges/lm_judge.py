@@ -245,7 +245,7 @@ class LMJudge(SavedPrompts):
                 return prediction
 
     async def aforward(self, **inputs: Any) -> dspy.Prediction:
-        """Judge one criterion like `forward`, asynchronously."""
+        """Judge one criterion from the input fields of its DSPy signature, asynchronously."""
         caller, form = self._caller, self._caller.form
         while True:
             predict, arguments, context = self._prepare(inputs, form)

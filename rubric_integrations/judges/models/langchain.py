@@ -72,7 +72,7 @@ def to_pickle(model: BaseChatModel) -> BaseChatModel | ModelFields:
 
 
 def from_pickle(model: BaseChatModel | ModelFields) -> BaseChatModel:
-    """Return the chat model from the result of `to_pickle`."""
+    """Return a chat model from its pickled form: the model itself, or the fields from which to make it again."""
     return cast("BaseChatModel", model.kind(**model.fields)) if isinstance(model, ModelFields) else model
 
 

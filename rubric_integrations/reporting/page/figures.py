@@ -132,7 +132,7 @@ class ChangedCriterion(NamedTuple):
 
     @property
     def column(self) -> ColumnKey:
-        """The key of the criterion's column (see `column_key`)."""
+        """The key of the criterion's column: its name and, if the name is only a position, its requirement."""
         return self.key[0], self.key[1] if _POSITION.fullmatch(self.key[0]) else ""
 
 
@@ -158,7 +158,7 @@ class ComparisonFigures:
     """Computes the `Comparison` of two runs.
 
     Args:
-        comparable: The result of `comparability`: whether the rubrics, inputs or judges of the runs differ.
+        comparable: Whether the rubrics, inputs or judges of the two runs differ, as `comparability` returns it.
     """
 
     def __init__(self, comparable: Comparability = _COMPARABLE) -> None:
