@@ -169,6 +169,8 @@ class HostGrader:
 def portable_ledger(ledger: LedgerLike) -> LedgerLike:
     """Return a ledger in a form that other processes can open: the path of a file is made absolute.
 
+    A URL or an open ledger is returned unchanged.
+
     Raises:
         LedgerError: The text looks like a URL, but is not the URL of a ledger.
     """

@@ -45,19 +45,22 @@ class GradeBatches:
     `batch_format="pyarrow"`. All threads of an actor share the grader, its limits and one connection to the ledger.
 
     Args:
-        rubric: As for `grade_batches`.
+        rubric: The rubric of all rows, in any form except a function. None if each row has its own rubric in a column.
         grader: The grader. Each actor gets a pickled copy, which contains API keys that were passed in code but no keys
             from environment variables.
-        library: As for `grade_batches`.
+        library: Rubrics by name, or the path of a file with such a mapping, for rows whose `rubric` is a name.
         ledger: The path of a file if all actors run on one machine, the URL of a PostgreSQL database, or an open
             ledger, which each actor opens again.
         max_concurrency: The largest number of concurrent calls of this actor, at least 1.
-        columns: As for `grade_batches`.
-        max_cost: As for `grade_batches`. The limit applies to each batch or, with `run`, to all batches of all actors
+        columns: The names of columns that are copied from the rows to the grades.
+        max_cost: The largest cost, in US dollars. Rows that were not graded because of this limit have an `error` that
+            begins with "not graded". The limit applies to each batch or, with `run`, to all batches of all actors
             together.
-        max_calls: As for `grade_batches`. It applies in the same way as `max_cost`.
-        prices: As for `grade_many`.
-        run: As for `grade_batches`.
+        max_calls: The largest number of calls to models. It has the same effect as `max_cost`.
+        prices: The prices of a million input and output tokens in US dollars, by the name of the model or of the class
+            of your judge. By default, the prices of DSPy's price list.
+        run: The name under which the ledger counts calls and cost for these limits, such as `"nightly"`. It requires a
+            `ledger`.
 
     Raises:
         LedgerError: The ledger cannot be used.
@@ -130,7 +133,8 @@ def grade_dataset(
         rubric: The rubric of all rows, in any form except a function. None if each row has its own rubric in a column.
         grader: The grader. Each actor gets a pickled copy, which contains API keys that were passed in code but no keys
             from environment variables.
-        library: As for `grade_many`. A file is read by this function, not by the actors.
+        library: Rubrics by name, or the path of a file with such a mapping, for rows whose `rubric` is a name. A file
+            is read by this function, not by the actors.
         ledger: The path of a file if Ray runs on one machine, the URL of a PostgreSQL database, or an open ledger,
             which each actor opens again.
         max_concurrency: The largest number of concurrent calls of all actors together. Each actor gets an equal part.
@@ -146,7 +150,8 @@ def grade_dataset(
             the remaining rows get an `error` that begins with "not graded".
         max_calls: The largest number of calls on all machines together. It requires a `ledger` and has the same effect
             as `max_cost`.
-        prices: As for `grade_many`.
+        prices: The prices of a million input and output tokens in US dollars, by the name of the model or of the class
+            of your judge. By default, the prices of DSPy's price list.
         run: The name under which the ledger counts calls and cost for these limits, such as `"nightly"`. Earlier
             datasets with the same name count too. By default, a new name, under which only this dataset counts.
 

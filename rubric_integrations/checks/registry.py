@@ -40,6 +40,8 @@ MAX_MESSAGE = 300
 def decides(field: str) -> Callable[[Condition], Condition]:
     """Register the decorated function to decide the condition of a field of `Check`.
 
+    The function returns the reason why the condition is not met, or an empty string if the condition is met.
+
     Example:
         >>> @decides("max_chars")
         ... def has_max_chars(check: Check, submission: Submission) -> str:
@@ -56,7 +58,10 @@ def decides(field: str) -> Callable[[Condition], Condition]:
 
 
 def measures(field: MeasureName) -> Callable[[Measure], Measure]:
-    """Register the decorated function to compute the value in [0, 1] of the condition of a field of `Check`."""
+    """Register the decorated function to compute the value in [0, 1] of the condition of a field of `Check`.
+
+    The function returns the value and the reason as text.
+    """
 
     def register(function: Measure) -> Measure:
         MEASURES[field] = function

@@ -274,7 +274,7 @@ _work: ContextVar[_Work] = ContextVar("_work")
 
 @decides("json_schema")
 def satisfies_schema(check: Check, submission: Submission) -> str:
-    """Return a message if the response does not satisfy `check.json_schema`, otherwise an empty string.
+    """Return a message if the response is not JSON or violates `check.json_schema`, otherwise an empty string.
 
     Raises:
         JudgeFailure: Of kind `check`, if the schema refers to a schema outside itself, a pattern takes too long, or the

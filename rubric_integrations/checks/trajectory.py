@@ -495,7 +495,11 @@ def uses_no_forbidden_tool(check: Check, submission: Submission) -> str:
 
 @decides("max_steps")
 def has_max_steps(check: Check, submission: Submission) -> str:
-    """Return a message if the assistant makes more steps than `check.max_steps`, otherwise an empty string."""
+    """Return a message if the assistant makes more steps than `check.max_steps`, otherwise an empty string.
+
+    Raises:
+        JudgeFailure: Of kind `check`, if there is no trajectory, or if it is incomplete.
+    """
     steps = sum(step.role == "assistant" for step in trajectory_of(submission, "max_steps").steps)
     most = cast("int", check.max_steps)
     return f"makes {steps} steps, more than {most}" if steps > most else ""
@@ -503,21 +507,33 @@ def has_max_steps(check: Check, submission: Submission) -> str:
 
 @decides("max_tokens")
 def has_max_tokens(check: Check, submission: Submission) -> str:
-    """Return a message if the steps take more tokens than `check.max_tokens`, otherwise an empty string."""
+    """Return a message if the steps take more tokens than `check.max_tokens`, otherwise an empty string.
+
+    Raises:
+        JudgeFailure: Of kind `check`, if the trajectory or a number of tokens on which the answer depends is missing.
+    """
     total, most = _total("tokens", "max_tokens", cast("int", check.max_tokens), submission), check.max_tokens
     return "" if total is None else f"takes {total:,} tokens, more than {most:,}"
 
 
 @decides("max_cost")
 def has_max_cost(check: Check, submission: Submission) -> str:
-    """Return a message if the steps cost more than `check.max_cost`, otherwise an empty string."""
+    """Return a message if the steps cost more than `check.max_cost`, otherwise an empty string.
+
+    Raises:
+        JudgeFailure: Of kind `check`, if the trajectory or a cost on which the answer depends is missing.
+    """
     total, most = _total("cost", "max_cost", cast("float", check.max_cost), submission), check.max_cost
     return "" if total is None else f"costs ${total:g}, more than ${most:g}"
 
 
 @decides("max_seconds")
 def has_max_seconds(check: Check, submission: Submission) -> str:
-    """Return a message if the steps take longer than `check.max_seconds`, otherwise an empty string."""
+    """Return a message if the steps take longer than `check.max_seconds`, otherwise an empty string.
+
+    Raises:
+        JudgeFailure: Of kind `check`, if the trajectory or a duration on which the answer depends is missing.
+    """
     most = cast("float", check.max_seconds)
     total = _total("milliseconds", "max_seconds", most * 1000, submission)
     return "" if total is None else f"takes {total / 1000:g} s, more than {most:g} s"
@@ -525,7 +541,11 @@ def has_max_seconds(check: Check, submission: Submission) -> str:
 
 @decides("no_errors")
 def has_no_errors(_check: Check, submission: Submission) -> str:
-    """Return a message if any tool call fails, otherwise an empty string."""
+    """Return a message if any tool call fails, otherwise an empty string.
+
+    Raises:
+        JudgeFailure: Of kind `check`, if no call is known to fail, and it is unknown whether one of them failed.
+    """
     calls = calls_of(submission, "no_errors")
     if failed := [one for one in calls if one.call.is_error]:
         return _listed(failed, "which fails")
@@ -540,7 +560,12 @@ def has_no_errors(_check: Check, submission: Submission) -> str:
 
 @decides("no_repeated_calls")
 def has_no_repeated_calls(_check: Check, submission: Submission) -> str:
-    """Return a message if any call repeats an earlier call with equal arguments, otherwise an empty string."""
+    """Return a message if any call repeats an earlier call with equal arguments, otherwise an empty string.
+
+    Raises:
+        JudgeFailure: Of kind `check`, if no call is known to be repeated, and the arguments of a call are
+            missing.
+    """
     first_steps: dict[tuple[str, str], int] = {}
     repeated: list[str] = []
     calls = calls_of(submission, "no_repeated_calls")

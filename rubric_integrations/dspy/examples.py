@@ -79,9 +79,11 @@ def submission_of(
     Args:
         example: The example.
         pred: The prediction. None if the program raised an error.
-        query: The source of the task, as in `RubricMetric`.
-        response: The source of the response.
-        reference: The source of a reference answer.
+        query: The source of the task: the name of a field of the example, or a function of the example. None for all
+            inputs of the example.
+        response: The source of the response: the name of a field of the prediction, or a function of the prediction.
+            None for all outputs except documents.
+        reference: The source of a reference answer, of the same form as `query`. None for no reference.
         context: The source of documents. None for the documents in the prediction.
         respond: The part of a conversation that is graded.
     """

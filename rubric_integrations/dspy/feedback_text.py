@@ -89,7 +89,7 @@ class PredictorCriteria:
             raise ValueError(f"{problem}, but the criteria are {list(rubric.keys)!r}")
 
     def add_rubric(self, rubric: Rubric) -> None:
-        """Record the criteria of one example's rubric. The rubrics of other examples may have other criteria."""
+        """Record the criteria of one example's rubric, to detect names in `criteria_for` that no rubric has."""
         if self.criteria_for:
             self._names_seen.update(rubric.keys)
 

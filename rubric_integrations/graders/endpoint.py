@@ -86,7 +86,7 @@ class AdaptiveConcurrency:
         self.must_wait = False
 
     def on_failure(self, failure: JudgeFailure, sent_at: float) -> None:
-        """Lower the concurrency if a call failed because of a rate limit.
+        """Lower the concurrency if a call failed because of a rate limit. Other failures have no effect.
 
         Args:
             failure: The failure.
@@ -110,7 +110,7 @@ class AdaptiveConcurrency:
             self._recovered = 0.0
 
     def on_success(self) -> None:
-        """Add a share of a slot after a successful call, if the number of slots is below the limit."""
+        """Add `1 / slots` of a slot after a successful call, if the number of slots is below the limit."""
         if not (self._withheld or self._to_withhold):
             return
         self._recovered += 1 / self.slots
@@ -189,7 +189,7 @@ class FailureStreak:
 
         Args:
             failures: The failures of its judges.
-            is_graded: Whether the judges have answered every question.
+            is_graded: Whether the judges have answered every question. If so, the count starts again at zero.
         """
         counted = [failure for failure in failures if failure.kind in ("parse", "config") and not failure.about_text]
         with self._lock:
@@ -339,7 +339,8 @@ class Endpoint:
         """Admit a call if the state allows it now.
 
         Returns:
-            The result of `admit`, or None if the call has to wait.
+            None if the call has to wait. True if the number of concurrent calls is limited now. The caller must then
+            call `leave` when this call has ended. False if it is not limited.
         """
         with self._lock:
             self._end_run_if_hopeless()
@@ -378,7 +379,7 @@ class Endpoint:
         return self._earlier is not None and self._earlier.has_replied
 
     def note_reply(self) -> None:
-        """Record that the model has given a readable reply, in this run or in another run of the same grader."""
+        """Record that the model has given a readable reply, in any run. Further submissions need not wait."""
         self.has_replied = True
 
     def _end_run_if_hopeless(self) -> None:
@@ -513,7 +514,7 @@ class WarmUp:
         return WarmUp, ()
 
     def begin_rows(self) -> None:
-        """Record that the run is going to read submissions."""
+        """Record that the run is going to read submissions. Calls then wait, even if slots are free."""
         self._reads_rows = True
 
     def end_rows(self, concurrency: AdaptiveConcurrency) -> None:

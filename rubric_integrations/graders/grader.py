@@ -141,7 +141,7 @@ def set_observer(observer: GradeObserver | None) -> None:
 
 
 def observed(grader: Grader, rubric: Rubric, to_grade: object, grade: Grade) -> Grade:
-    """Return a grade wrapped by the observer, or the grade itself if there is no observer."""
+    """Return an awaitable grade wrapped by the observer, or the grade itself if there is no observer."""
     return grade if _observer is None else _observer(grader, rubric, to_grade, grade)
 
 
@@ -532,7 +532,7 @@ class CriterionGrader(Grader):
         return [answers.merged(others) for answers, others in zip(panel, more, strict=True)]
 
     async def ask_panel(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> list[JudgeAnswers]:
-        """Ask each judge of the panel the questions with these indices, except questions for another judge.
+        """Ask each judge of the panel the questions with these indices, except criteria that name another judge.
 
         The judges are asked concurrently, or one after another with `voting.sequential`.
         """
@@ -646,7 +646,7 @@ class CriterionGrader(Grader):
 
     @property
     def stops_at_first_failure(self) -> bool:
-        """Whether the first failure ends the grade and cancels the calls in progress."""
+        """Whether the first failure ends the grade: with a single judge and `on_failure="raise"`."""
         return self.policies.on_failure == "raise" and len(self.panel) == 1
 
     def _is_decided(self, rubric: Rubric, index: int, panel: Sequence[JudgeAnswers], waiting: Sequence[float]) -> bool:

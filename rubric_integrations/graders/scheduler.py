@@ -198,7 +198,7 @@ class CallLimiter:
         return result, lost
 
     async def outcome(self, attempt: Callable[[], Awaitable[T]], retries: Retries | None = None) -> AttemptResult[T]:
-        """Attempt a call like `call`, but return the last failure instead of raising it.
+        """Attempt a call until it succeeds or is not retried. Return the result or the last failure, and the spend.
 
         Args:
             attempt: Makes the call.
@@ -277,7 +277,7 @@ class Redactor:
         return redacted
 
     def failure(self, failure: JudgeFailure) -> JudgeFailure:
-        """Return a failure. If its message contains secrets, return a copy without them and without the cause."""
+        """Return a failure or, if its message contains secrets, a copy without the secrets and without the cause."""
         message = self._redact(failure.message)
         if message == failure.message:
             return failure

@@ -26,7 +26,8 @@ class Voting(Record):
             criterion's weight).
         ordinal: How votes on ordered options and scales are joined: `mean` (the default), `median`, `weighted_mean`,
             `mode`, `min`, `max`, `worst_case` or `best_case`.
-        nominal: How votes on unordered options are joined: `mode` (the default), `weighted_mode` or `unanimous`.
+        nominal: How votes on unordered options are joined: `mode` (the default), `weighted_mode` or `unanimous` (if
+            the votes differ, an abstention or, if this is not allowed, the most frequent option).
         sequential: Whether the judges are asked one after another. The later judges are then not asked about a binary
             criterion if their votes can no longer change its verdict. Default False.
 
@@ -79,7 +80,7 @@ class CallLimits(Record):
         return self.concurrency_in(64)
 
     def concurrency_in(self, max_concurrency: int) -> int:
-        """Return the concurrency limit in a run whose own limit is `max_concurrency`."""
+        """Return the concurrency limit in a run: the grader's or the run's (`max_concurrency`), the smaller one."""
         return max_concurrency if self.max_concurrency is None else min(self.max_concurrency, max_concurrency)
 
     @property
@@ -120,7 +121,8 @@ class OptionDisplay(Record):
     Attributes:
         shuffle: Whether the options are shuffled for each submission, to reduce position bias. Default True.
         seed: The seed of the shuffle. The same seed gives the same order. Default 0.
-        may_abstain: Whether judges may answer CANNOT_ASSESS if no option is marked `na`. Default True.
+        may_abstain: Whether judges may answer CANNOT_ASSESS to a criterion with options, none of which is marked `na`.
+            To all other criteria, they always may. Default True.
     """
 
     shuffle: bool = True

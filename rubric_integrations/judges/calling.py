@@ -97,7 +97,7 @@ class RequestForm(NamedTuple):
 
 
 class ParsedReply(NamedTuple):
-    """The fields of a reply, and the spend of the call, including refused requests."""
+    """The fields of a reply, and the spend of the call, including requests that the server refused."""
 
     fields: Mapping[str, Any]
     spend: Spend
@@ -112,7 +112,8 @@ _LOST_BEFORE_TEXT = 2
 class FormatTrial:
     """A trial of a reply format that a server may not support.
 
-    One request is sent first. The other requests wait for its end, but at most one second.
+    One request is sent first. The other requests wait for its end, but at most one second. Therefore, a server that
+    does not support the format usually refuses one request and not all of them.
 
     Attributes:
         form: The form of the next request. None if the next request uses `ModelCaller.form`.
@@ -127,7 +128,7 @@ class FormatTrial:
         self._lost = 0
 
     async def join(self) -> RequestForm | None:
-        """Join the trial with the caller's request, and return the form of this request, as in the attribute `form`.
+        """Join the trial with the caller's request, and return the form of this request. None for `ModelCaller.form`.
 
         If another request of the trial is in progress, the caller waits until that request has ended, but at most one
         second. Otherwise, the caller's request becomes the request that is sent first.
@@ -213,7 +214,8 @@ class ModelCaller:
             predict: The predictor, with its signature and few-shot examples.
             prompt: The question's texts and files.
             examples: Further few-shot examples.
-            warm_prompt_cache: See `Question.warm_prompt_cache`.
+            warm_prompt_cache: Whether other requests with the same beginning follow. The request then has a cache
+                breakpoint after this beginning if the provider caches only up to breakpoints.
 
         Raises:
             JudgeFailure: There was no reply, the reply cannot be parsed, or the prompt is too long for the model.
@@ -264,7 +266,7 @@ class ModelCaller:
 
         Raises:
             JudgeFailure: The prompt is too long for the model, the model cannot read a file, or only DSPy can send the
-                requests of this judge (see `LMJudge.prepare_request`).
+                requests of this judge, for example because it has callbacks or uses another provider's protocol.
         """
         _check_files(lm, prompt.files)
         await check_prompt_fits(lm, *prompt.inputs.values())
@@ -485,7 +487,7 @@ def _spend_of(completions: Sequence[Completion]) -> Spend:
 
 @lru_cache(maxsize=256)
 def select_fields(signature: Any, inputs: tuple[str, ...], requests_evidence: bool = False) -> Any:
-    """Return a signature with exactly the input fields in `inputs`: adds optional fields, and removes all others.
+    """Return a copy of a signature that has exactly the input fields in `inputs`, including optional fields.
 
     With `requests_evidence`, the signature also requests the numbers of the steps on which an answer is based.
     """

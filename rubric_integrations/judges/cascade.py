@@ -52,7 +52,7 @@ def check_threshold(escalate_below: object) -> float:
 def as_cheap_judge(judge: JudgeLike, escalate_below: float) -> Judge:
     """Make a cheap judge from any value that a user can pass as a judge.
 
-    With a threshold above 0, a model becomes an `LMJudge` with `confidence=True`.
+    A model becomes an `LMJudge`. If the threshold is above 0, this judge has `confidence=True`.
 
     Raises:
         ValueError: The threshold is above 0, and the judge would state no confidence.
@@ -92,7 +92,7 @@ def _require_choice(judge: Judge) -> None:
 
 
 def is_lm_judge(judge: Judge) -> bool:
-    """Whether the innermost judge is an `LMJudge`."""
+    """Whether the judge inside all wrappers is an `LMJudge`."""
     # The import takes two seconds. If nobody has imported the module, no judge can be an LMJudge.
     module: Any = sys.modules.get("rubric_integrations.judges.lm_judge")
     return module is not None and isinstance(innermost(judge), module.LMJudge)
@@ -383,7 +383,11 @@ def is_kept(value: float | None, confidence: float | None, escalate_below: float
 
 
 def needs_confidence_in_batches(judge: Judge) -> bool:
-    """Whether a judge is a cascade with a threshold above 0 and a cheap judge that states no confidence in a batch."""
+    """Whether a judge is a cascade that needs confidences which its cheap judge does not state in a batch.
+
+    A batch is one request about several criteria. Such a cascade would escalate every question. Therefore,
+    `PerCriterionOneShotGrader` refuses it.
+    """
     inner = innermost(judge)
     if not isinstance(inner, Cascade):
         return False

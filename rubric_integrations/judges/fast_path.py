@@ -52,7 +52,7 @@ _SCHEME = re.compile(r"https?://")
 
 
 class Slots(NamedTuple):
-    """The body of a request, split at its slots.
+    """The body of a request, split at its slots: the places for the texts and files of a question.
 
     Attributes:
         constants: The parts of the body before, between and after the slots. They are the same in all requests.
@@ -71,7 +71,7 @@ class Slots(NamedTuple):
 
 
 def find_slots(body: bytes) -> Slots:
-    """Find the slots in the body of a request that was made from the result of `slot_inputs`."""
+    """Find the slots in the body of a request whose inputs were markers (made by `slot_inputs`) instead of texts."""
     constants, names, end = list[bytes](), list[str](), 0
     for match in _SLOTS.finditer(body):
         constants.append(body[end : match.start()])
@@ -81,12 +81,12 @@ def find_slots(body: bytes) -> Slots:
 
 
 def slot_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return inputs of the same form, with slots instead of the texts and files of the question."""
+    """Return inputs of the same form, with the marker of a slot instead of each text and each file of the question."""
     return {name: _slot_input(name, value) for name, value in inputs.items()}
 
 
 def form_of(inputs: Mapping[str, Any]) -> object:
-    """Return the properties of inputs that a template depends on: the names of fields, and the kinds of files."""
+    """Return the properties of inputs that a request template depends on: names of fields, and kinds of files."""
     fields, attachments = tuple(inputs), inputs.get("attachments")
     if attachments is None:
         return fields, ()
@@ -156,7 +156,7 @@ _MAX_TEMPLATES = 256
 
 
 class PromptTemplate:
-    """A request with slots instead of the texts and files.
+    """An HTTP request with slots instead of the texts and files of a question.
 
     Attributes:
         assumes_format: Whether the request asks for a JSON format although DSPy does not know whether the model
@@ -268,7 +268,7 @@ Template = PromptTemplate | FunctionTemplate
 
 
 class TemplateCache:
-    """A cache of one judge's templates. A key consists of all values on which a template depends."""
+    """A cache of one judge's request templates. A key consists of all values on which a template depends."""
 
     def __init__(self) -> None:
         self.templates: dict[object, Template | None] = {}
@@ -292,7 +292,10 @@ async def template_for(
     *,
     for_batch: bool = False,
 ) -> Template | None:
-    """Return the template for questions of this form, from the cache or made with DSPy.
+    """Return the template of the HTTP request for questions of this form, from the cache or made with DSPy.
+
+    For a model that is a function, it is the template of the prompts. The filled template gives the same bytes as
+    DSPy's request, and saves the time for DSPy's rendering.
 
     Args:
         cached: The judge's templates.
@@ -311,7 +314,7 @@ async def template_for(
         - The LM or the predictor is an object of a subclass.
         - Callbacks or instrumentation observe the call.
         - The protocol is not OpenAI's, or a proxy is needed.
-        - The installed DSPy sends other bytes or parses replies in another way.
+        - The installed DSPy sends other bytes than the filled template, or parses replies in another way.
     """
     # Read once: each attribute look-up of a `dspy.Module` is a function call.
     own = predict.__dict__
@@ -413,7 +416,7 @@ def _listens(callback: object) -> bool:
 
 @cache
 def fast_path_problem() -> str | None:
-    """Return why the fast path is impossible. None if it is possible.
+    """Return why requests cannot be sent without DSPy (the fast path). None if they can.
 
     Without the fast path, all requests go through DSPy itself, which takes about eight times the CPU time. This
     function does not compare the bytes that DSPy sends and reads. They are compared when a template is made.

@@ -523,9 +523,9 @@ async def difference_from_dspy(
     demos: Sequence[Any],
     inputs: Mapping[str, Any],
 ) -> str | None:
-    """Compare the fast path with a call of DSPy, without sending a request.
+    """Compare a request and a parsed reply of the fast path with those of a call of DSPy, without sending a request.
 
-    Two things are compared: the bytes of the request, and the result of parsing a specimen reply.
+    Two things are compared: the bytes of the request, and the result of parsing an example of a reply.
 
     Args:
         request: The captured request.

@@ -245,7 +245,7 @@ class LMJudge(SavedPrompts):
                 return prediction
 
     async def aforward(self, **inputs: Any) -> dspy.Prediction:
-        """Judge one criterion like `forward`, asynchronously."""
+        """Judge one criterion from the input fields of its DSPy signature, asynchronously."""
         caller, form = self._caller, self._caller.form
         while True:
             predict, arguments, context = self._prepare(inputs, form)
@@ -325,18 +325,18 @@ class LMJudge(SavedPrompts):
 
     @property
     def request_form(self) -> RequestForm:
-        """The form of the next request, without the settings that the model's server has refused so far."""
+        """The form of the next request: its reply format, and whether it has the judge's default temperature."""
         return self._caller.form
 
     def use_request_form(self, form: RequestForm) -> None:
-        """Use a form for further requests and for parsing their replies.
+        """Use a form (a reply format, with or without the default temperature) for further requests and their replies.
 
         The form must be one that the server has accepted earlier, for example in another process.
         """
         self._caller.form = form
 
     def simpler_form(self, failure: JudgeFailure) -> RequestForm | None:
-        """Return a simpler form of the request after a server's refusal.
+        """Return a form of the request that the server may accept after a refusal.
 
         Args:
             failure: The failure that reports the refusal.

@@ -39,7 +39,8 @@ class Question(NamedTuple):
         guidelines: The rubric's instructions for all its criteria. Empty if the rubric has no instructions.
         options: The options of a multi-choice criterion, in the order in which the judge sees them. Empty for the
             rubric's order.
-        may_abstain: Whether CANNOT_ASSESS is a valid answer if no option is marked `na`.
+        may_abstain: Whether CANNOT_ASSESS is a valid answer if the criterion has options, but none that is marked `na`.
+            In all other cases, it is always valid.
         batch_criteria: All criteria of the request, if the request asks about several criteria. Otherwise empty. A
             repeated request about the unanswered questions keeps all criteria of the first request here.
         warm_prompt_cache: Whether this request is sent first, and answered before the other requests about the same
@@ -392,11 +393,11 @@ class RequestJudge(ABC):
         """
 
     async def judge(self, question: Question) -> Judgment:
-        """Answer one criterion, as `answer` does."""
+        """Answer one criterion, by a call of `answer`."""
         return await self.answer(Request(question.submission, question))
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
-        """Answer several criteria in one request, as `answer` does."""
+        """Answer several criteria in one request, by a call of `answer`."""
         return await self.answer(Request(next(iter(questions.values())).submission, questions=questions))
 
 
@@ -404,12 +405,12 @@ class RequestWrapper(RequestJudge, JudgeWrapper):
     """Base class of the library's wrappers, which override only `answer`."""
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
-        """Score a whole submission, as `answer` does."""
+        """Score a whole submission, by a call of `answer`."""
         return await self.answer(Request(submission, rubric=rubric))
 
 
 def answer(judge: Any, request: Request) -> Awaitable[Any]:
-    """Pass a request on to a judge: to the method `answer` of a `RequestJudge`, otherwise as `Request.send_to` does."""
+    """Pass a request on to a judge: to `answer` if it has it, else to `judge`, `judge_batch` or `judge_overall`."""
     # Not `isinstance`, which costs ten function calls for an abstract class.
     return judge.answer(request) if getattr(type(judge), "answers_requests", False) else request.send_to(judge)
 

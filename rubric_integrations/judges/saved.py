@@ -334,7 +334,7 @@ def question_schemas(module: dspy.Module) -> dict[str, str]:
 
 
 def add_schemas(module: dspy.Module, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Prepare a DSPy state for saving: add the schemas, and remove the models with their credentials."""
+    """Prepare a DSPy state for saving: add a digest of each signature, and remove the models with their credentials."""
     parts = {name: {**part, "lm": None} for name, part in state.items()}
     return {**parts, "schemas": question_schemas(module)}
 
@@ -374,7 +374,7 @@ _PROMPT_PARTS = ("signature", "fields", "demos", "traces", "train")
 
 
 def predictor_states(module: dspy.Module) -> list[tuple[object, ...]]:
-    """Return the values that determine `prompt_state` and `dump_state`, for comparison with an earlier state."""
+    """Return the values that determine the prompts of each predictor, to detect whether a judge has changed."""
     # DSPy runs Python code for each look-up of a module's attribute, and searches all attributes for predictors.
     attributes: dict[str, Any] = object.__getattribute__(module, "__dict__")
     known = attributes.get(_PREDICTORS)
@@ -480,7 +480,7 @@ def _copy_of(value: Any) -> Any:
 
 
 def model_state(lm: dspy.BaseLM) -> tuple[object, ...]:
-    """Return the values that determine the description of the model in a fingerprint, for `Memo.get`."""
+    """Return the values that determine how a fingerprint describes a model, to detect whether they have changed."""
     return lm.model, settings_of(lm), client_of(lm), server_url_of_environment(lm.model)
 
 
@@ -502,9 +502,9 @@ def fingerprint_model_judge(
         max_examples: The largest number of examples that are shown before a question.
         confidence: Whether the judge requests probabilities.
         name: A name that replaces the model, its address and its client. None for no replacement.
-        training_digest: See `AlignmentRecord.training_digest`. Stored judgments of an aligned judge may be marked as
-            `trained_on`. With this digest, an aligned judge does not share them with a judge that has the same prompts
-            and was not aligned.
+        training_digest: A digest of the judgments whose labels shaped the prompts. Empty for a judge that was not
+            aligned. Stored judgments of an aligned judge may be marked as `trained_on`. With this digest, an aligned
+            judge does not share them with a judge that has the same prompts and was not aligned.
 
     Returns:
         The fingerprint. None if the model cannot be identified, such as a lambda without a name.

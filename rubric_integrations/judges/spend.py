@@ -227,7 +227,7 @@ Prices = Mapping[str, tuple[float, float]]
 
 
 def read_prices(prices: Prices | None) -> dict[str, TokenPrice]:
-    """Check prices that a user passes.
+    """Check prices that a user passes, and return them by the name of the judge. Empty for None.
 
     Raises:
         ValueError: A price is not two numbers of at least 0.

@@ -89,8 +89,8 @@ def check_lease() -> None:
     """Check, right before a request is sent, that the lease of its judgment is still valid.
 
     Raises:
-        LeaseExpired: The lease expired while the call waited. The next attempt finds judgments that other processes
-            have stored.
+        LeaseExpired: The lease expired while the call waited. The next attempt first looks for a judgment that
+            another process may have stored.
     """
     lease = _lease_of_call.get()
     if lease is not None and not lease.is_held():

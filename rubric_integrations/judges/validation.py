@@ -41,8 +41,8 @@ def validate_judgment(
 ) -> Judgment:
     """Check one judgment, and make its verdict, its value and the numbers of its cited steps canonical.
 
-    If `may_abstain` is False, CANNOT_ASSESS is a valid answer to a criterion with options only if an option is marked
-    `na`.
+    CANNOT_ASSESS is a valid answer, with one exception: `may_abstain` is False, and the criterion has options, but none
+    that is marked `na`.
 
     Raises:
         JudgeFailure: The kind is `parse` if the verdict is not an answer to the criterion, if it has a wrong value, or

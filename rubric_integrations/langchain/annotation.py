@@ -80,7 +80,8 @@ def labels_from_feedback(
         runs: The runs that the feedback is about.
         rubric: The rubric of the queue: a `Rubric`, the path of a rubric file, a list or a dictionary.
         name: The part before the dot in the feedback keys.
-        fields: The sources of `response` in the outputs and of `query` in the inputs, as for `RubricEvaluator`.
+        fields: The sources of `response` in the outputs and of `query` in the inputs, each a key or a function. By
+            default, the value under a usual name, such as `output` or `question`.
         respond: The part of a conversation that was graded: the `"last"` answer, the full `"transcript"`, or the
             `"trajectory"`.
         sampled: How the runs in the queue were selected: `"random"` if they were drawn at random, otherwise
@@ -306,7 +307,7 @@ def corrected_mean_evaluator(
     judge_names: Callable[[], str],
     cluster: Cluster | None = None,
 ) -> SummaryEvaluator:
-    """Make a summary evaluator that computes the corrected mean score of the collected grades.
+    """Make a summary evaluator that computes the mean score of the collected grades, corrected with human labels.
 
     Args:
         graded: The grades that an evaluator has collected, by the id of the run. The summary

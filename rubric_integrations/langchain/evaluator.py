@@ -312,7 +312,8 @@ def compare_by_rubric(
             judgments are not requested again. By default, judgments are not stored.
         key: The feedback key of the comparison.
         tie_margin: The largest distance from the best score that counts as a tie, in [0, 1).
-        fields: The sources of the texts of an example and its runs, as for `RubricEvaluator`.
+        fields: The sources of the texts of an example and its runs, each a key or a function. By default, the value
+            under a usual name, such as `output` or `question`.
         respond: The part that is graded if the output is a list of messages: the `"last"` answer, the full
             `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
 

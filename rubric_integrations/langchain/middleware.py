@@ -172,7 +172,10 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         return {"rubric_report": None, "rubric_revisions": 0, "rubric_message_id": None}
 
     def after_model(self, state: RubricState, runtime: Any) -> dict[str, Any]:
-        """Record the id of the message that the model wrote. LangChain skips this hook if the model was not called."""
+        """Record the id of the message that the model wrote, because only messages of the model are graded.
+
+        LangChain skips this hook if the model was not called.
+        """
         return {"rubric_message_id": _last_id(state["messages"])}
 
     @hook_config(can_jump_to=["model"])

@@ -83,10 +83,14 @@ def create_async_trajectory_match_evaluator(
     """Create an asynchronous version of the evaluator that `create_trajectory_match_evaluator` returns.
 
     Args:
-        trajectory_match_mode: How the calls are compared, as in `create_trajectory_match_evaluator`.
-        tool_args_match_mode: How the arguments of two calls are compared, as in
-            `create_trajectory_match_evaluator`.
-        tool_args_match_overrides: Other comparisons for some tools, by the name of the tool.
+        trajectory_match_mode: Which calls the agent may make, compared with the reference: the same calls, message by
+            message (`strict`) or in any order (`unordered`), possibly more calls in any order (`superset`) or in the
+            reference's order (`in_order`), or possibly fewer calls (`subset`).
+        tool_args_match_mode: Which arguments a call of the agent may have, compared with the reference: equal arguments
+            (`exact`), possibly more (`superset`), possibly fewer (`subset`), or any (`ignore`).
+        tool_args_match_overrides: Other comparisons for some tools, by the name of the tool: a mode, a list of dotted
+            paths that must have equal values in both calls, or a function of the agent's arguments and the
+            reference's arguments.
 
     Raises:
         ValueError: A mode is unknown.

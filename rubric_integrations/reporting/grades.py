@@ -40,7 +40,7 @@ def unassessed_criteria(graded: Graded) -> list[CriterionReport]:
 
 
 def names_text(criteria: list[CriterionReport]) -> str:
-    """Return the names of criteria as text, at most eight of them."""
+    """Return the names of criteria as text: at most eight names and, if there are more, the number of the others."""
     names = [row.name for row in criteria]
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return ", ".join(names[:MAX_NAMES]) + more

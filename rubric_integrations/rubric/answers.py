@@ -81,7 +81,7 @@ def _read_level(key: object) -> float | Band:
 
 
 def band_of(level: float | Band) -> Band:
-    """Return a level as a band. For a single number, both ends are this number."""
+    """Return a level of a scale, a number or a band, as a band. For a number, both ends are this number."""
     return level if isinstance(level, Band) else Band(level, level)
 
 

@@ -318,7 +318,7 @@ class Criterion(SparseRecord):
 
     @property
     def worst_option(self) -> Option:
-        """The choice that gives the lowest score. For a penalty, it has the highest value. The first in a tie."""
+        """The option that gives the lowest score. For a penalty, it has the highest value. The first in a tie."""
         return max(self.choices, key=lambda o: o.value) if self.is_penalty else min(self.choices, key=lambda o: o.value)
 
     @property
@@ -351,7 +351,10 @@ def questions(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
 
 
 def condition_indices(criteria: Sequence[Criterion]) -> list[int | None]:
-    """Return the index of each criterion's condition in the list of `questions`, or None if it has no condition."""
+    """Return the index of each criterion's condition, or None if it has no condition.
+
+    The index is a position in the list of all questions: first the criteria, then their distinct conditions.
+    """
     indices: dict[str, int] = {}
     for criterion in criteria:
         if criterion.applies_when is not None:

@@ -156,8 +156,8 @@ class NodeValue(NamedTuple):
     Attributes:
         depth: The depth of the node. 0 at the top.
         node: The group or the leaf.
-        value: The value of the node in [0, 1]. None if too few of its criteria were assessed (see
-            `group_value`).
+        value: The value of the node in [0, 1]. None for a leaf that was not assessed, and for a group if no child with
+            a positive weight has a value. For a group with only penalties, None if no child has a value.
     """
 
     depth: int
@@ -186,7 +186,9 @@ def node_value(node: Node, values: Sequence[float | None]) -> float | None:
 
 
 def group_value(group: Node, values: Sequence[float | None]) -> float | None:
-    """Return the value in [0, 1] of a group, computed from the values of its children with the formula of this module.
+    """Return the value in [0, 1] of a group: the weighted mean of its children that have a value, minus the penalties.
+
+    The value of a group with only penalties is the sum of the penalties, divided by `penalty_cap`, at most 1.
 
     Args:
         group: The group.
@@ -245,9 +247,10 @@ def group_fault(weight: float, weights: Sequence[float], penalty_cap: float | No
 
 
 def effective_weights(tree: Sequence[Node]) -> list[float]:
-    """Return the effective weight of each criterion, in order. The module docstring has the formula.
+    """Return the effective weight of each criterion, in order: its weight in a sum over all leaves of the tree.
 
-    The effective weight of a criterion with several leaves is the sum over these leaves.
+    A group divides its effective weight among its children, in proportion to their weights. The effective weight of a
+    criterion with several leaves is the sum over these leaves.
     """
 
     def weights_below(node: Node, weight: float) -> Iterator[tuple[int | None, float]]:
@@ -284,7 +287,7 @@ def with_weight(criterion: Criterion, weight: float) -> Criterion:
 def weigh(criterion: Criterion, weights: Mapping[Importance, float] | None) -> Criterion:
     """Return a criterion, with a new weight if its author wrote an `importance` and no weight.
 
-    The new weight is the one for this importance in `weights`, or its default (see `weight_of`).
+    The new weight is the weight for this importance in `weights` or, if there is none, its default weight.
     """
     return (
         with_weight(criterion, weight_of(criterion.importance, weights)) if criterion.has_derived_weight else criterion

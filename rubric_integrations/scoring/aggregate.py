@@ -254,10 +254,11 @@ def applicable_criteria(
 
 
 def voting_criterion(rubric: Rubric, index: int) -> Criterion:
-    """Return the criterion that is used to vote on a question of a rubric.
+    """Return the criterion that is used to vote on a question of a rubric, by its index among all questions.
 
-    For a condition, this is a criterion with a negative weight. A tie gives the answer with the lower score. For a
-    negative weight, this answer is MET. Therefore, a condition is true in a tie, and its criteria apply.
+    For a question about a criterion, this is the criterion itself. For a condition, it is a criterion with a negative
+    weight. A tie gives the answer with the lower score. For a negative weight, this answer is MET. Therefore, a
+    condition is true in a tie, and its criteria apply.
     """
     if index < len(rubric.criteria):
         return rubric.criteria[index]
@@ -445,7 +446,10 @@ def aggregate_overall(
 def blend_metrics(
     rubric: Rubric, report: EvaluationReport, metrics: MetricResults, policies: ScoringPolicies
 ) -> EvaluationReport:
-    """Blend the rubric's hybrid metrics with a report's score. The raw scores stay unchanged."""
+    """Blend the rubric's hybrid metrics with a report's score. A raw score stays unchanged.
+
+    If a metric failed and `on_failure` is `raise`, the report has no score.
+    """
     pairs = [(m.weight, value) for m in rubric.hybrid_metrics if (value := metrics.values[m.name]) is not None]
     if policies.normalize:
         report = _change_score(report, lambda score: blend_scores(score, pairs, rubric.blend))
@@ -466,7 +470,7 @@ def blend_metrics(
 def subtract_penalty(
     rubric: Rubric, report: EvaluationReport, penalty: float, policies: ScoringPolicies
 ) -> EvaluationReport:
-    """Subtract the length penalty from a report's score. A normalized score stays at least 0."""
+    """Subtract the length penalty from a report's score. A normalized score stays at least 0, a raw score may not."""
     if not policies.normalize:
         # `passed` depends on the normalized score, which a penalty in raw points does not change.
         report = _change_score(report, lambda score: score - penalty)

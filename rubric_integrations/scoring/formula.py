@@ -147,7 +147,7 @@ def score_values(
 
 
 def scored_value(part: WeightedValue, cannot_assess: CannotAssess) -> float | None:
-    """Return the value of a criterion that is used in the sums, or None if the criterion is left out."""
+    """Return the value of a criterion that is used in the sums of the score, or None if the criterion is left out."""
     if part.value is not None:
         return part.value
     match cannot_assess:

@@ -332,7 +332,8 @@ def interpret_answer(criterion: Criterion, answer: object, may_abstain: bool = T
         criterion: The criterion.
         answer: The answer: MET or UNMET, the label of an option, a number on the scale, or CANNOT_ASSESS. For `per:
             occurrence`, the number of occurrences, which may exceed the `cap`.
-        may_abstain: Whether CANNOT_ASSESS is accepted if no option is marked `na`.
+        may_abstain: Whether CANNOT_ASSESS is accepted if the criterion has options, but none that is marked `na`. In
+            all other cases, it is always accepted.
 
     Raises:
         ValueError: The text is not a valid answer to the criterion. It is never replaced by the nearest valid answer.
@@ -366,7 +367,8 @@ def to_judgment(criterion: Criterion, answer: object, may_abstain: bool = True) 
         criterion: The criterion.
         answer: The answer: MET or UNMET, the label of an option, a number on the scale, or CANNOT_ASSESS. For `per:
             occurrence`, the number of occurrences, which may exceed the `cap`.
-        may_abstain: Whether CANNOT_ASSESS is accepted if no option is marked `na`.
+        may_abstain: Whether CANNOT_ASSESS is accepted if the criterion has options, but none that is marked `na`. In
+            all other cases, it is always accepted.
 
     Raises:
         ValueError: The text is not a valid answer to the criterion.

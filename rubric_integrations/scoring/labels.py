@@ -60,9 +60,9 @@ class LabelledJudgment(SparseRecord):
         reason: The reason for the verdict, in one sentence.
         id: The id of the row in its run. None if it is unknown.
         rater: The person who judged. None if unknown.
-        sampled: How the judgment was selected for labelling: `random`, `by_verdict`, or `chosen` (the default).
-            Statistics about a judge leave out `chosen` labels, because they would not show how often the judge is
-            right.
+        sampled: How the judgment was selected for labelling: `random`, `by_verdict` (at random, separately for
+            each verdict of the judge), or `chosen` (not at random, the default). Statistics about a judge leave out
+            `chosen` labels, because they would not show how often the judge is right.
         judged: The judge's answer when the label was made. None if it is unknown.
         blind: Whether the rater answered without seeing the judge's answer.
         digest: The `submission_digest` of the submission that the rater read. If it is set, the label belongs only to
@@ -109,7 +109,10 @@ class LabelledJudgment(SparseRecord):
 
 
 def same_text(text: str | None) -> str:
-    """Return a text with Unix line breaks and without outer white space. Spreadsheet programs change both."""
+    """Return a text for comparison, with Unix line breaks and without outer white space.
+
+    Spreadsheet programs change both.
+    """
     return (text or "").replace("\r\n", "\n").strip()
 
 

@@ -49,7 +49,8 @@ class ScoringPolicies(NamedTuple):
         cannot_assess: How an abstention is scored.
         on_failure: How a failed judgment is scored.
         strategies: The voting strategy for each kind of criterion.
-        may_abstain: Whether judges may abstain from a criterion with options if no option is marked `na`.
+        may_abstain: Whether judges may abstain from a criterion that has options, but none that is marked `na`. From
+            all other criteria, they always may.
     """
 
     normalize: bool

@@ -27,7 +27,8 @@ class CastVotes(NamedTuple):
     Attributes:
         criterion: The criterion.
         votes: At least one vote.
-        may_abstain: Whether a disagreement may end in an abstention if no option is marked `na`.
+        may_abstain: Whether a disagreement may end in an abstention (CANNOT_ASSESS) even if the criterion has no `na`
+            option. With an `na` option, it may always do so.
     """
 
     criterion: Criterion
@@ -213,7 +214,8 @@ def count_votes(criterion: Criterion, votes: Sequence[Vote], strategy: str, may_
         criterion: The criterion.
         votes: The votes of the judges. At least one must not be a failure.
         strategy: The name of a voting strategy for the criterion's kind, such as `majority` (see `Voting`).
-        may_abstain: Whether a disagreement may end in an abstention if no option is marked `na`.
+        may_abstain: Whether a disagreement may end in an abstention (CANNOT_ASSESS) even if the criterion has no `na`
+            option. With an `na` option, it may always do so.
 
     Raises:
         ValueError: The strategy does not exist for this kind of criterion.

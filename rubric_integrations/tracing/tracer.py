@@ -168,7 +168,7 @@ def _failure_kind(error: str) -> str:
 
 
 class EvaluatedResponse(NamedTuple):
-    """The arguments of `evaluated_response`: the response id and the OpenTelemetry context of the model call."""
+    """The model call that wrote a graded response: the id of the response and the call's OpenTelemetry context."""
 
     id: str | None = None
     context: Context | None = None
@@ -213,7 +213,7 @@ def evaluated_response(*, response_id: str | None = None, context: Context | Non
 
 
 def current_response() -> EvaluatedResponse:
-    """Return the arguments of the innermost active `evaluated_response`. Both are None if none is active."""
+    """Return the model call of the innermost `evaluated_response` block. Both fields are None outside a block."""
     return _current.get() or EvaluatedResponse()
 
 
@@ -226,10 +226,10 @@ class GradeTracer:
     """Records grades with OpenTelemetry. An error of OpenTelemetry is logged once and does not affect the grade.
 
     Args:
-        explanations: As for `instrument`.
-        openinference: As for `instrument`.
-        tracer_provider: As for `instrument`.
-        logger_provider: As for `instrument`.
+        explanations: Whether to record the judges' reasons and the error messages, which may quote the graded text.
+        openinference: Whether the span also has the scores as OpenInference attributes, which Phoenix reads.
+        tracer_provider: The provider of spans. None for the global provider.
+        logger_provider: The provider of events. None for the global provider.
 
     Raises:
         ImportError: `opentelemetry-api` is not installed, or is older than 1.45.

@@ -280,7 +280,7 @@ class ErrorResponse(NamedTuple):
 
     @property
     def is_from_wrong_url(self) -> bool:
-        """Whether the base URL is probably wrong: the response is a web page, or a 404 or 405 that names no model."""
+        """Whether the base URL is probably wrong: a web page with status 200, or a 404 or 405 that names no model."""
         if self.status == 200:
             return _is_page(self.body)
         return self.status in _NO_SUCH_PATH and "model" not in server_message(self.body).lower()

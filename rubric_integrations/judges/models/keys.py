@@ -233,7 +233,7 @@ def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
     own key is returned unchanged.
 
     Raises:
-        ValueError: See `key_for_endpoint`.
+        ValueError: A key from the environment would be sent over http, or to a server for which it is not intended.
     """
     if not isinstance(getattr(lm, "engine", None) or "", str) or lm.kwargs.get("api_key"):
         return lm
@@ -385,7 +385,7 @@ def _first_set(variables: Sequence[str]) -> str | None:
 
 
 def server_url_of_environment(model: str) -> str | None:
-    """Return the base URL in the environment for a model's provider, such as OPENAI_BASE_URL. None without one."""
+    """Return the base URL in a variable for a model's provider, such as OPENAI_BASE_URL. None if none is set."""
     server = _server_of_environment(model)
     return server.url if server else None
 

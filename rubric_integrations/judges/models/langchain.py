@@ -41,10 +41,10 @@ _USERS_CLIENTS = ("http_client", "http_async_client")
 
 
 class ModelFields(NamedTuple):
-    """The class of a chat model, and the fields that its user or its validators have set.
+    """A chat model in a form that can be pickled: its class, and the fields that its user or its validators have set.
 
-    They contain a key that was passed in code. They do not contain a key from the environment, which is read again when
-    the model is made.
+    The fields contain a key that was passed in code. They do not contain a key from the environment, which is read
+    again when the model is made from the fields.
     """
 
     kind: type[Any]
@@ -72,7 +72,7 @@ def to_pickle(model: BaseChatModel) -> BaseChatModel | ModelFields:
 
 
 def from_pickle(model: BaseChatModel | ModelFields) -> BaseChatModel:
-    """Return the chat model from the result of `to_pickle`."""
+    """Return a chat model from its pickled form: the model itself, or the fields from which to make it again."""
     return cast("BaseChatModel", model.kind(**model.fields)) if isinstance(model, ModelFields) else model
 
 

@@ -452,7 +452,10 @@ def is_sync_only(lm: dspy.BaseLM) -> bool:
 
 
 def with_async_call(lm: dspy.BaseLM) -> dspy.BaseLM:
-    """Return an LM whose asynchronous call runs the synchronous call in a thread. Other LMs are returned unchanged."""
+    """Give an LM that has only a synchronous call an asynchronous call, which runs it in a thread.
+
+    Other LMs are returned unchanged.
+    """
     if not is_sync_only(lm):
         return lm
     threaded: Any = lm.copy()

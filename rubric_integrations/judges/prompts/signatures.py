@@ -438,7 +438,7 @@ def as_example(labelled: LabelledJudgment) -> dspy.Example:
 
 
 def is_example(value: object) -> bool:
-    """Whether a value is a DSPy example. DSPy examples can be changed in place."""
+    """Whether a value is a DSPy example. It can be changed in place, so a copy is needed to detect a change."""
     return isinstance(value, dspy.Example)
 
 

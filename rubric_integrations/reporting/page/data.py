@@ -73,7 +73,8 @@ class Thumbnails:
     def of(self, attachments: Sequence[StoredAttachment]) -> list[list[Any]]:
         """Return each attachment as a list: its name, type, size, SHA-256, URL and image.
 
-        The image is a `data:` URI. It is None for files that are not small bitmap images.
+        The image is a `data:` URI. It is None for files that are not small bitmap images, and for images that would
+        exceed the total.
         """
         return [[a.name, a.mime_type, a.size, a.sha256, a.url, self._image(a)] for a in attachments]
 

@@ -40,7 +40,8 @@ class TableColumns(NamedTuple):
 
     Attributes:
         kind: The content of a column: the answer to one criterion (`criteria`), or the score of one tag (`tags`).
-        keys: The keys of the criteria (see `column_key`), or pairs of a tag and an empty text.
+        keys: For each criterion, a pair of its name and, if the name is only a position, its requirement. For each tag,
+            a pair of the tag and an empty text.
     """
 
     kind: Literal["criteria", "tags"]
@@ -131,7 +132,7 @@ class ChangedCriterion(NamedTuple):
 
     @property
     def column(self) -> ColumnKey:
-        """The key of the criterion's column (see `column_key`)."""
+        """The key of the criterion's column: its name and, if the name is only a position, its requirement."""
         return self.key[0], self.key[1] if _POSITION.fullmatch(self.key[0]) else ""
 
 
@@ -139,7 +140,7 @@ class Comparison(NamedTuple):
     """A comparison of two runs, on the submissions that both runs have scored without a failure of a judge.
 
     Attributes:
-        figures: The figures of `compare_runs`.
+        figures: The changes of the mean score, the pass rate and each criterion, as `compare_runs` returns them.
         better, worse, same: The number of scores that rose, fell and stayed the same.
         flips: The number of answers that changed, among criteria with an answer in both runs.
         criteria: The criteria, ordered by the p-value of their change, the smallest first.
@@ -157,7 +158,7 @@ class ComparisonFigures:
     """Computes the `Comparison` of two runs.
 
     Args:
-        comparable: The result of `comparability`: whether the rubrics, inputs or judges of the runs differ.
+        comparable: Whether the rubrics, inputs or judges of the two runs differ, as `comparability` returns it.
     """
 
     def __init__(self, comparable: Comparability = _COMPARABLE) -> None:
@@ -305,7 +306,7 @@ class CriterionFigures(NamedTuple):
 
     @property
     def loss(self) -> float:
-        """The `cost`, or the lost points if the cost is unknown."""
+        """How much the criterion lowers the mean score or, if this is unknown, the mean number of points lost."""
         return self.lost if self.cost is None else self.cost
 
     @property
@@ -520,7 +521,7 @@ class ColumnFigures:
         return list(self._criteria or {})
 
     def of(self, columns: TableColumns) -> list[CriterionFigures]:
-        """Return the figures of the columns, if they have any, in the order of lost points, the most first."""
+        """Return the figures of each column that has any, in the order of lost points, the most first."""
         groups = (
             (self._criteria or {}) if columns.kind == "criteria" else {(tag, ""): self._tags[tag] for tag in self._tags}
         )

@@ -59,7 +59,10 @@ def _redact_error(error: str | None) -> str | None:
 
 
 def redact_comparability(comparable: Comparability) -> Comparability:
-    """Return the result of `comparability` without its sentences, because these may quote inputs of the two runs."""
+    """Return the result of the check whether two runs can be compared, without its sentences.
+
+    The sentences may quote inputs of the two runs.
+    """
     return comparable._replace(
         refused=redact_sentences(comparable.refused, "compare"),
         warnings=redact_sentences(comparable.warnings, "compare"),

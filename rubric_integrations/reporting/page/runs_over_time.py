@@ -41,7 +41,7 @@ Baseline = Literal["first", "previous"]
 
 
 class Mark(NamedTuple):
-    """A significant difference of a figure from the same figure in a baseline run.
+    """A significant difference of a figure from the same figure in an earlier run, the baseline.
 
     Attributes:
         decision: Whether the figure is better or worse than in the baseline, according to the rubric.
@@ -59,7 +59,7 @@ class RunFigures(NamedTuple):
         name: The name of the run.
         judge: The name of the judge. None if it is unknown.
         summary: The figures of its rows.
-        series: The number of the run's series, from 0.
+        series: The number of the run's series, from 0. A series consists of runs that can be compared with each other.
         reason: Why the run starts a new series. Empty for the first run and for a run that continues a series.
         baselines: The indices of the first and the previous run of its series. Empty for the first run of a series.
     """
@@ -77,7 +77,7 @@ class Cell(NamedTuple):
 
     Attributes:
         figure: The mean, with its 95 % interval.
-        marks: The significant differences from the baselines after Holm's correction.
+        marks: The significant differences from the first and the previous run of the series, after Holm's correction.
     """
 
     figure: Estimate
@@ -203,7 +203,10 @@ def follow_runs(runs: Sequence[RunFile]) -> RunsOverTime:
 
 
 def compare_pair(before: RunFile, after: RunFile, comparable: Comparability) -> Comparison | None:
-    """Compare two runs. Return None if no submission is scored in both."""
+    """Compare two runs, with `comparable` as the differences between their rubrics, inputs and judges.
+
+    Return None if no submission is scored in both runs.
+    """
     figures = ComparisonFigures(comparable)
     for key, (one, other) in matched_rows((before, after)):
         figures.add(key, one, other)
