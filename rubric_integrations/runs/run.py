@@ -217,7 +217,7 @@ def check_run_name(name: str | None, ledger: LedgerLike | None) -> str | None:
 
 
 def check_priced_judges(limit: SpendLimit, grader: Grader) -> None:
-    """Check that each name in `prices` is the name of a judge.
+    """Check that each price of a spend limit names a judge. A price with a wrong name would have no effect.
 
     Raises:
         ValueError: A name is not the name of a judge.
@@ -344,8 +344,9 @@ class RowWindow:
 
         Args:
             grade: Grades the row.
-            late: Whether the row waits until all other rows have started. The row does not wait if `max_waiting` late
-                rows are already waiting. It stops waiting if too many finished rows wait for its result.
+            late: Whether the row waits until all other rows have started, as a row that failed earlier does. The row
+                does not wait if `max_waiting` late rows are already waiting. It stops waiting if too many finished rows
+                wait for its result.
         """
         is_late = late and len(self._late) < self._max_tasks - self._max_under_way
         task = asyncio.create_task(self._grade_late(grade) if is_late else grade())

@@ -109,7 +109,7 @@ def identity_of(grader: Grader) -> str:
 
 
 class Replay:
-    """A grader whose judges make no calls.
+    """A grader whose judges make no calls. It finds questions without an answer, or reads the replies of a batch.
 
     Args:
         grader: The user's grader.
