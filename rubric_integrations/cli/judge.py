@@ -119,7 +119,7 @@ def measure_sections(
     examples: int,
     cluster: str | None = None,
 ) -> Sections:
-    """Compute the sections for a run.
+    """Compute the optional sections of the output of `agree` for a run.
 
     Args:
         run: The run.

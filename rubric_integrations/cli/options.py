@@ -481,7 +481,10 @@ class LedgerOptions:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import modules by name, from the working directory or from installed packages."""
+    """Import the modules of `--import`, from the working directory or from installed packages.
+
+    Such modules register custom metrics, for example. If an import fails, the command ends with an error.
+    """
     if names:
         sys.path.insert(0, str(Path.cwd()))
     for name in names:
@@ -493,7 +496,10 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def refuse_unregistered_metrics(rubric: Rubric, source: str) -> None:
-    """Refuse a rubric with a custom metric that is not registered, before the first paid call."""
+    """End the command with an error if a rubric has a custom metric that is not registered.
+
+    Without this check, the error would come only after the first paid calls.
+    """
     from rubric_integrations.checks.metrics import unregistered_metrics
     from rubric_integrations.reporting.validation import unregistered_fault
 

@@ -258,12 +258,15 @@ class RunStore:
         return grader.with_store(self._store) if self._store else grader
 
     def record(self, row: Row, rubric: Rubric | None) -> None:
-        """Record the submission of a row and the row's own rubric in the ledger, for `rescore`."""
+        """Record the submission of a row and the row's own rubric in the ledger, for `rescore`.
+
+        Without a ledger, or for a row without a submission, nothing is recorded.
+        """
         if self._ledger and row.submission:
             self._ledger.record_submission(row.id, row.submission, rubric)
 
     def has_failed(self, row: Row) -> bool:
-        """Whether the grade of a row failed in the previous run."""
+        """Whether the grade of a row failed in the previous run. False if the run has no ledger."""
         if not self._failed:
             return False
         from rubric_integrations.runs.ledger.base import row_key
@@ -271,7 +274,7 @@ class RunStore:
         return row_key(row.id) in self._failed
 
     def record_result(self, graded: Graded) -> None:
-        """Record whether the grade of a row failed."""
+        """Record in the ledger whether the grade of a row failed. Without a ledger, nothing is recorded."""
         if self._ledger is None:
             return
         if graded.judge_error is not None:

@@ -128,8 +128,8 @@ def earlier_grades(path: Path) -> list[Path]:
     """Return the files that `write_parquet` would replace: the file itself, or the parts of the folder, in order.
 
     Raises:
-        FileExistsError: A file in the folder has the name of a part and is not a file of grades. Other programs use the
-            same names.
+        FileExistsError: A file in the folder has the name of a part and is not a file of grades. The
+            file may belong to another program.
     """
     if is_grades_path(path):
         return [path] if path.exists() else []
@@ -312,7 +312,8 @@ def grade_batches(
         max_cost: The largest cost, in US dollars. Rows that were not graded because of this limit have an `error` that
             begins with "not graded".
         max_calls: The largest number of calls to models. It has the same effect as `max_cost`.
-        prices: The prices of a million input and output tokens in US dollars, by the name of the model.
+        prices: The prices of a million input and output tokens in US dollars, by the name of the model. By
+            default, the prices of DSPy's price list.
         run: A name under which several processes with the same ledger share `max_cost` and `max_calls`.
 
     Yields:

@@ -256,7 +256,7 @@ class Upkeep(Protocol):
     """The tasks that a `Worker` does by itself: it sends heartbeats, and ends the leases when it closes."""
 
     def due_in(self) -> float | None:
-        """Return the seconds until the next heartbeat, or None if none is needed."""
+        """Return the seconds until the next heartbeat, or None if no heartbeat is needed."""
         ...
 
     def send_beat(self, db: Connection) -> Callable[[], None]:
