@@ -44,7 +44,10 @@ JUNIT_FILE = re.compile(rb"\A<\?xml [^\n]*\n<testsuites\b")
 
 
 def partial_path(path: Path) -> Path:
-    """Return the temporary path of an output file until the file is complete: in the same directory, with the suffix `.partial`."""
+    """Return the temporary path that an output file has until it is complete.
+
+    It is in the same directory and has the suffix `.partial`.
+    """
     target = path.resolve()
     return target.with_name(f"{target.name}.partial")
 
