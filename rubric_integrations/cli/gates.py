@@ -268,7 +268,7 @@ class MeanGate:
                           soft_wrap=True)  # fmt: skip
 
     def add(self, graded: Graded) -> None:
-        """Add the next row."""
+        """Add the next graded row to the rows that decide the gate."""
         score = graded.gate_score
         if self._keeps_rows:
             self._rows.extend(RunFile.of("run", [graded]).rows)

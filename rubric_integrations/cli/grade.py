@@ -313,7 +313,7 @@ class RunFiles(NamedTuple):
 
     @property
     def has_ledger(self) -> bool:
-        """Whether the ledger exists."""
+        """Whether the run has a ledger that already exists. This is assumed for any URL of a database."""
         return ledger_exists(self.ledger)
 
     def open_outputs(self, *, overwrite: bool, resume: bool | None) -> RunOutputs:

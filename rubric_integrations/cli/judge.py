@@ -92,7 +92,7 @@ class Sections(NamedTuple):
     warnings: Sequence[str]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the sections as JSON values, with shortened texts."""
+        """Return the sections as JSON values for `agree --json`, with shortened texts."""
         return {
             "panel": self.panel,
             "confidence": self.confidence,

@@ -172,7 +172,7 @@ class JudgeOptions:
 
     @property
     def judges(self) -> list[str]:
-        """The names of the judges, without the judge of `--escalate-to`."""
+        """The names of the judges, without the judge of `--escalate-to`. By default, only `offline`."""
         return self.judge or ["offline"]
 
     @property
@@ -399,14 +399,14 @@ class RowOptions:
         return partial(read_responses, path, self.query, **self._layout)
 
     def describe(self, path: Path) -> FileDescription:
-        """Return a description of how `reader` reads a file of responses."""
+        """Describe how a file of responses is read with these options."""
         from rubric_integrations.submission.files import describe_responses
 
         return describe_responses(path, self.query, **self._layout)
 
     @property
     def arguments(self) -> list[str]:
-        """The options that are set, as command-line arguments."""
+        """The options that are set, as command-line arguments for a command that a message suggests."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return [text for name, value in values.items() if value is not None for text in (option_name(name), str(value))]
 

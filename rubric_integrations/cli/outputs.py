@@ -371,7 +371,7 @@ def _is_open_as(descriptor: int, path: Path) -> bool:
 
 
 def open_document(output: Path | None, *, overwrite: bool, inputs: Iterable[Path] = ()) -> OutputFile | None:
-    """Return the file of `--output`, or None for stdout. Refuse a file that must not be written.
+    """Return the file of `--output`, or None for stdout. End the command with an error if it must not be written.
 
     Args:
         output: The file. None means stdout.
@@ -442,7 +442,7 @@ class ParquetOutput:
         self._is_new = not earlier
 
     def write(self, graded: Graded) -> None:
-        """Write a result."""
+        """Add a result to the Parquet files."""
         try:
             self._writer.write(graded)
         except OSError as error:

@@ -371,10 +371,7 @@ def _type_of(entry: Mapping[str, Any]) -> str:
 
 
 def has_objects(entry: Any) -> bool:
-    """Return whether a judge decides an assertion, and the assertion has a list with at least one object.
-
-    The objects are then rubric items.
-    """
+    """Return whether an assertion is for a judge and has a list with at least one object (a rubric item)."""
     contents = cast("Mapping[str, Any]", entry).values() if isinstance(entry, Mapping) else ()
     return any(
         isinstance(item, Mapping) for content in contents if isinstance(content, list | tuple) for item in content

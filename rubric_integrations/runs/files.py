@@ -43,7 +43,7 @@ class GradedResult(Protocol):
     """A result that can be written as a line of a run file, such as `rubric_integrations.runs.Graded`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as the JSON object of its line."""
+        """Return the result as the JSON object of its line in a run file."""
         ...
 
 

@@ -91,7 +91,7 @@ def split_conversation(messages: Messages | Conversation, respond: Respond = "la
     """Split a conversation into the text to grade and its context.
 
     Args:
-        messages: The conversation, as for `render_conversation`, or a `Conversation`.
+        messages: The conversation: messages in any dialect, or a `Conversation`.
         respond: With `last`, the text of the last message is graded, which must be a message of the assistant. Its
             reasoning is left out and its tool calls are part of the context. With `transcript`, the text of all
             messages is graded. With `trajectory`, the same text with the number of each step is graded.

@@ -86,7 +86,8 @@ class Entry(NamedTuple):
             already determines the format.
         tool: The tool that wrote the row, such as `promptfoo results`. None for rows in the columns of this library.
         source: The row as the tool wrote it. None if `tool` is None.
-        may_lack_calls: Whether a conversation in the row may lack some tool calls of the agent's run.
+        may_lack_calls: Whether a conversation in the row may lack some tool calls of the agent's run. If so, a
+            conversation without calls is not used as a trajectory.
     """
 
     number: int
@@ -331,7 +332,8 @@ def _is_plain(kind: Any) -> bool:
 def read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
     """Yield the rows of one sheet of a spreadsheet.
 
-    It is the sheet with the name `layout.rows`. By default, it is the only visible sheet with a column of responses.
+    It is the sheet with the name `layout.rows`. By default, it is the only visible sheet with a column of responses. If
+    no sheet has such a column, it is the first visible sheet with any cells.
     """
     try:
         from openpyxl import load_workbook

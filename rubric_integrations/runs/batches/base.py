@@ -80,7 +80,7 @@ class BatchLedger(JudgmentStore, Protocol):
         ...
 
     def batches(self) -> dict[str, str]:
-        """Return the records of all batches by id, the oldest first."""
+        """Return the records of all batches, as JSON by the id of the batch, the oldest first."""
         ...
 
     def lookup(self, keys: Sequence[str]) -> Mapping[str, Judgment]:

@@ -56,7 +56,7 @@ class Owner(NamedTuple):
 
     @classmethod
     def in_this_process(cls) -> Owner:
-        """Make a new owner in this process."""
+        """Make an owner of leases with a new name, for the current process."""
         return cls(uuid4().hex, _host(), os.getpid())
 
     @property
@@ -325,7 +325,7 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     def failed_rows(self) -> Set[str]:
-        """Return the `row_key` of each row whose last grade failed."""
+        """Return the key (`row_key`) of each row whose last grade failed. A run grades these rows last."""
         ...
 
     def record_row(self, row_id: str, error: str | None) -> None:
@@ -418,7 +418,7 @@ class SubmissionRecord(NamedTuple):
 
     @classmethod
     def of(cls, row_id: str, submission: Submission, rubric: Rubric | None) -> SubmissionRecord:
-        """Make the record of a submission."""
+        """Make the record of a row: its submission and its own rubric, if it has one."""
         text = dump_submission(submission)
         # `encodable` replaces half an emoji by its escape. In JSON, the escape is the same character.
         rubric_text = None if rubric is None else encodable(rubric.to_json())
@@ -517,7 +517,7 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     def batches(self) -> dict[str, str]:
-        """Return the records of all batches by id, the oldest first."""
+        """Return the records of all batches, as JSON by the id of the batch, the oldest first."""
 
     @property
     @abstractmethod
@@ -644,7 +644,7 @@ class LedgerBase(ABC, Generic[State]):
         return list(self._read_failures(False, limit))
 
     def failed_rows(self) -> Set[str]:
-        """Return the `row_key` of each row whose last grade failed."""
+        """Return the key (`row_key`) of each row whose last grade failed. A run grades these rows last."""
         return {failure.key for failure in self._read_failures(True, None)}
 
     def record_row(self, row_id: str, error: str | None) -> None:

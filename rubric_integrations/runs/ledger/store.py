@@ -156,7 +156,7 @@ class FileLeases(KeyLeases[Owner]):
             db.execute(_REMOVE_LEASES, (self._owner.name,))
 
     def renew(self) -> None:
-        """Renew all leases with one heartbeat."""
+        """Renew all leases of this process by one heartbeat. Leases without heartbeats expire."""
         if self._held:
             with suppress(LedgerError), self._file.working() as db:
                 # Read before the heartbeat: the process may be suspended after it.
@@ -386,7 +386,7 @@ class Ledger(LedgerBase[_FileState]):
                 db.execute("PRAGMA synchronous = NORMAL")
 
     def batches(self) -> dict[str, str]:
-        """Return the records of all batches by id, the oldest first."""
+        """Return the records of all batches, as JSON by the id of the batch, the oldest first."""
         with self._file.working() as db:
             return dict(db.execute("SELECT id, record FROM batches ORDER BY number").fetchall())
 

@@ -190,7 +190,7 @@ class Server:
         return " ".join(redact(str(error), secrets).split())
 
     def error(self, error: Exception) -> LedgerError:
-        """Return the error that a user sees, without secrets."""
+        """Return the `LedgerError` that a user sees instead of an error of the database. It contains no secrets."""
         if isinstance(error, LedgerError):
             return error
         return LedgerError(
@@ -363,9 +363,15 @@ class Worker:
         return self._put(phase, send, item).result(timeout)
 
     def post(self, phase: Phase, send: Send[Item, Any], item: Item) -> None:
-        """Add a call to the next transaction, without waiting for it. The arguments are the same as in `call`.
+        """Add a call to the next transaction, without waiting for it.
 
         If the call fails, the next `call` or `call_sync` may raise its error.
+
+        Args:
+            phase: The position of the call within the transaction.
+            send: A function that sends the statements. The worker calls it once for all waiting calls with the same
+                `phase` and `send`, with the list of their items.
+            item: The data of this call, which becomes one entry of the list that `send` gets.
 
         Raises:
             LedgerError: The ledger is closed.
