@@ -90,7 +90,7 @@ class FirstResults:
 
     @property
     def results(self) -> list[Graded]:
-        """The results that arrived first, in the order of their rows. There are at most 51."""
+        """The results that arrived first, in the order of their rows. At most 51: one more than are ranked."""
         return [graded for _, graded in sorted(self._first, key=lambda entry: entry[0])]
 
     def with_tables(self) -> list[Graded]:

@@ -229,7 +229,7 @@ Send = Callable[[Connection, Sequence[Item]], Read[Result]]
 
 
 def send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]]]) -> Read[list[Any]]:
-    """Send queries with their values.
+    """Send queries with their values, as a part of a transaction and without waiting for the rows.
 
     Returns:
         A function that returns the list of rows of each query, after the transaction is committed.
@@ -239,7 +239,10 @@ def send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]
 
 
 class Phase(IntEnum):
-    """The position of a call within its transaction. Calls with a smaller value are executed first."""
+    """The position of a call within its transaction. Calls with a smaller value are executed first.
+
+    For example, judgments are stored (`STORE`) before their leases end (`RELEASE`).
+    """
 
     # First, because it locks an entire run. Two transactions could wait for each other if one of them had locked rows
     # before.
