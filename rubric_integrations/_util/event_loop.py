@@ -168,6 +168,8 @@ class WorkLimitError(Exception):
 class WorkLimit:
     """A limit on the total CPU time of one request. It is used if untrusted data determine the amount of work.
 
+    The work consists of steps: the blocks of `counted_work`. After the limit is reached, no further step begins.
+
     Args:
         seconds: The CPU time in seconds, above 0.
     """
@@ -177,11 +179,11 @@ class WorkLimit:
 
     @property
     def is_reached(self) -> bool:
-        """Whether no further step may begin."""
+        """Whether the CPU time is used up, or `stop` was called. Then no further step of the work begins."""
         return self.left <= 0
 
     def stop(self) -> None:
-        """Prevent further steps. Call this when nobody waits for the result."""
+        """Prevent further steps of the work. Call this when nobody waits for the result."""
         self.left = 0.0
 
 
@@ -194,7 +196,7 @@ def counted_work() -> Generator[None]:
     """Count the CPU time of a `with` block against the `WorkLimit` of the current request, if it has a limit.
 
     Raises:
-        WorkLimitError: The earlier steps have reached the limit.
+        WorkLimitError: The limit was reached before the block. The block does not run.
 
     Example:
         >>> with counted_work():

@@ -93,7 +93,7 @@ def figures_table(title: str, columns: Sequence[str], *, text: Sequence[str] = (
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Print lines on stdout, without markup."""
+    """Print lines on stdout as plain text. Text that looks like markup, such as `[red]`, is not interpreted."""
     for line in lines:
         out.print(plain(line), soft_wrap=True)
 

@@ -62,7 +62,7 @@ class Gates(NamedTuple):
         min_score: The smallest mean score.
         min_pass_rate: The smallest share of rows that pass.
         min_coverage: The smallest mean coverage.
-        max_failed: The largest number of rows whose judge may fail.
+        max_failed: The largest number of rows on which the judge may fail.
         mean: The statistical gate on the mean score, for `--alpha`. It replaces the comparison of the run's mean with
             `min_score`.
     """
@@ -274,7 +274,7 @@ class MeanGate:
                           soft_wrap=True)  # fmt: skip
 
     def add(self, graded: Graded) -> None:
-        """Add the next row."""
+        """Add the next graded row to the rows that decide the gate."""
         score = graded.gate_score
         if self._keeps_rows:
             self._rows.extend(RunFile.of("run", [graded]).rows)
@@ -606,7 +606,10 @@ class RunResults:
 
     @property
     def must_be_ordered(self) -> bool:
-        """Whether the results must arrive in the order of the rows, because they cannot be sorted later."""
+        """Whether the results must arrive in the order of the rows.
+
+        This is the case if they cannot be sorted later, for example because the output is a pipe.
+        """
         return self._out is not None and self._out.is_direct
 
     @property

@@ -90,7 +90,7 @@ class FirstResults:
 
     @property
     def results(self) -> list[Graded]:
-        """The results that arrived first, in the order of their rows. There are at most `MAX_RANKED` + 1."""
+        """The results that arrived first, in the order of their rows. At most 51: one more than are ranked."""
         return [graded for _, graded in sorted(self._first, key=lambda entry: entry[0])]
 
     def with_tables(self) -> list[Graded]:
@@ -313,7 +313,7 @@ class RunFiles(NamedTuple):
 
     @property
     def has_ledger(self) -> bool:
-        """Whether the ledger exists."""
+        """Whether the run has a ledger that already exists. This is assumed for any URL of a database."""
         return ledger_exists(self.ledger)
 
     def open_outputs(self, *, overwrite: bool, resume: bool | None) -> RunOutputs:

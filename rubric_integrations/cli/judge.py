@@ -92,7 +92,7 @@ class Sections(NamedTuple):
     warnings: Sequence[str]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the sections as JSON values, with shortened texts."""
+        """Return the sections as JSON values for `agree --json`, with shortened texts."""
         return {
             "panel": self.panel,
             "confidence": self.confidence,
@@ -119,7 +119,7 @@ def measure_sections(
     examples: int,
     cluster: str | None = None,
 ) -> Sections:
-    """Compute the sections for a run.
+    """Compute the optional sections of the output of `agree` for a run.
 
     Args:
         run: The run.

@@ -184,10 +184,10 @@ class TerminalLabels:
         return sum(self._label_of(item) is not None for item in self._drawn)
 
     def ask(self, console: Console) -> Iterator[str]:
-        """Ask for each judgment without a label, and yield each new label as a line of JSON.
+        """Ask the rater for a label of each judgment that has none, and yield each new label as a line of JSON.
 
-        The rater can type `q` to stop, and `b` to go back to the previous judgment. If that judgment has a label, the
-        rater must type `c` before a new answer.
+        The rater can type `q` to stop, `s` to skip a judgment, `n` for a note and `b` to go back to the previous
+        judgment. To change the label of that judgment, the rater first types `c` and Enter.
 
         Raises:
             KeyboardInterrupt: The rater pressed Ctrl-C.
@@ -402,13 +402,13 @@ def print_caught(caught: Sequence[warnings.WarningMessage]) -> None:
 
 
 def require_level(level: float) -> None:
-    """Refuse a level of intervals that is not between 0 and 1."""
+    """End the command with an error if a level of intervals is not between 0 and 1."""
     if not 0 < level < 1:
         refuse(f"--level must be above 0 and below 1, got {level!r}: 0.95 is usual")
 
 
 def require_different(files: Sequence[Path], what: str) -> None:
-    """Refuse the same file twice, even under different names.
+    """End the command with an error if the same file is named twice, even under different names.
 
     Args:
         files: The files.
@@ -503,11 +503,14 @@ def load_own_labels(run: RunFile, rubric: Rubric | None, *, strict: bool) -> lis
 
 
 def require_matching(labels: Sequence[LabelledJudgment], matched: int, paths: Sequence[Path], run: Path) -> None:
-    """Refuse labels if none of them was sampled and belongs to a judgment of the run.
+    """End the command with an error if no label can be used for the run.
+
+    A label can be used if it belongs to a judgment of the run, and if annotators did not select the judgment themselves
+    (`sampled="chosen"`).
 
     Args:
         labels: The labels.
-        matched: The number of labels that were sampled and belong to a judgment of the run.
+        matched: The number of labels that can be used.
         paths: The files of the labels.
         run: The file of the run.
     """

@@ -172,7 +172,7 @@ class JudgeOptions:
 
     @property
     def judges(self) -> list[str]:
-        """The names of the judges, without the judge of `--escalate-to`."""
+        """The names of the judges, without the judge of `--escalate-to`. By default, only `offline`."""
         return self.judge or ["offline"]
 
     @property
@@ -399,14 +399,14 @@ class RowOptions:
         return partial(read_responses, path, self.query, **self._layout)
 
     def describe(self, path: Path) -> FileDescription:
-        """Return a description of how `reader` reads a file of responses."""
+        """Describe how a file of responses is read with these options."""
         from rubric_integrations.submission.files import describe_responses
 
         return describe_responses(path, self.query, **self._layout)
 
     @property
     def arguments(self) -> list[str]:
-        """The options that are set, as command-line arguments."""
+        """The options that are set, as command-line arguments for a command that a message suggests."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return [text for name, value in values.items() if value is not None for text in (option_name(name), str(value))]
 
@@ -481,7 +481,10 @@ class LedgerOptions:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import modules by name, from the working directory or from installed packages."""
+    """Import the modules of `--import`, from the working directory or from installed packages.
+
+    Such modules register custom metrics, for example. If an import fails, the command ends with an error.
+    """
     if names:
         sys.path.insert(0, str(Path.cwd()))
     for name in names:
@@ -493,7 +496,10 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def refuse_unregistered_metrics(rubric: Rubric, source: str) -> None:
-    """Refuse a rubric with a custom metric that is not registered, before the first paid call."""
+    """End the command with an error if a rubric has a custom metric that is not registered.
+
+    Without this check, the error would come only after the first paid calls.
+    """
     from rubric_integrations.checks.metrics import unregistered_metrics
     from rubric_integrations.reporting.validation import unregistered_fault
 

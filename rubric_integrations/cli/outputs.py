@@ -44,13 +44,19 @@ JUNIT_FILE = re.compile(rb"\A<\?xml [^\n]*\n<testsuites\b")
 
 
 def partial_path(path: Path) -> Path:
-    """Return the temporary path while `path` is incomplete: in the same directory, with the suffix `.partial`."""
+    """Return the temporary path that an output file has until it is complete.
+
+    It is in the same directory and has the suffix `.partial`.
+    """
     target = path.resolve()
     return target.with_name(f"{target.name}.partial")
 
 
 def ledger_files(ledger: LedgerAddress | None) -> list[Path]:
-    """Return the files of a ledger: the database and the other files of SQLite. Empty for the URL of a database."""
+    """Return the files of a ledger: the database and the other files of SQLite. Empty for the URL of a database.
+
+    No output may replace these files.
+    """
     return [Path(f"{ledger}{suffix}") for suffix in ("", *_BESIDE_LEDGER)] if isinstance(ledger, Path) else []
 
 
@@ -67,7 +73,7 @@ def is_folder(path: str) -> bool:
 
 
 def refuse_inputs(option: str, output: Path, inputs: Iterable[Path]) -> None:
-    """Refuse an output file that is one of the command's inputs, even under another name.
+    """End the command with an error if an output file is one of its inputs, even under another name.
 
     Args:
         option: The option that names the output, for the message.
@@ -90,13 +96,14 @@ def refuse_inputs(option: str, output: Path, inputs: Iterable[Path]) -> None:
 def refuse_existing(
     option: str, output: Path, *, overwrite: bool, replaces: re.Pattern[bytes] | None, may_be_rubric: bool
 ) -> None:
-    """Refuse an output whose directory is missing, or that would replace a file without the user's consent.
+    """End the command with an error if the directory of an output is missing, or if a file must not be replaced.
 
     Args:
         option: The option that names the output, for the messages.
         output: The file to write.
         overwrite: Whether the user allows to replace an existing file. A ledger is never replaced.
-        replaces: The beginning of files that may be replaced without `overwrite`. None if there are no such files.
+        replaces: A pattern of the first bytes of files that may be replaced without `overwrite`, such as report pages.
+            None if there are no such files.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
     """
     if output.is_dir():
@@ -185,7 +192,8 @@ class OutputFile:
         option: The name of the option for this file, for messages.
         overwrite: Whether the user allows to replace an existing file.
         inputs: The files that the command reads, or that it writes for other options. They are never replaced.
-        replaces: The beginning of files that may be replaced without `overwrite`. None if there are no such files.
+        replaces: A pattern of the first bytes of files that may be replaced without `overwrite`, such as report pages.
+            None if there are no such files.
         may_be_rubric: Whether a rubric may be replaced with `overwrite`, because the command writes rubrics.
         keep_partial: Whether the partial file is kept if the block ends with an exception.
         is_stored: Whether the command can write the same text again without cost, for example from a ledger. Then the
@@ -363,7 +371,7 @@ def _is_open_as(descriptor: int, path: Path) -> bool:
 
 
 def open_document(output: Path | None, *, overwrite: bool, inputs: Iterable[Path] = ()) -> OutputFile | None:
-    """Return the file of `--output`, or None for stdout. Refuse a file that must not be written.
+    """Return the file of `--output`, or None for stdout. End the command with an error if it must not be written.
 
     Args:
         output: The file. None means stdout.
@@ -434,7 +442,7 @@ class ParquetOutput:
         self._is_new = not earlier
 
     def write(self, graded: Graded) -> None:
-        """Write a result."""
+        """Add a result to the Parquet files."""
         try:
             self._writer.write(graded)
         except OSError as error:

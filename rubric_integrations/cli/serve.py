@@ -32,7 +32,7 @@ TOKEN_VARIABLE = "RUBRIC_INTEGRATIONS_TOKEN"  # noqa: S105 -- the name of a vari
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """The options for the content of requests and responses."""
+    """The options of `serve` for the content of requests and responses."""
 
     panel: ClassVar[str] = "Requests"
 
@@ -62,7 +62,7 @@ class RequestOptions:
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """The options for the address and the limits of the server."""
+    """The options of `serve` for the address and the limits of the server."""
 
     panel: ClassVar[str] = "Server"
 

@@ -131,7 +131,7 @@ def eval_cases(document: Any) -> list[Mapping[str, Any]]:
 
 
 def make_rubric(criteria: list[Criterion], document: Any, source: str, faults: list[Fault]) -> Rubric:
-    """Make a rubric with the document's name.
+    """Make a rubric from the criteria of a document, with the document's name.
 
     Raises:
         RubricError: `faults` is not empty, or the criteria do not form a valid rubric.

@@ -38,7 +38,7 @@ def check_of(kind: str, value: Any, *, is_negated: bool, trims: bool, reads_numb
     r"""Return the check that has the same result as an assertion for every text.
 
     Args:
-        kind: One of `CODED_TYPES`.
+        kind: The type of the assertion, such as `starts-with`: one of `CODED_TYPES`.
         value: The value of the assertion, after its variables are filled in.
         is_negated: Whether the assertion passes if the condition is false.
         trims: Whether `equals`, `starts-with` and `ends-with` ignore white space around the response and the value, as

@@ -161,7 +161,8 @@ def read_assertions(entries: Any, where: str, context: Context, notes: Notes) ->
 def join(groups: Sequence[Group]) -> list[Criterion]:
     """Return the criteria of all assertions.
 
-    If there are several assertions, the weight of a list is divided among its items in proportion to their weights.
+    If there are several assertions, the weight of a list is divided among its items in proportion to their weights. If
+    there is only one assertion, its items keep their weights.
     """
     criteria: list[Criterion] = []
     for group in groups:
@@ -370,7 +371,7 @@ def _type_of(entry: Mapping[str, Any]) -> str:
 
 
 def has_objects(entry: Any) -> bool:
-    """Return whether an assertion has a list of rubric items that are objects."""
+    """Return whether an assertion is for a judge and has a list with at least one object (a rubric item)."""
     contents = cast("Mapping[str, Any]", entry).values() if isinstance(entry, Mapping) else ()
     return any(
         isinstance(item, Mapping) for content in contents if isinstance(content, list | tuple) for item in content

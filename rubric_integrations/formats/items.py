@@ -163,7 +163,9 @@ def _may_be_meant(key: str, known: Any) -> bool:
 
 
 def rubric_losses(rubric: Rubric, kept: Collection[str]) -> list[str]:
-    """Return one message for each field of a rubric that a format cannot express. The format has no groups.
+    """Return one message for each field of a rubric that a format cannot express.
+
+    Groups of criteria are also reported, because the format has none.
 
     Args:
         rubric: The rubric.

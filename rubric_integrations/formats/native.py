@@ -48,7 +48,16 @@ def _is_row(entry: Any) -> bool:
 
 
 def list_items(items: Any, where: str, faults: list[Fault]) -> Iterator[Item]:
-    """Yield the criteria of a list and of its sections."""
+    """Yield the criteria and groups of a list.
+
+    A section is an entry with `criteria` but without a `requirement`. Instead of a section, its criteria are yielded. A
+    section with a weight is yielded as a group.
+
+    Args:
+        items: The list, as parsed.
+        where: The place of the list in the document.
+        faults: The list to which faults are appended.
+    """
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         actual = "empty" if items is None else f"{type(items).__name__} {short(items)}"
         faults.append(Fault("", "", f"must be a list of criteria, got {actual}"))
@@ -98,7 +107,7 @@ def _as_group(section: Mapping[str, Any], place: str) -> dict[str, Any]:
 def read_node(
     item: Item, share: Share, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
 ) -> Node:
-    """Read an entry of a list of criteria and the entries below it.
+    """Read an entry of a list of criteria and the entries below it, and return it as a node of the rubric's tree.
 
     Args:
         item: The entry.

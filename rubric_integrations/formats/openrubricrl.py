@@ -30,7 +30,7 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 class ScaleFields(Record):
-    """The scale on which all criteria are rated."""
+    """The scale of a file of OpenRubricRL, on which all criteria are rated."""
 
     min: Number
     max: Number
@@ -38,7 +38,7 @@ class ScaleFields(Record):
 
 
 class ExampleFields(Record):
-    """A sample response with its score and the reason for the score."""
+    """A sample response in a file of OpenRubricRL, with its score and the reason for the score."""
 
     input: str
     output: str
@@ -47,7 +47,7 @@ class ExampleFields(Record):
 
 
 class CriterionFields(Record):
-    """A criterion. The keys of `examples` are levels of quality, such as `excellent`."""
+    """A criterion in a file of OpenRubricRL. The keys of `examples` are levels of quality, such as `excellent`."""
 
     name: str = Field(min_length=1)
     description: str = Field(min_length=1)
@@ -57,7 +57,7 @@ class CriterionFields(Record):
 
 
 class DocumentFields(Record):
-    """The fields of a complete file."""
+    """All fields of a file of OpenRubricRL."""
 
     name: str = Field(min_length=1)
     version: Version

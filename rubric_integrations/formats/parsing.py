@@ -46,7 +46,7 @@ def faults_from_error(where: str, model: type[BaseModel], error: ValidationError
 
 
 def unknown_key(where: str, key: str, known: Collection[str]) -> Fault:
-    """Make the fault for an unknown key, with the most similar known key as a hint."""
+    """Make the fault for an unknown key. Its hint is a similar known key, or the list of all known keys."""
     if key in _WORDS_OF_OTHERS and _WORDS_OF_OTHERS[key][1] in known:
         project, word = _WORDS_OF_OTHERS[key]
         remedy = f"it is the word of {project} for `{word}`: rename it."
@@ -184,7 +184,7 @@ def _yaml_remedy(text: str, line_index: int, column: int) -> str:
 
 
 def dump(data: Any, syntax: Syntax) -> str:
-    """Return a document as text. `parse` reads an equal document from it."""
+    """Write a document as JSON or YAML text, from which `parse` reads an equal document."""
     if syntax == "json":
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
     text = yaml.safe_dump(data, allow_unicode=True, sort_keys=False, width=100)

@@ -142,7 +142,7 @@ def read_only_test(suite: Suite, source: str) -> Reading:
 
 
 def warn_of_losses(messages: list[str], source: str) -> None:
-    """Warn that parts of a file are not graded."""
+    """Warn that parts of a file are not graded, or not in the same way. Without messages, give no warning."""
     if messages:
         parts = "1 part of the file is" if len(messages) == 1 else f"{len(messages)} parts of the file are"
         message = f"{source}: {parts} not graded, or not as there: {'; '.join(messages[:3])}"

@@ -62,7 +62,15 @@ class RowRubrics:
     def of(self, row: Any, own: Any) -> Rubric:
         """Return the rubric of a row: its own rubric, joined with the shared rubric.
 
-        The arguments are the same as for `own_of`. The errors are the errors of `own_of` and of `join`.
+        Args:
+            row: The row. If a function returns the rubrics, it is called with this row.
+            own: The row's own rubric, in any form of `own_of`, or a name in the library. None if the row has no rubric.
+
+        Raises:
+            RubricError: `own` is not a valid rubric, or both rubrics have a criterion with the same name.
+            TypeError: `own` has another type.
+            ValueError: There is no rubric for the row, the name is not in the library, the function failed, or the two
+                rubrics cannot be joined.
         """
         return self.join(self.own_of(row, own))
 

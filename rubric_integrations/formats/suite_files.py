@@ -130,7 +130,7 @@ class Files:
     def mapping(self, name: str, where: str) -> Any:
         """Return the only test in a file, or the name of the file if the file is not read.
 
-        Raises the same errors as `tests`, and `RubricError` if the file does not have exactly one test.
+        Raises a `RubricError` if there is no such file, if it cannot be read, or if it does not have exactly one test.
         """
         tests = self.tests(name, where, are_rows=False)
         if len(tests) != 1:

@@ -43,7 +43,7 @@ class GradedResult(Protocol):
     """A result that can be written as a line of a run file, such as `rubric_integrations.runs.Graded`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as the JSON object of its line."""
+        """Return the result as the JSON object of its line in a run file."""
         ...
 
 
@@ -130,7 +130,10 @@ class RunFile(NamedTuple):
     written: float | None = None
 
     def row_keys(self) -> list[RowKey]:
-        """Return the key of each row: its id, and its number among the rows with the same id, from 1."""
+        """Return the key by which each row is matched with the rows of another run.
+
+        The key is the row's id, and the row's number among the rows with the same id, from 1.
+        """
         ids = self.rows.ids if isinstance(self.rows, _RowsOfFile) else [row.id for row in self.rows]
         counts = Counter[str]()
         keys: list[RowKey] = []

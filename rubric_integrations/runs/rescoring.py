@@ -42,7 +42,7 @@ class Rescored(NamedTuple):
 
     @property
     def score(self) -> float | None:
-        """The score, or None if a judgment is missing."""
+        """The score. None if a judgment is missing, or if the report has no score."""
         return None if self.missing else self.report.score
 
     def to_dict(self) -> dict[str, Any]:

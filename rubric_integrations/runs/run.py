@@ -217,7 +217,7 @@ def check_run_name(name: str | None, ledger: LedgerLike | None) -> str | None:
 
 
 def check_priced_judges(limit: SpendLimit, grader: Grader) -> None:
-    """Check that each name in `prices` is the name of a judge.
+    """Check that each price of a spend limit names a judge. A price with a wrong name would have no effect.
 
     Raises:
         ValueError: A name is not the name of a judge.
@@ -259,12 +259,15 @@ class RunStore:
         return stored
 
     def record(self, row: Row, rubric: Rubric | None) -> None:
-        """Record the submission of a row and the row's own rubric in the ledger, for `rescore`."""
+        """Record the submission of a row and the row's own rubric in the ledger, for `rescore`.
+
+        Without a ledger, or for a row without a submission, nothing is recorded.
+        """
         if self._ledger and row.submission:
             self._ledger.record_submission(row.id, row.submission, rubric)
 
     def has_failed(self, row: Row) -> bool:
-        """Whether the grade of a row failed in the previous run."""
+        """Whether the grade of a row failed in the previous run. False if the run has no ledger."""
         if not self._failed:
             return False
         from rubric_integrations.runs.ledger.base import row_key
@@ -272,7 +275,7 @@ class RunStore:
         return row_key(row.id) in self._failed
 
     def record_result(self, graded: Graded) -> None:
-        """Record whether the grade of a row failed."""
+        """Record in the ledger whether the grade of a row failed. Without a ledger, nothing is recorded."""
         if self._ledger is None:
             return
         if graded.judge_error is not None:
@@ -345,8 +348,9 @@ class RowWindow:
 
         Args:
             grade: Grades the row.
-            late: Whether the row waits until all other rows have started. The row does not wait if `max_waiting` late
-                rows are already waiting. It stops waiting if too many finished rows wait for its result.
+            late: Whether the row waits until all other rows have started, as a row that failed earlier does. The row
+                does not wait if `max_waiting` late rows are already waiting. It stops waiting if too many finished rows
+                wait for its result.
         """
         is_late = late and len(self._late) < self._max_tasks - self._max_under_way
         task = asyncio.create_task(self._grade_late(grade) if is_late else grade())

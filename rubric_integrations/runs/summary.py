@@ -98,7 +98,9 @@ def summary_line(summary: RunSummary) -> str:
 
 
 def short_summary_line(summary: RunSummary) -> str:
-    """Describe a run as `summary_line` does, but shorter. With the progress bar, it fits a line of 80 columns.
+    """Describe the results, the spend and the speed of a run so briefly that they fit next to a progress bar.
+
+    The bar and the text together fit a line of 80 columns.
 
     Example:
         >>> from rubric_integrations.runs.summary import RunSummary

@@ -58,7 +58,7 @@ def grades_schema() -> Any:
 
 
 def grade_record(graded: Graded) -> dict[str, Any]:
-    """Return a result as a row of `grades_schema`.
+    """Return a result as a row of a table of grades, with the columns of `grades_schema`.
 
     The fields `calls` and `cost` are sums over the judgments of the result, including judgments from a ledger. `cost`
     is None if a price is unknown.
@@ -128,8 +128,8 @@ def earlier_grades(path: Path) -> list[Path]:
     """Return the files that `write_parquet` would replace: the file itself, or the parts of the folder, in order.
 
     Raises:
-        FileExistsError: A file in the folder has the name of a part and is not a file of grades. Other programs use the
-            same names.
+        FileExistsError: A file in the folder has the name of a part and is not a file of grades. The
+            file may belong to another program.
     """
     if is_grades_path(path):
         return [path] if path.exists() else []
@@ -161,8 +161,8 @@ class GradesWriter:
     kept.
 
     Args:
-        path: As for `write_parquet`. Earlier files with the same names are replaced. Additional earlier parts are
-            removed when the last new part is complete.
+        path: One file if the path ends in `.parquet`, otherwise a folder for several files. Earlier files with the same
+            names are replaced. Additional earlier parts are removed when the last new part is complete.
 
     Raises:
         FileExistsError: The folder has a part that is not a file of grades.
@@ -301,18 +301,20 @@ def grade_batches(
         batches: `pyarrow.RecordBatch`es or `pyarrow.Table`s with the columns that `read_responses` reads. Another
             thread reads the batches, only as fast as their rows are graded. A row without an `id` gets its number over
             all batches.
-        rubric: As for `grade_many`, but not a function.
+        rubric: The rubric for all rows, or None if each row has its own rubric. A function is not accepted.
         grader: The grader.
-        library: As for `grade_many`.
-        ledger: As for `grade_many`.
+        library: Rubrics by name, or the path of a file of such rubrics, for rows whose `rubric` is a name.
+        ledger: The store of judgments: a path, the URL of a database, or an open ledger. Stored judgments are not
+            requested again.
         max_concurrency: The largest number of concurrent calls, at least 1. Runs of one grader with the same
             `max_concurrency` share this limit.
         columns: The names of columns of the rows that are copied to the grades.
         max_cost: The largest cost, in US dollars. Rows that were not graded because of this limit have an `error` that
             begins with "not graded".
         max_calls: The largest number of calls to models. It has the same effect as `max_cost`.
-        prices: As for `grade_many`.
-        run: As for `grade_many`.
+        prices: The prices of a million input and output tokens in US dollars, by the name of the model. By
+            default, the prices of DSPy's price list.
+        run: A name under which several processes with the same ledger share `max_cost` and `max_calls`.
 
     Yields:
         A `pyarrow.RecordBatch` with one row for each row of the batch, in the same order.

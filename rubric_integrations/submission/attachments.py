@@ -52,7 +52,8 @@ class Attachment(SparseRecord):
         data: The bytes of the file as base64, at most 20,000,000 bytes. None for a URL.
         url: The http or https address of the file, instead of its bytes.
         name: The file's name.
-        detail: The resolution at which the model should see an image, for providers that have this setting.
+        detail: The resolution at which the model should see an image, for providers that have this setting. None
+            for the default of the provider.
 
     Raises:
         pydantic.ValidationError: (a ValueError) Not exactly one of `data`, `url` and `path` is set, the data are empty
@@ -264,7 +265,7 @@ def attachment_fields(value: object) -> list[Any]:
 
 
 def read_paths(entries: list[Any], folder: Path) -> list[Any]:
-    """Read the files that attachments name by a `path` in a folder.
+    """Return the entries of attachments, with the bytes of a file instead of its `path` in a folder.
 
     Rows may come from untrusted sources. Therefore a row must not name a file outside of the folder, which would then
     be sent to the judge's provider.
@@ -274,7 +275,8 @@ def read_paths(entries: list[Any], folder: Path) -> list[Any]:
         folder: The folder of the file with the rows.
 
     Raises:
-        ValueError: A path is absolute, leads out of the folder (also by a link), is hidden, or does not exist.
+        ValueError: A path is absolute, leads out of the folder (also by a link), is hidden, does not exist, or cannot
+            be read. Or an entry has `data` or a `url` in addition to its `path`.
     """
     return [_with_content(entry, folder) if _has_path(entry) else entry for entry in entries]
 

@@ -111,7 +111,7 @@ def find_unused(names: tuple[str, ...], columns: ColumnNames, ignored: tuple[str
     Args:
         names: The names in the mapping.
         columns: The names of columns that the caller chose, which are read.
-        ignored: Fields that are not read in this case. Their usual names also count as names that are not read.
+        ignored: Fields that the caller does not read, such as `reference`. Their usual names are also returned.
     """
     chosen = {fold(column) for column in columns if column is not None}
     known = {name for field, usual in COLUMNS.items() if field not in ignored for name in usual} | chosen

@@ -79,7 +79,10 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
 
 
 def is_single_row(data: Fields) -> bool:
-    """Return whether a JSON object is one row: it has a response under a usual name, which is not a list of rows."""
+    """Return whether a JSON object is one row.
+
+    It then has a response under a usual name, such as `response`, and this response is not a list of rows.
+    """
     if missing_column(data, USUAL_COLUMNS) is not None or not is_row(data):
         return False
     fields = row_fields(data, warns=False)
@@ -92,11 +95,11 @@ def is_single_row(data: Fields) -> bool:
 
 
 def refuse_rows_within(data: Fields) -> None:
-    """Refuse an object that contains a list of several objects, or a mapping from ids to rows.
+    """Refuse a JSON object that contains several rows, because it would be graded as one response.
 
     Raises:
-        LayoutError: The object contains such a list or mapping. For lists, the message names the first lists and the
-            option that chooses one of them.
+        LayoutError: The object contains, at any depth, a list of two or more objects. The message names up to five of
+            these lists and the option `--rows`, which chooses one. Or the object itself maps ids to rows.
     """
     remedy = "a response that is such data is read from a `.txt` file"
     tables = _tables(data)

@@ -171,7 +171,9 @@ def describe_responses(
     encoding: str | None = None,
     respond: Respond | None = None,
 ) -> FileDescription:
-    r"""Describe how `read_responses` reads a file. The arguments and errors are the same.
+    r"""Describe how `read_responses` reads a file: the format, the tool, and the columns of the fields.
+
+    The arguments and errors are the same as for `read_responses`.
 
     Example:
         >>> import tempfile

@@ -309,7 +309,8 @@ def read_row(
     """Convert one row of named fields, from a file or a caller, to a submission.
 
     The comparison of column names ignores case and outer white space, and treats spaces and hyphens as underscores.
-    None, NaN and the missing values of pandas count as missing. Arrays are read as lists.
+    None, NaN and the missing values of pandas count as missing. Arrays are read as lists. If the row cannot be graded,
+    the `error` of the result is set, and no exception is raised.
 
     Args:
         data: The row: a `response`, and optionally a `query`, `reference`, `context`, `attachments`, `trajectory`,

@@ -91,7 +91,7 @@ def split_conversation(messages: Messages | Conversation, respond: Respond = "la
     """Split a conversation into the text to grade and its context.
 
     Args:
-        messages: The conversation, as for `render_conversation`, or a `Conversation`.
+        messages: The conversation: messages in any dialect, or a `Conversation`.
         respond: With `last`, the text of the last message is graded, which must be a message of the assistant. Its
             reasoning is left out and its tool calls are part of the context. With `transcript`, the text of all
             messages is graded. With `trajectory`, the same text with the number of each step is graded.
@@ -230,7 +230,8 @@ def value_text(value: object, simplify: Simplify = _no_special_type) -> str:
     A text is returned unchanged. A conversation is returned as its text, and None as the empty text. Any other value
     becomes JSON.
 
-    A value that becomes JSON is converted by `plain_value` first.
+    A value that becomes JSON is converted by `plain_value` first, which replaces images and other binary data by
+    placeholders.
 
     Args:
         value: The value.
@@ -255,6 +256,11 @@ def plain_value(value: object, simplify: Simplify = _no_special_type) -> Any:
     Pydantic models and dataclasses become dictionaries. Enums become their values, and sets become sorted lists. The
     keys of dictionaries become texts. Binary values and base64 become placeholders such as `[image]`, because they
     would fill the judge's prompt. Other values, such as dates, are not changed.
+
+    Args:
+        value: The value.
+        simplify: A function that returns the text or the fields of a value that has a type of a framework, and None for
+            any other value. It is called before any other conversion.
 
     Example:
         >>> plain_value({(1, 2): {b"x"}})
@@ -331,7 +337,8 @@ def split_outputs(outputs: Mapping[str, Any], documents_name: str | None = None)
     """Separate the retrieved documents of a program from the outputs to grade.
 
     If documents were graded, the response would get credit for their content. An output counts as documents if it is a
-    list under one of `DOCUMENT_NAMES`. If a program has no other output, its documents are graded as the response.
+    list under one of `DOCUMENT_NAMES`, such as `context`. If a program has no other output, its documents are graded as
+    the response.
 
     Args:
         outputs: The outputs by name.
@@ -357,6 +364,11 @@ def is_empty(value: object, simplify: Simplify = _no_special_type) -> bool:
     """Return whether an output has nothing to grade: None, a blank text, or a list that contains only such values.
 
     A mapping or a model with fields is not empty, even if all its values are None.
+
+    Args:
+        value: The output.
+        simplify: A function that returns the text or the fields of a value that has a type of a framework, and None for
+            any other value.
 
     Example:
         >>> is_empty(["", " "]), is_empty({}), is_empty({"page": None}), is_empty(0)

@@ -116,6 +116,7 @@ def simplified(files: AttachedValues | None, value: object) -> object | None:
 
     Args:
         files: Collects images and other files. Each collected file is replaced by its number, such as `[attachment 1]`.
+            With None, a file is replaced by its type, such as `[image]`.
         value: The value.
     """
     if isinstance(value, dspy.Example):
@@ -233,7 +234,9 @@ def prediction_fields(pred: Any) -> dict[str, Any]:
 
 
 def context_texts(documents: object) -> tuple[str, ...]:
-    """Return the texts of documents as `document_texts` does, also for documents of DSPy's types.
+    """Return the texts of one document, or of a list of documents, which may have types of DSPy.
+
+    Empty documents are left out. A document that is not a text becomes JSON.
 
     Example:
         >>> context_texts([dspy.Example(title="a"), "b"])
@@ -245,7 +248,7 @@ def context_texts(documents: object) -> tuple[str, ...]:
 
 
 def labelled_text(fields: Mapping[str, Any], files: AttachedValues | None = None) -> str:
-    """Return the text of one field. For several fields, return one paragraph for each that begins with its name."""
+    """Return the text of one field. For several fields, return a paragraph for each, such as `answer: 42`."""
     if len(fields) == 1:
         return field_text(next(iter(fields.values())), files)
     return "\n\n".join(f"{name}: {field_text(value, files)}" for name, value in fields.items())

@@ -279,7 +279,11 @@ def missing_evidence(criterion: Criterion, submission: Submission) -> str | None
 
 
 def shown_trajectory(submission: Submission, criteria: Sequence[Criterion]) -> Trajectory | None:
-    """Return the trajectory that a judge of some criteria sees next to the response, or None if the judge sees none."""
+    """Return the trajectory that a judge of some criteria sees next to the response.
+
+    None if the submission has no trajectory, or if its `show_trajectory` hides it: `if_needed` shows it only if a
+    criterion `needs` it, and `as_response` shows it only as the response.
+    """
     if submission.show_trajectory == "always":
         return submission.trajectory
     is_needed = any("trajectory" in criterion.needs for criterion in criteria)

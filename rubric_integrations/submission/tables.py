@@ -31,7 +31,7 @@ from rubric_integrations.submission.tool_rows import PROMPTFOO_TABLE, find_row_f
 
 
 class ResponsesError(ValueError):
-    """Raised if a file of responses cannot be read at all, in contrast to a single row."""
+    """Raised if a file of responses cannot be read at all. A single row that cannot be read only gets an `error`."""
 
 
 MAX_PARSED = 500_000_000
@@ -46,7 +46,7 @@ def read_lines(file: TextIO) -> Iterator[str]:
     """Yield the lines of a text file.
 
     Raises:
-        ResponsesError: A line is longer than `MAX_PARSED`, for example because the file has no line breaks.
+        ResponsesError: A line has more than 500,000,000 characters, for example because the file has no line breaks.
     """
     for number in count(1):
         if not (line := file.readline(MAX_PARSED + 1)):
@@ -62,7 +62,7 @@ def read_text(path: Path, encoding: str | None) -> str:
     """Return the text of a file.
 
     Raises:
-        ResponsesError: The text is longer than `MAX_PARSED`.
+        ResponsesError: The text has more than 500,000,000 characters.
     """
     with path.open(encoding=encoding_of(path, encoding)) as file:
         text = file.read(MAX_PARSED + 1)
@@ -86,7 +86,8 @@ class Entry(NamedTuple):
             already determines the format.
         tool: The tool that wrote the row, such as `promptfoo results`. None for rows in the columns of this library.
         source: The row as the tool wrote it. None if `tool` is None.
-        may_lack_calls: Whether a conversation in the row may lack some tool calls of the agent's run.
+        may_lack_calls: Whether a conversation in the row may lack some tool calls of the agent's run. If so, a
+            conversation without calls is not used as a trajectory.
     """
 
     number: int
@@ -120,7 +121,7 @@ _SEPARATOR_LINE = re.compile(r"sep=([^\"\s]|\t)", re.IGNORECASE)
 
 
 class CsvError(ValueError):
-    """Raised if a CSV file cannot be read. The message does not name the file."""
+    """Raised if a CSV file cannot be read. The message does not name the file, because the caller adds the name."""
 
 
 class CsvRecord(NamedTuple):
@@ -329,7 +330,11 @@ def _is_plain(kind: Any) -> bool:
 
 
 def read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
-    """Yield the rows of one sheet of a spreadsheet: the sheet that contains the responses."""
+    """Yield the rows of one sheet of a spreadsheet.
+
+    It is the sheet with the name `layout.rows`. By default, it is the only visible sheet with a column of responses. If
+    no sheet has such a column, it is the first visible sheet with any cells.
+    """
     try:
         from openpyxl import load_workbook
     except ImportError:

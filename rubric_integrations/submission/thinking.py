@@ -164,7 +164,7 @@ def split_completion(text: str, starts_in_thinking: bool = False) -> SplitRespon
 
 
 def split_parts(parts: Mapping[str, Any]) -> SplitResponse:
-    """Return the thinking and the output of `{"thinking": ..., "output": ...}`.
+    """Return the thinking and the output of a dictionary with the keys `thinking` and `output`.
 
     If `thinking` is missing or empty, the output is split by `split_thinking`.
 

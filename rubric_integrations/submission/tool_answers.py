@@ -20,7 +20,10 @@ Fields = Mapping[str, Any]
 
 
 class LayoutError(ValueError):
-    """Raised if the rows of a JSON document cannot be found with certainty. The message does not name the file."""
+    """Raised if the rows of a JSON document cannot be found with certainty.
+
+    The message does not name the file, because the caller adds the name.
+    """
 
 
 class ToolAnswer(NamedTuple):
@@ -92,7 +95,9 @@ def unclear_answer(row_id: str, places: Sequence[str]) -> ToolAnswer:
 
 
 def unread_rows(name: str, remedy: str) -> Callable[[Fields], Iterable[ToolAnswer]]:
-    """Return a reader for rows of a tool that never contain answers. The reader raises a `LayoutError`.
+    """Return a reader that refuses the rows of a tool, because such rows never contain answers.
+
+    The reader always raises a `LayoutError` with advice.
 
     Args:
         name: The name of the tool and its file, for the message.
@@ -106,7 +111,7 @@ def unread_rows(name: str, remedy: str) -> Callable[[Fields], Iterable[ToolAnswe
 
 
 def has_keys(*names: str) -> Callable[[Fields], bool]:
-    """Return a function that tests whether a row or an object has all of some keys."""
+    """Return a function that tests whether a row or an object has all the given keys."""
     return lambda fields: fields.keys() >= set(names)
 
 
@@ -207,7 +212,10 @@ def prompt_of(prompt: object) -> Any:
 
 
 def query_of(inputs: object) -> Any:
-    """Return the task in the inputs of a program, or None if no input has a usual name of a task."""
+    """Return the task in the inputs of a program, or None if the inputs contain no task.
+
+    The task is the input with a usual name of a task, or the only input, or all inputs as JSON.
+    """
     return None if inputs in (None, {}, []) else task_fields(inputs).get("query")
 
 

@@ -80,15 +80,21 @@ class BatchLedger(JudgmentStore, Protocol):
         ...
 
     def batches(self) -> dict[str, str]:
-        """Return the records of all batches by id, the oldest first."""
+        """Return the records of all batches, as JSON by the id of the batch, the oldest first."""
         ...
 
     def lookup(self, keys: Sequence[str]) -> Mapping[str, Judgment]:
-        """Return the stored judgments of some keys, by key. Keys without a judgment are left out and are not leased."""
+        """Return the stored judgments of some keys, by key. Keys without a judgment are left out.
+
+        The caller gets no leases, which are rights to request these judgments.
+        """
         ...
 
     def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
-        """Record the submission of a row, unless it is already recorded, and the row's own rubric."""
+        """Record the submission of a row and the row's own rubric.
+
+        A submission that is already recorded is not recorded again.
+        """
         ...
 
     def submissions(self) -> Iterator[tuple[Row, Submission]]:
@@ -127,7 +133,10 @@ def load(ledger: BatchLedger) -> list[Batch]:
 
 
 def open_settings(ledger: BatchLedger) -> list[dict[str, Any]]:
-    """Return the distinct `settings` of the batches that are not collected yet."""
+    """Return the data that callers stored with batches (`Batch.settings`), without duplicates.
+
+    Collected batches are left out.
+    """
     distinct: list[dict[str, Any]] = []
     for batch in load(ledger):
         if not batch.collected and batch.settings not in distinct:
@@ -139,6 +148,7 @@ class Unclear(Exception):  # noqa: N818 -- no error: the answer comes later
     """Raised if it is not known yet whether a batch was submitted.
 
     The provider lists a batch of the same size that has not ended. Only the results show whether it is the same batch.
+    Therefore, the caller must try again later.
     """
 
 
@@ -210,11 +220,13 @@ class Provider(Protocol):
         ...
 
     async def find(self, batch: Batch, others: Collection[str]) -> str | None:
-        """Return the ticket of a batch that may have been submitted, or None if the batch was not submitted.
+        """Return the provider's id of a batch (its ticket), or None if the batch was not submitted.
+
+        Call this method if it is unknown whether the batch was submitted.
 
         Args:
             batch: The batch.
-            others: The tickets of other batches.
+            others: The tickets of other batches, which are not searched.
 
         Raises:
             Unclear: It is not known yet whether the batch was submitted.
@@ -222,7 +234,7 @@ class Provider(Protocol):
         ...
 
     async def status(self, ticket: str) -> BatchStatus:
-        """Return the progress of a batch."""
+        """Return the progress of a batch, by its ticket (the provider's id of the batch)."""
         ...
 
     async def download(self, path: str, file: Path, max_bytes: int) -> None:

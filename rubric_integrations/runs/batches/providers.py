@@ -241,13 +241,13 @@ class LineFile:
 
 
 class Results(Mapping[str, Mapping[str, Any]]):
-    """The lines of a file of results, by key.
+    """The lines of a file of results, by the key of the judgment that each line answers.
 
     Only the positions of the lines are in memory. The lines are read from the file.
 
     Attributes:
         unreadable: The number of lines that are not results.
-        ambiguous: The keys that have several different lines.
+        ambiguous: The keys that have several different lines. For such a key, the first line is returned.
     """
 
     def __init__(self, file: BinaryIO):
@@ -290,7 +290,7 @@ class Results(Mapping[str, Mapping[str, Any]]):
 
 @contextmanager
 def read_results(path: Path) -> Generator[Results]:
-    """Read a file of results, which may be incomplete. A missing file counts as empty."""
+    """Open a file of results for the block. The file may lack results, and a missing file counts as empty."""
     path.touch()
     with path.open("rb") as file:
         yield Results(file)
@@ -326,8 +326,9 @@ _STATUS = {
 class AnthropicBatches:
     """The batch API of Anthropic.
 
-    Batches have no names at Anthropic. Therefore, `find` recognizes a batch by the number of its requests and by the
-    keys of its results. The results exist only after the batch has ended.
+    Anthropic's batches have no names. Therefore, `find` recognizes a batch by the number of its requests and by the
+    keys of its results. The results exist only after a batch has ended. If `find` recognizes no batch, but a batch with
+    this number of requests is still running, it raises `Unclear`.
 
     Args:
         server: The server of the batch API, to which all requests are sent.
@@ -357,7 +358,7 @@ class AnthropicBatches:
             The provider's id of the batch, or None if the batch is not in the list.
 
         Raises:
-            Unclear: A batch that may be this one has not ended.
+            Unclear: No batch was recognized, but a batch with the same number of requests has not ended.
         """
         after, is_unclear = "", False
         for _ in range(_MAX_PAGES):
@@ -389,7 +390,7 @@ class AnthropicBatches:
                 return not results.keys().isdisjoint(batch.keys)
 
     async def status(self, ticket: str) -> BatchStatus:
-        """Return the progress of a batch."""
+        """Return the progress of a batch, by its ticket (the provider's id of the batch)."""
         state = await self._server.get(f"{_PATH}/{ticket}")
         word, counts = str(state.get("processing_status")), _counts(state)
         done = sum(counts.values()) - counts.get("processing", 0)
@@ -489,7 +490,7 @@ class OpenAIBatches:
         raise BatchError("the provider lists too many batches to find one of ours: try again later")
 
     async def status(self, ticket: str) -> BatchStatus:
-        """Return the progress of a batch."""
+        """Return the progress of a batch, by its ticket (the provider's id of the batch)."""
         state = await self._server.get(f"/batches/{ticket}")
         word = str(state.get("status"))
         counts = state.get("request_counts")

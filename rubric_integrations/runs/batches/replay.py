@@ -100,7 +100,10 @@ async def endpoint_of(judge: LMJudge) -> JudgeRequest:
 
 
 def identity_of(grader: Grader) -> str:
-    """Return the judges and settings that the keys of a grader's questions depend on, as JSON without secrets."""
+    """Return the judges of a grader and its settings that change questions, as JSON without secrets.
+
+    By this text, `collect_batches` recognizes the batches that were submitted with the same grader.
+    """
     settings = grader.settings()
     names = [member.name for member in grader.panel]
     return json.dumps(
@@ -109,7 +112,7 @@ def identity_of(grader: Grader) -> str:
 
 
 class Replay:
-    """A grader whose judges make no calls.
+    """A grader whose judges make no calls. It finds questions without an answer, or reads the replies of a batch.
 
     Args:
         grader: The user's grader.

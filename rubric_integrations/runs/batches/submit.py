@@ -70,12 +70,13 @@ def submit_batches(
     criterion. Collect the answer, and then call this function again.
 
     Args:
-        submissions: As for `grade_many`.
-        rubric: As for `grade_many`.
+        submissions: The submissions in any form that `grade_many` accepts, such as the rows of `read_responses`.
+        rubric: The rubric for all submissions, a function that returns the rubric of a submission, or None if each row
+            has its own rubric.
         grader: A `PerCriterionGrader` with one or more models of OpenAI, of Anthropic, or of servers with the same
             batch API. It must not have `stop_when_decided` or a sequential panel.
         ledger: The path of a ledger, such as `"run.sqlite"`, the URL of a database, or an open ledger.
-        library: As for `grade_many`.
+        library: Rubrics by name, or the path of a file of such rubrics, for rows whose `rubric` is a name.
         settings: Data to be stored with each batch, such as the options of your program, as JSON and without secrets.
 
     Returns:

@@ -62,7 +62,7 @@ def open_ledger(address: str | PathLike[str]) -> RunLedger:
 
 
 def as_store(ledger: LedgerLike) -> JudgmentStore:
-    """Return the store of judgments. A ledger or another store is returned unchanged.
+    """Return the store of judgments that a caller passed as `ledger`. An open store is returned unchanged.
 
     An address is opened as a ledger, which stays open.
 
@@ -103,7 +103,9 @@ def path_of(address: str | PathLike[str]) -> Path | None:
 
 @contextmanager
 def use_ledger(ledger: LedgerLike) -> Generator[JudgmentStore]:
-    """Yield the store of judgments for the block. A ledger or another store is yielded unchanged.
+    """Yield, for the block, the store of judgments that a caller passed as `ledger`.
+
+    An open store is yielded unchanged.
 
     An address is opened as a ledger, which is closed at the end of the block.
 

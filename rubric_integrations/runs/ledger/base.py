@@ -39,7 +39,7 @@ class LedgerError(StoreError, ValueError):
 
 
 class Owner(NamedTuple):
-    """An owner of leases: one `KeyLeases` object in one process.
+    """An owner of leases, which are rights to request a judgment: one `KeyLeases` object in one process.
 
     Attributes:
         name: A unique name.
@@ -56,7 +56,7 @@ class Owner(NamedTuple):
 
     @classmethod
     def in_this_process(cls) -> Owner:
-        """Make a new owner in this process."""
+        """Make an owner of leases with a new name, for the current process."""
         return cls(uuid4().hex, _host(), os.getpid())
 
     @property
@@ -92,7 +92,7 @@ def _host() -> str:
 
 
 class Acquired(NamedTuple):
-    """The acquisition of a key by one caller.
+    """The acquisition of a lease on a key by one caller. With the lease, only this caller requests the judgment.
 
     A process that has lost its leases continues under a new owner name. By this name, an acquisition from before the
     loss differs from an acquisition that another task of the same process makes later.
@@ -111,7 +111,10 @@ Holder = TypeVar("Holder")
 
 
 class KeyLeases(ABC, Generic[Holder]):
-    """The leases of one process on single keys. `Holder` is the type that describes another owner of a key."""
+    """The leases of one process. While one caller has the lease on a key, only it requests the key's judgment.
+
+    `Holder` is the type that describes another owner of a key.
+    """
 
     def __init__(self) -> None:
         self._owner = Owner.in_this_process()
@@ -233,7 +236,7 @@ MAX_MESSAGE = 1_000
 
 
 class FailureRecord(NamedTuple):
-    """The failures of a judge under one key.
+    """The failed attempts of a judge to give the judgment of one key.
 
     Attributes:
         key: The key of the judgment.
@@ -274,7 +277,10 @@ class RunLedger(JudgmentStore, Protocol):
 
     @property
     def spend(self) -> Spend:
-        """The spend of the judgments that `stored` counts. Failures are not included."""
+        """The spend of the judgments that this object has stored in this process.
+
+        The spend of failures is not included. A forked child begins at 0.
+        """
         ...
 
     def __len__(self) -> int:
@@ -290,11 +296,14 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     def failures(self, limit: int = 20) -> list[FailureRecord]:
-        """List the most recent failures, latest first, with one entry per key."""
+        """List the most recent failures of judges, latest first, with one entry for each key of a judgment."""
         ...
 
     def lookup(self, keys: Sequence[str]) -> dict[str, Judgment]:
-        """Return the stored judgments of some keys, by key. Keys without a judgment are left out and are not leased."""
+        """Return the stored judgments of some keys, by key. Keys without a judgment are left out.
+
+        The caller gets no leases on the keys without a judgment. To request these judgments, use `lease`.
+        """
         ...
 
     def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
@@ -316,7 +325,7 @@ class RunLedger(JudgmentStore, Protocol):
         ...
 
     def failed_rows(self) -> Set[str]:
-        """Return the `row_key` of each row whose last grade failed."""
+        """Return the key (`row_key`) of each row whose last grade failed. A run grades these rows last."""
         ...
 
     def record_row(self, row_id: str, error: str | None) -> None:
@@ -409,7 +418,7 @@ class SubmissionRecord(NamedTuple):
 
     @classmethod
     def of(cls, row_id: str, submission: Submission, rubric: Rubric | None) -> SubmissionRecord:
-        """Make the record of a submission."""
+        """Make the record of a row: its submission and its own rubric, if it has one."""
         text = dump_submission(submission)
         # `encodable` replaces half an emoji by its escape. In JSON, the escape is the same character.
         rubric_text = None if rubric is None else encodable(rubric.to_json())
@@ -508,7 +517,7 @@ class LedgerBase(ABC, Generic[State]):
 
     @abstractmethod
     def batches(self) -> dict[str, str]:
-        """Return the records of all batches by id, the oldest first."""
+        """Return the records of all batches, as JSON by the id of the batch, the oldest first."""
 
     @property
     @abstractmethod
@@ -587,13 +596,19 @@ class LedgerBase(ABC, Generic[State]):
 
     @property
     def spend(self) -> Spend:
-        """The spend of the judgments that `stored` counts. Failures are not included."""
+        """The spend of the judgments that this object has stored in this process.
+
+        The spend of failures is not included. A forked child begins at 0.
+        """
         state = self._state
         with state.lock:
             return state.spend_total.spend
 
     def lookup(self, keys: Sequence[str]) -> dict[str, Judgment]:
-        """Return the stored judgments of some keys, by key. Keys without a judgment are left out and are not leased."""
+        """Return the stored judgments of some keys, by key. Keys without a judgment are left out.
+
+        The caller gets no leases on the keys without a judgment. To request these judgments, use `lease`.
+        """
         return {key: self._read(key, text) for key, text in self._find_judgments(keys)}
 
     def record_submission(self, row_id: str, submission: Submission, rubric: Rubric | None = None) -> None:
@@ -621,7 +636,7 @@ class LedgerBase(ABC, Generic[State]):
                 yield Row(row_id, submission, rubric=rubric), submission
 
     def failures(self, limit: int = 20) -> list[FailureRecord]:
-        """List the most recent failures, latest first, with one entry per key.
+        """List the most recent failures of judges, latest first, with one entry for each key of a judgment.
 
         Args:
             limit: The largest number of entries.
@@ -629,7 +644,7 @@ class LedgerBase(ABC, Generic[State]):
         return list(self._read_failures(False, limit))
 
     def failed_rows(self) -> Set[str]:
-        """Return the `row_key` of each row whose last grade failed."""
+        """Return the key (`row_key`) of each row whose last grade failed. A run grades these rows last."""
         return {failure.key for failure in self._read_failures(True, None)}
 
     def record_row(self, row_id: str, error: str | None) -> None:
@@ -655,7 +670,7 @@ class LedgerBase(ABC, Generic[State]):
         return json.loads(text) if text else None
 
     def lease(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Lease]:
-        """Return a context manager that leases the keys that have no judgment yet.
+        """Return a context manager that leases the keys without a judgment, for a caller that requests the judgments.
 
         On entry, it waits until no other caller has a lease on any of the keys. On exit, it ends the remaining leases.
 

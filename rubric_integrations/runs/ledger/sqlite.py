@@ -338,7 +338,7 @@ def _ignore(_item: object, _result: object) -> None:
 
 
 class Batcher(Generic[Item, Result]):
-    """Makes an async function of one item from a function of many items.
+    """Makes an async function of one item from a function of many items, for example to write them in one transaction.
 
     Items that are passed during one tick of an event loop form one batch. Each event loop has separate batches.
 

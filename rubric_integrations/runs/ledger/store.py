@@ -73,9 +73,10 @@ _KeyState = str | Owner | Acquired
 
 
 class FileLeases(KeyLeases[Owner]):
-    """The leases of one process: rows of the ledger's file that other processes do not remove while the owner is alive.
+    """The leases of one process on keys. With a lease, only the owner requests the judgment of the key.
 
-    While the process has a lease, a thread sends heartbeats.
+    A lease is a row of the ledger's file. Other processes do not remove the row while the owner is alive. While the
+    process has a lease, a thread sends heartbeats.
 
     Args:
         file: The ledger's file.
@@ -155,7 +156,7 @@ class FileLeases(KeyLeases[Owner]):
             db.execute(_REMOVE_LEASES, (self._owner.name,))
 
     def renew(self) -> None:
-        """Renew all leases with one heartbeat."""
+        """Renew all leases of this process by one heartbeat. Leases without heartbeats expire."""
         if self._held:
             with suppress(LedgerError), self._file.working() as db:
                 # Read before the heartbeat: the process may be suspended after it.
@@ -306,9 +307,9 @@ class _FileState(ProcessState):
 class Ledger(LedgerBase[_FileState]):
     """A store of judgments in one SQLite file, on a local disk.
 
-    While one caller has the lease on a key, all others wait for its judgment. If that caller fails or its process dies,
-    the next one gets the lease. One object serves any number of threads and event loops, and works in the parent and
-    the child of `os.fork`. Several processes may open the same file.
+    While one caller has the lease on a key, it requests the judgment of this key, and all other callers wait. If that
+    caller fails or its process dies, the next one gets the lease. One object serves any number of threads and event
+    loops, and works in the parent and the child of `os.fork`. Several processes may open the same file.
 
     A pickle contains only the path. A process on the same machine that loads several pickles of a ledger opens the file
     once, and gets the same object from all of them. A copy of a ledger is the same object, too.
@@ -385,7 +386,7 @@ class Ledger(LedgerBase[_FileState]):
                 db.execute("PRAGMA synchronous = NORMAL")
 
     def batches(self) -> dict[str, str]:
-        """Return the records of all batches by id, the oldest first."""
+        """Return the records of all batches, as JSON by the id of the batch, the oldest first."""
         with self._file.working() as db:
             return dict(db.execute("SELECT id, record FROM batches ORDER BY number").fetchall())
 

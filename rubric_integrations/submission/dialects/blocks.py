@@ -69,7 +69,7 @@ Part = Text | Call | Result
 
 
 class Message(NamedTuple):
-    """One message of any dialect.
+    """One message of a conversation, in a common form for all dialects.
 
     Attributes:
         role: `user`, `assistant`, `system` or `tool`.
@@ -453,7 +453,7 @@ _IDS = ("tool_use_id", "tool_call_id", "call_id")
 
 
 def read_content(content: Any, place: str, attachments: AttachmentList) -> list[Part]:
-    """Return the parts of a message's content. Empty if the content is None.
+    """Return the parts of a message's content: its texts, calls and results. Empty if the content is None.
 
     Raises:
         ValueError: The content is neither a text nor a list of blocks, or a block in it cannot be read.
@@ -504,14 +504,19 @@ def citation_text(citation: Any) -> str:
 
 
 def citation_texts(record: Any) -> str:
-    """Return the citations of a block or a message as text: Anthropic's `citations` or OpenAI's `annotations`."""
+    """Return the citations of a block or a message as text: Anthropic's `citations` or OpenAI's `annotations`.
+
+    The text is empty if there are no citations.
+    """
     # The `annotations` of MCP are an object: hints for the reader of a block.
     lists = [value for key in ("citations", "annotations") if isinstance(value := get_field(record, key), list)]
     return "".join(citation_text(citation) for several in lists for citation in cast("list[Any]", several))
 
 
 def read_block(block: Any, place: str, attachments: AttachmentList) -> list[Part]:
-    """Return the parts of one block. A call with its result in the same block, such as `mcp_call`, has two parts.
+    """Return the parts of one block: its texts, calls and results.
+
+    A call with its result in the same block, such as `mcp_call`, has two parts.
 
     Raises:
         UnknownBlockError: The type of the block is unknown, or the block is a file without bytes and without an

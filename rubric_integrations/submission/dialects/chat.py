@@ -179,7 +179,10 @@ def read_role(record: Any, place: str) -> Role:
 
 
 def to_record(message: Any) -> Any:
-    """Convert a pair of role and content, or a serialized LangChain message, to a dictionary of its fields."""
+    """Convert a pair of role and content, or a serialized LangChain message, to a dictionary of its fields.
+
+    Any other value is returned unchanged.
+    """
     if isinstance(message, list | tuple):
         pair = cast("list[Any]", message)
         if len(pair) == 2 and isinstance(pair[0], str) and pair[0] in ROLES and isinstance(pair[1], str | list):
@@ -264,7 +267,9 @@ _PART_KEYS = ("text", "functionCall", "function_call", "functionResponse", "func
 
 
 def matches_gemini(conversation: Any) -> bool:
-    """Return whether a value is a request with `contents` or a response of Gemini, or a list of Gemini's contents.
+    """Return whether a value is a request to Gemini, a response of Gemini, or a list of Gemini's contents.
+
+    A request has `contents`, and a response has `candidates`.
 
     Unlike the parts of other dialects, the parts of Gemini's contents have no `type`.
     """
@@ -295,7 +300,8 @@ def _is_gemini_response(document: Mapping[str, Any]) -> bool:
 def read_gemini(conversation: Any, attachments: AttachmentList) -> list[Message]:
     """Read Gemini's contents.
 
-    The system instruction of a request is also read, and so are the calls that a client executed before a response.
+    For a request, the system instruction is also read. For a response, the earlier contents in its
+    `automatic_function_calling_history` are also read, with the calls that the client has executed.
     """
     if not isinstance(conversation, Mapping):
         return _read_contents(conversation, "contents", attachments)
@@ -377,7 +383,10 @@ _TYPES = ("human", "ai", "system", "tool", "function", "chat")
 
 
 def matches_langchain(conversation: Any) -> bool:
-    """Return whether a list has a LangChain message: one with a LangChain type, or a pair of role and content."""
+    """Return whether a value is a list with at least one message in a form of LangChain.
+
+    Such a message has a LangChain type, or is a pair of role and content.
+    """
     if not isinstance(conversation, list | tuple):
         return False
     return any(isinstance(message, list | tuple) or _is_own(to_record(message)) for message in conversation)
@@ -494,7 +503,7 @@ def is_vercel_part(part: Any) -> bool:
 
 
 def matches_opentelemetry(conversation: Any) -> bool:
-    """Return whether a value is a list of OpenTelemetry's GenAI messages: messages with typed `parts`."""
+    """Return whether a value is a list of OpenTelemetry's GenAI messages: messages whose `parts` have a `type`."""
     if not isinstance(conversation, list | tuple):
         return False
     parts = [get_field(message, "parts") for message in conversation]

@@ -93,7 +93,11 @@ _DAMAGED: dict[str, tuple[_Marker, tuple[Callable[[Any], bool], ...]]] = {
 
 
 def refused_form(conversation: Any) -> str | None:
-    """Return the name of a conversation's form if it is one of the known forms that no reader reads. Otherwise None."""
+    """Return the name of the form of a conversation that must be refused. None for any other conversation.
+
+    A conversation is refused if it has a known form that is not supported, such as OpenTelemetry spans, or if it is a
+    damaged document of a supported form. Unknown forms are not refused here.
+    """
     if isinstance(conversation, Mapping):
         document = cast("Mapping[str, Any]", conversation)
         damaged = (
@@ -112,7 +116,11 @@ def refused_form(conversation: Any) -> str | None:
 
 
 def matches_refused(conversation: Any) -> bool:
-    """Return whether the form of a conversation is one of the forms that no reader reads."""
+    """Return whether a conversation must be refused.
+
+    It is refused if it has a known form that is not supported, such as OpenTelemetry spans, or if it is a damaged
+    document of a supported form. Unknown forms do not match.
+    """
     return refused_form(conversation) is not None
 
 

@@ -190,7 +190,7 @@ class Server:
         return " ".join(redact(str(error), secrets).split())
 
     def error(self, error: Exception) -> LedgerError:
-        """Return the error that a user sees, without secrets."""
+        """Return the `LedgerError` that a user sees instead of an error of the database. It contains no secrets."""
         if isinstance(error, LedgerError):
             return error
         return LedgerError(
@@ -229,7 +229,7 @@ Send = Callable[[Connection, Sequence[Item]], Read[Result]]
 
 
 def send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]]]) -> Read[list[Any]]:
-    """Send queries with their values.
+    """Send queries with their values, as a part of a transaction and without waiting for the rows.
 
     Returns:
         A function that returns the list of rows of each query, after the transaction is committed.
@@ -239,7 +239,10 @@ def send_queries(db: Connection, queries: Sequence[tuple[str, tuple[object, ...]
 
 
 class Phase(IntEnum):
-    """The position of a call within its transaction. Calls with a smaller value are executed first."""
+    """The position of a call within its transaction. Calls with a smaller value are executed first.
+
+    For example, judgments are stored (`STORE`) before their leases end (`RELEASE`).
+    """
 
     # First, because it locks an entire run. Two transactions could wait for each other if one of them had locked rows
     # before.
@@ -256,7 +259,7 @@ class Upkeep(Protocol):
     """The tasks that a `Worker` does by itself: it sends heartbeats, and ends the leases when it closes."""
 
     def due_in(self) -> float | None:
-        """Return the seconds until the next heartbeat, or None if none is needed."""
+        """Return the seconds until the next heartbeat, or None if no heartbeat is needed."""
         ...
 
     def send_beat(self, db: Connection) -> Callable[[], None]:
@@ -363,9 +366,15 @@ class Worker:
         return self._put(phase, send, item).result(timeout)
 
     def post(self, phase: Phase, send: Send[Item, Any], item: Item) -> None:
-        """Add a call to the next transaction, without waiting for it. The arguments are the same as in `call`.
+        """Add a call to the next transaction, without waiting for it.
 
         If the call fails, the next `call` or `call_sync` may raise its error.
+
+        Args:
+            phase: The position of the call within the transaction.
+            send: A function that sends the statements. The worker calls it once for all waiting calls with the same
+                `phase` and `send`, with the list of their items.
+            item: The data of this call, which becomes one entry of the list that `send` gets.
 
         Raises:
             LedgerError: The ledger is closed.

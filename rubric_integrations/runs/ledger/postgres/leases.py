@@ -86,7 +86,7 @@ class Holder(NamedTuple):
     """The other owner of a key that a caller waits for.
 
     Attributes:
-        owner: The owner. If no process has leased the key, its name is empty.
+        owner: The owner. The name of the owner is empty if no process has leased the key.
         is_silent: Whether the owner's last heartbeat is so old that its leases may be removed.
     """
 

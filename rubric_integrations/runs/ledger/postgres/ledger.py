@@ -104,7 +104,7 @@ class FailureOfKey(NamedTuple):
 
     @classmethod
     def of(cls, key: str, failure: JudgeFailure) -> FailureOfKey:
-        """Make the record of a failure."""
+        """Make the record of a judge's failure, with a new unique id."""
         return cls(key, failure, uuid4().hex)
 
 
@@ -254,7 +254,7 @@ class PostgresLedger(LedgerBase[_PostgresState]):
         self._query(SAVE_BATCH, batch_id, record)
 
     def batches(self) -> dict[str, str]:
-        """Return the records of all batches by id, the oldest first."""
+        """Return the records of all batches, as JSON by the id of the batch, the oldest first."""
         return dict(self._query(BATCHES))
 
     async def claim_spend(self, run: str, part: str, claim: Claim) -> Shares:
