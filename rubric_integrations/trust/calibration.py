@@ -140,7 +140,11 @@ def labelled_scores(
 
 
 def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rubric | None = None) -> list[ScorePair]:
-    """Return the scores of the submissions that both the annotators and the judge scored (see `labelled_scores`)."""
+    """Return the scores of the submissions that both the annotators and the judge scored.
+
+    The annotators score a submission if each criterion that a judge decides has a label, and if at least one rater
+    could assess the submission. The arguments are explained in `labelled_scores`.
+    """
     labelled, _ = labelled_scores(rows, matches, rubric)
     return [
         ScorePair(score.row, score.people, score.judge)
@@ -480,7 +484,9 @@ def _calibrate_mean(
 
 
 def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]], *, level: float = 0.95) -> Estimate:
-    """Correct the judge's rate of MET in a run with human labels of submissions outside the run.
+    """Correct the rate of MET that the judge gave in a run.
+
+    The correction uses human labels of other submissions, which are not in the run.
 
     The correction assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
 

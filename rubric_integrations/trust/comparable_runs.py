@@ -382,6 +382,8 @@ def _other_parts(before: set[str], after: set[str]) -> str:
 def fingerprints(judges: str) -> list[list[Any]]:
     """Return the fingerprints of all language models that graded a run, also of the models in cascades.
 
+    A fingerprint identifies a model with its settings and prompts.
+
     Args:
         judges: The record of the run's judges, as JSON, or "" if the run has none.
 

@@ -399,7 +399,9 @@ class _Sample(NamedTuple):
 
 
 def pair_influences(pairs: Sequence[_Pair], levels: Sequence[str], cells: Matrix) -> Floats:
-    """Return the influence of each judgment on a figure: the mean of the influences of its raters' answers.
+    """Return the influence of each judgment on a figure, to compute an interval for rows in groups (see `widening`).
+
+    It is the mean of the influences of the judgment's human answers, multiplied by the judgment's relative weight.
 
     Args:
         pairs: The judgments.

@@ -84,7 +84,7 @@ def criterion_of(entry: CriterionReport, rubric: Rubric | None) -> Criterion:
 
 
 def answer_of(entry: CriterionReport, judge: str) -> CriterionReport | None:
-    """Return an entry with one judge's answer instead of the panel's answer, or None if this judge has no vote."""
+    """Return a report's entry with one judge's answer instead of the panel's, or None if the judge has no vote."""
     vote = next((vote for vote in entry.votes if vote.judge == judge), None)
     if vote is None:
         return None
@@ -106,7 +106,10 @@ def find_strategy(criterion: Criterion, entries: Iterable[CriterionReport]) -> s
 
 
 def vote_again(criterion: Criterion, votes: Sequence[Vote], strategy: str) -> VoteResult | None:
-    """Combine the votes on a criterion by a voting strategy. Returns None if all votes are failures."""
+    """Combine votes on a criterion by a voting strategy, such as the votes without one judge.
+
+    Returns None if there is no vote, or if all votes are failures.
+    """
     return count_votes(criterion, votes, strategy) if any(vote.error is None for vote in votes) else None
 
 
@@ -190,8 +193,10 @@ def measure_judge(
     Args:
         answers: The judge's answers in the run, each with the panel's answer.
         matches: The labelled judgments, with the judge's answer instead of the panel's answer.
-        adds: The value of `JudgeOnPanel.adds`.
-        panel_gain: The value of `JudgeOnPanel.panel_gain`.
+        adds: The panel's share of right answers with this judge, minus its share without this judge. Undefined for the
+            panel itself.
+        panel_gain: The panel's share of right answers, minus the share of this judge alone. Undefined for the panel
+            itself.
         level: The confidence level of the intervals, between 0 and 1.
         groups: The group of each row of the run, or None if the rows are independent.
     """
@@ -330,7 +335,14 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
 def compare_judges(
     entries: Sequence[CriterionReport], criterion: Criterion, strategy: str | None, panel_size: int
 ) -> PanelCriterion:
-    """Measure the agreement of a panel's judges with each other on one criterion, without labels."""
+    """Measure the agreement of a panel's judges with each other on one criterion, without labels.
+
+    Args:
+        entries: The report's entries of the criterion, with the votes.
+        criterion: The criterion.
+        strategy: The voting strategy that explains the panel's verdicts, or None if no strategy explains all of them.
+        panel_size: The number of judges on the panel.
+    """
     levels = answer_levels(criterion)
     places = {answer: place for place, answer in enumerate(levels)}
     # A number of occurrences above the `cap` has the value 1 and counts as the highest level.

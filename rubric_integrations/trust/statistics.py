@@ -133,14 +133,30 @@ def estimate_rate_difference(
 
 
 def rate_difference_limits(rose: float, fell: float, pairs: float, quantile: float) -> tuple[float, float]:
-    """Compute the limits of `estimate_rate_difference`. The numbers of pairs need not be integers."""
+    """Compute the limits of the difference of two paired rates (second minus first; Bonnett and Price 2012).
+
+    The numbers need not be integers, because dependent pairs have an effective number.
+
+    Args:
+        rose: The number of pairs in which only the second outcome is true.
+        fell: The number of pairs in which only the first outcome is true.
+        pairs: The number of all pairs.
+        quantile: The two-sided quantile of the normal or Student's distribution, such as 1.96.
+    """
     up, down = (rose + 1) / (pairs + 2), (fell + 1) / (pairs + 2)
     half = quantile * math.sqrt((up + down - (up - down) ** 2) / (pairs + 2))
     return max(-1.0, up - down - half), min(1.0, up - down + half)
 
 
 def mcnemar_p_value(rose: int, fell: int) -> float | None:
-    """Compute the two-sided mid-p value of McNemar's test, or None without a discordant pair."""
+    """Compute the two-sided mid-p value of McNemar's test for a difference of two paired rates.
+
+    None if both numbers are 0.
+
+    Args:
+        rose: The number of pairs in which only the second outcome is true.
+        fell: The number of pairs in which only the first outcome is true.
+    """
     discordant, fewer = rose + fell, min(rose, fell)
     if discordant == 0:
         return None
@@ -162,7 +178,7 @@ def student_quantile(freedom: float, level: float) -> float:
 
 
 def special() -> Any:
-    """Import `scipy.special`.
+    """Import and return `scipy.special`, when it is first needed, because scipy is an optional dependency.
 
     Raises:
         ImportError: scipy is not installed.
@@ -224,7 +240,11 @@ def estimate_clustered_rate(counts: Sequence[Count], level: float = 0.95) -> Est
 
 
 def effective_size(counts: Sequence[Count], level: float = 0.95) -> float:
-    """Return the effective sample size of the share of right judgments (see `estimate_clustered_rate`)."""
+    """Return the effective sample size of the share of right judgments.
+
+    This is the number of independent judgments whose share would have the same variance. `estimate_clustered_rate`
+    explains the calculation.
+    """
     counts = [count for count in counts if count.total]
     submissions, total = len(counts), sum(count.total for count in counts)
     if submissions == total:
