@@ -50,7 +50,7 @@ _RUBRIC = Rubric([_YEAR, _PLACE])
 
 
 class ScriptedEngine:
-    """A DSPy engine that records the last request and returns `reply`.
+    """A DSPy engine that calls no model: it records the last request and always returns the text `reply`.
 
     The engine does not support JSON schemas. Therefore, its replies are parsed leniently, as for any model without JSON
     schemas.
@@ -257,7 +257,7 @@ def _fold(text: str) -> str:
 
 
 def reply_breach(attack: Attack) -> str | None:
-    """Describe how a reply that quotes an attack is parsed as a better answer. None if no checked reply is.
+    """Describe how a reply that quotes an attack is parsed as a better answer. None if this never happens.
 
     In each checked reply, the judge gives the true answer, which says that the requirement is not met. The reply also
     quotes the text of the attack: original, sanitized or normalized, and escaped or unescaped. The quotation is before,

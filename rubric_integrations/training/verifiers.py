@@ -34,10 +34,11 @@ def import_verifiers() -> Any:
 
 
 def check_config(config: Any) -> None:
-    """Check the settings that the plugin inherits from verifiers.
+    """Check the settings that the plugin's configuration inherits from verifiers.
 
     Raises:
-        ValueError: A setting has a value that would have no effect.
+        ValueError: A setting would have no effect: `prompt` is set, or `sampling` has an option that the judge cannot
+            send.
     """
     if config.prompt is not None:
         raise ValueError(

@@ -105,7 +105,7 @@ class _AttemptsFile(Record):
 
 
 class Attempts:
-    """Numbers the attempts on test sets, and records them in a file.
+    """Numbers the attempts to prove a gain on test sets, and records them in a file.
 
     Test sets that share a submission count as the same test set. Otherwise another seed, or one more label, would start
     the count again.

@@ -75,7 +75,7 @@ class AlignmentStopped(BaseException):
 
 
 class AlignmentCalls:
-    """Makes the calls of an alignment. It counts, limits, retries and stores them.
+    """Makes the model calls of an alignment: counts them, limits them, repeats failed ones, and stores their results.
 
     Args:
         judge: The original judge. Candidates use the same model.
@@ -159,7 +159,7 @@ class AlignmentCalls:
     async def reply(
         self, model: str, key: str | None, request: Callable[[], Awaitable[Judgment]], cost: float | None
     ) -> Judgment:
-        """Return a model's reply from the store, or make the call and store its reply.
+        """Return a model's reply from the store, or make the call and store its reply, as a judgment.
 
         The store can contain only judgments. Therefore, the text of a reply is stored in the `reason` field of a
         judgment.

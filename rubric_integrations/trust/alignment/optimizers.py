@@ -201,8 +201,8 @@ def make_optimizer(
 ) -> tuple[Teleprompter, str]:
     """Return the DSPy optimizer to run and the name of its class.
 
-    A DSPy optimizer that the user passes is copied. The calls of the copy's models count towards the limits of the
-    alignment.
+    An optimizer that is selected by name is created with the settings. A DSPy optimizer that the user passes is copied,
+    and keeps its own settings. The calls of the copy's models count towards the limits of the alignment.
 
     Raises:
         TypeError: `optimizer` is neither a name nor a DSPy optimizer.
