@@ -130,7 +130,7 @@ class SampleGrader:
 
 
 def check_empty(empty: object) -> None:
-    """Check the setting for the reward of an empty completion.
+    """Check the setting for the reward of an empty completion, because trainers need a finite number.
 
     Raises:
         ValueError: The value is neither `"least"` nor a finite number.

@@ -58,8 +58,8 @@ async def score_rollout(config: Any, reward_name: str, task: Any, trace: Any) ->
     Args:
         config: The `RubricGraderConfig` of the judge.
         reward_name: The name of the reward, and the prefix of the names of the metrics.
-        task: The `TaskData`.
-        trace: The `Trace`, to which metrics, usage and reasons are added.
+        task: The task of the rollout, a `TaskData` of verifiers.
+        trace: The rollout, a `Trace` of verifiers, to which metrics, usage and reasons are added.
 
     Raises:
         JudgeError: The judge failed on a criterion, or the score is undefined. verifiers records a `TaskError`.

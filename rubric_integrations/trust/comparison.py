@@ -78,7 +78,10 @@ class PairedChanges:
         self._groups: list[int] = []
 
     def add(self, before: float, after: float, group: int | None) -> None:
-        """Add one row with the number of its group, or None if rows are independent."""
+        """Add the values of one row in the first and in the second run.
+
+        `group` is the number of the row's group, or None if rows are independent.
+        """
         self.before.append(before)
         self.differences.append(after - before)
         self.are_binary = self.are_binary and before in (0.0, 1.0) and after in (0.0, 1.0)

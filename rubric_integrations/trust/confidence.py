@@ -218,7 +218,7 @@ def estimate_loss(
 
 
 def overconfidence(item: StatedJudgment, right: bool) -> float:
-    """Return the confidence of a judgment minus 1 if it is right, or minus 0 if it is wrong."""
+    """Return the confidence of a judgment minus 1 if `right` is true, otherwise the confidence itself."""
     return item.confidence - right
 
 

@@ -95,6 +95,10 @@ def corrected_rate(strata: Sequence[Stratum], level: float = 0.95) -> Estimate:
     Cochran 1977). The limits combine the Jeffreys limits of the strata (MOVER, Zou and Donner 2008). The rate is
     undefined if no submission is judged, labelled or assessable.
 
+    Args:
+        strata: The counts of the submissions with each verdict of the judge.
+        level: The confidence level of the interval, between 0 and 1.
+
     Example:
         >>> print(corrected_rate([Stratum(620, 31, 27), Stratum(380, 19, 4)]))
         0.620 [0.512, 0.719] (n = 50)
@@ -151,7 +155,7 @@ class RatedRow(NamedTuple):
 
 
 def make_strata(judged: Mapping[int, str], rated: Sequence[RatedRow]) -> dict[str, Stratum]:
-    """Return the stratum of each verdict of the judge.
+    """Return the stratum of each verdict of the judge: the number of its submissions, and counts of their labels.
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.

@@ -58,7 +58,7 @@ class LabelLine(NamedTuple):
 
 
 def read_label_file(path: Path, leave_out: Callable[[str], None]) -> Iterator[LabelLine]:
-    """Yield the labels of a file. Lines without a verdict are skipped with a warning.
+    """Yield the labels of a file. Lines whose `verdict` is empty are skipped, with one warning for the file.
 
     Args:
         path: The file.

@@ -439,7 +439,7 @@ RunLike = str | Path | RunFile | Iterable[Any]
 
 
 def read_rows(run: RunLike) -> Sequence[GradedRow]:
-    """Return the rows of a run, in memory. The id of a report is its position, from 1.
+    """Return the rows of a run, in memory. The id of the row of a report is the report's position, from 1.
 
     Raises:
         RunFileError: A file is not a run.

@@ -364,9 +364,9 @@ def estimate_shift(
         fell: For each row, the share of its judgments or raters that count in the first rate but not in the second.
         level: The confidence level of the interval, between 0 and 1.
         groups: The group of each row, or None if the rows are independent.
-        clustered: Whether a row may have several judgments. If not, and all shares are 0 or 1, each row is treated as
-            one judgment, and the interval is the interval of `estimate_rate_difference`. Otherwise, it is the interval
-            of `estimate_clustered_difference`.
+        clustered: Whether a row may have several judgments. If not, and all shares are 0 or 1, each row counts as one
+            judgment in `estimate_rate_difference`. Otherwise, `estimate_clustered_difference` allows for several
+            judgments of a row.
     """
     times, is_whole = 1.0, not clustered and all(share in (0, 1) for share in (*rose, *fell))
     differences = np.subtract(rose, fell)

@@ -254,8 +254,8 @@ def discordance(match: Match, one: Match | None, other: Match | None) -> Discord
 
     Args:
         match: The judgment with its labels.
-        one: The judgment with the first answer, or None without an answer.
-        other: The judgment with the second answer, or None without an answer.
+        one: The judgment with the first panel's answer, or None if this panel has no answer.
+        other: The judgment with the second panel's answer, or None if this panel has no answer.
     """
     answers = [None if each is None else each.judge_answer for each in (one, other)]
     if answers[0] == answers[1]:
@@ -264,7 +264,7 @@ def discordance(match: Match, one: Match | None, other: Match | None) -> Discord
 
 
 def with_result(match: Match, result: VoteResult | None) -> Match | None:
-    """Return a judgment with its answer replaced by the result of other votes, or None without a result."""
+    """Return a labelled judgment with its answer replaced by a voting result, or None if `result` is None."""
     if result is None:
         return None
     update = {"verdict": result.verdict, "value": result.value, "error": None}
@@ -535,7 +535,8 @@ def panel_report(
 def panel_matches(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> tuple[list[Match], list[str]]:
     """Match labels with the answers of a panel, and return the matches with warnings.
 
-    Labels that were drawn by the panel's verdict are left out with a warning.
+    Judgments that no panel answered are ignored. Labels that were drawn by the panel's verdict are left out with a
+    warning.
     """
     matches = [match for match in match_labels(rows, labels).matches if is_voted(match.judged)]
     random = [match for match in matches if match.is_random]
@@ -595,7 +596,7 @@ class PanelWeights(Record):
 
 
 def voting_with(weights: Sequence[float]) -> Voting:
-    """Return `Voting` settings with these weights and a weighted strategy for each kind of criterion."""
+    """Return `Voting` settings with one weight for each judge and a weighted strategy for each kind of criterion."""
     from rubric_integrations.graders.settings import Voting
 
     return Voting(weights=tuple(weights), binary="weighted", ordinal="weighted_mean", nominal="weighted_mode")

@@ -327,7 +327,7 @@ def compare_judges(grades: SecondGrades, columns: CompletionArrays, level: float
 
 
 def second_warnings(grades: SecondGrades) -> Iterator[str]:
-    """Yield warnings about the comparison with a second judge."""
+    """Yield warnings if the second judge failed on completions or did not grade the complete sample."""
     if grades.failed:
         yield f"the second judge failed on {grades.failed:,} of {grades.sampled:,} completions, which are left out"
     if grades.stopped:

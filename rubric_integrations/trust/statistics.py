@@ -405,8 +405,9 @@ def alpha_of_pairs(pairs: Matrix, apart: Matrix) -> float | None:
     """Compute Krippendorff's alpha from a table of pairs of answers.
 
     Args:
-        pairs: The weighted number of pairs of answers, summed over the units. The rows are the levels of the first
-            answer of a pair, and the columns are the levels of the second answer.
+        pairs: The number of pairs of answers, summed over the units. A pair of a unit with m answers counts 1 / (m -
+            1). The rows are the levels of the first answer of a pair, and the columns are the levels of the second
+            answer.
         apart: The distance of each pair of levels.
 
     Returns:

@@ -271,7 +271,7 @@ def rows_to_grade(sets: Sequence[BenchmarkSet]) -> list[Row]:
 
 
 def judge_of_run(data: BenchmarkSet, rows: Iterable[GradedRow], name: str) -> RecordedJudge:
-    """Convert a run to a `RecordedJudge`, with the run's answers to the questions of one set.
+    """Convert a run of your own judge to a `RecordedJudge`, with the answers to the questions of one set.
 
     Args:
         data: The data set.
