@@ -91,7 +91,7 @@ class _AsyncEngine:
 
 
 def scripted_judge() -> tuple[ScriptedEngine, LMJudge]:
-    """Return a `ScriptedEngine`, and a judge that gets its replies from this engine."""
+    """Return a `ScriptedEngine`, and a judge that gets its replies from this engine instead of a model."""
     engine = ScriptedEngine()
     lm = dspy.LM("probe/scripted", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
     return engine, LMJudge(lm)
@@ -120,7 +120,7 @@ class PromptCase(NamedTuple):
 
 
 def prompt_cases(response: str) -> Iterator[PromptCase]:
-    """Yield a case for each kind of prompt. All cases contain the same response."""
+    """Yield a case for each kind of prompt that a judge sends. All cases contain the same response."""
     submission = Submission(response=response, query=_QUERY)
     yield _single_case("per criterion", signatures.JudgeCriterion, Question(submission, _YEAR), "verdict", "UNMET")
     yield _single_case("options", signatures.JudgeOption, Question(submission, _CLEAR), "choice", "A")

@@ -133,7 +133,7 @@ _MAX_NAME = 40
 
 
 class Sample(NamedTuple):
-    """One sample of `/get_reward`.
+    """One sample (a prompt and a response) of a request to `/get_reward`.
 
     Attributes:
         row: The row to grade. None if the response is empty, or if it ends within its thinking.

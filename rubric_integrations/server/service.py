@@ -332,7 +332,7 @@ class GradingService:
 
     @property
     def reused(self) -> int:
-        """The number of judgments that came from the ledger."""
+        """The number of judgments that came from the ledger, without a call to a model."""
         return self._store.reused
 
     @property

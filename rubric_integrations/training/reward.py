@@ -72,7 +72,8 @@ def read_completion(
     Args:
         prompt: The prompt, as a text or a list of messages.
         completion: The completion, as a text or as the list of messages after the prompt, with tool calls and results.
-        respond: The part of messages to grade, as in `Submission.from_messages`.
+        respond: The part of messages to grade: `"last"` is the last answer, `"transcript"` is all messages of the
+            completion, and `"trajectory"` is all messages with numbered steps.
         starts_in_thinking: Whether the completion begins within the thinking, because the chat template has written
             `<think>`. For a prompt that is a text, this is detected.
         show_thinking: Whether the judge sees the thinking before the answer. The thinking of earlier messages is always

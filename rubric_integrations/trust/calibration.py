@@ -567,7 +567,9 @@ def _calibrate_criterion(
 
 
 def verdict_weights(matches: Sequence[Match], judged: Mapping[int, str] | None) -> dict[str, float] | None:
-    """Return a label's weight for each verdict: the verdict's count in the run, divided by the number of its labels.
+    """Return the weight of a label with each verdict of the judge, for labels that were drawn by this verdict.
+
+    The weight is the count of the verdict in the run, divided by the number of labels with this verdict.
 
     Args:
         matches: The labelled judgments of a criterion.

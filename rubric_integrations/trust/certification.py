@@ -316,7 +316,7 @@ def fixed_sequence_steps(
 
 
 def kept_needed(error: float, alpha: float, delta: float) -> int | None:
-    """Return the number of labelled answers that certifies a judge in about 80 % of cases.
+    """Return the number of labelled answers with which a judge is certified in about 80 % of cases.
 
     Only answers that the threshold keeps are counted. The result is None if the error rate is not below alpha, or if
     more than 10 million answers would be needed.

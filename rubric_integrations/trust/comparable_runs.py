@@ -308,7 +308,7 @@ class _Differences:
 
 
 def recorded_part(row: GradedRow, name: str) -> Mapping[str, Any]:
-    """Return a part of `GradedRow.scoring` (`rubric`, `criteria` or `grader`), empty if the row does not have it."""
+    """Return the recorded settings of one part of a row's grade: `rubric`, `criteria` or `grader`. Empty if missing."""
     part = (row.scoring or {}).get(name)
     return cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}
 

@@ -149,7 +149,7 @@ class PairedChanges:
 
     @property
     def inputs(self) -> int:
-        """The number of groups, or of rows if rows are independent."""
+        """The number of independent inputs: the number of groups, or of rows if rows are independent."""
         return len(self.differences) if not self._groups else len(set(self._groups))
 
 
@@ -481,8 +481,9 @@ def pair_runs(before: RunLike, after: RunLike, *, cluster: Cluster | None = None
     Args:
         before: The first run.
         after: The second run.
-        cluster: How to group rows that depend on each other, as in `compare_runs`.
-        anyway: Whether to allow a meaningless comparison (see `Comparability.require`).
+        cluster: How to group rows that depend on each other: `"id"`, `"query"`, a key of the second run's `metadata`,
+            or a function that gets a row's id.
+        anyway: Whether to pair runs that cannot be compared, such as runs with different rubrics.
 
     Raises:
         ValueError: The runs cannot be compared, or a row lacks the value of `cluster`.

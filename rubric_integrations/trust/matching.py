@@ -118,12 +118,15 @@ class Match:
 
     @cached_property
     def answers(self) -> list[str]:
-        """The raters' answers in canonical form, including abstentions."""
+        """The raters' answers in the form in which answers are compared, including abstentions."""
         return [answer for answer, _ in self._answers_and_values]
 
     @cached_property
     def judge_answer(self) -> str | None:
-        """The judge's answer in canonical form, or None if the judge failed or the judgment was not requested."""
+        """The judge's answer in the form in which answers are compared.
+
+        None if the judge failed, or if the judgment was not requested.
+        """
         verdict = self.judged.verdict
         return None if verdict is None or self.judged.error is not None else canonical_answer(self.criterion, verdict)
 
@@ -536,7 +539,7 @@ def is_trained_on(row: GradedRow) -> bool:
 
 
 def is_run(value: object) -> bool:
-    """Whether a value is a run and not a rubric or another file. If it is a path, the file is inspected."""
+    """Whether a value is a run (results, reports or a run's file) and not a rubric. A path's file is inspected."""
     if isinstance(value, str | Path):
         return is_run_file(Path(value))
     if isinstance(value, Rubric | Mapping | PathLike):

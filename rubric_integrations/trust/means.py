@@ -221,7 +221,7 @@ def estimate_change(
 ) -> Estimate:
     """Estimate the mean change of paired values in [0, 1].
 
-    The limits are computed as in `estimate_mean`, with an imaginary pair of values instead of an imaginary row. The
+    The limits are Gaffke's, as in `estimate_mean`, with an imaginary pair of values instead of an imaginary row. The
     first value of this pair is near the mean of `before`. The second value is 0 for the lower limit and 1 for the upper
     limit. Therefore, there is an interval even if all changes are equal.
 

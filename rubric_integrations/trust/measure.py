@@ -120,8 +120,7 @@ class CriterionAgreement(Record):
         per_verdict: Precision, recall and F1 of each answer.
         adjacent_accuracy: The share of judgments whose answers differ by at most one level. Only for ordered answers.
         ordered: Errors and correlations of the values of ordered answers. The values of several raters are combined
-            first (see `consensus` of `agreement`). None for other answers, or if labels were drawn by the judge's
-            verdict.
+            first, by default by their mean. None for other answers, or if labels were drawn by the judge's verdict.
     """
 
     name: str

@@ -54,7 +54,7 @@ def is_voted(entry: CriterionReport) -> bool:
 
 
 def voted_entries(rows: Iterable[GradedRow]) -> dict[tuple[str, str], list[CriterionReport]]:
-    """Return the entries that a panel answered, in groups by the name and the requirement of their criterion."""
+    """Return the reports' entries that a panel answered, grouped by the criterion's name and requirement."""
     entries: dict[tuple[str, str], list[CriterionReport]] = {}
     for row in rows:
         for entry in row.report.criteria if row.report else ():

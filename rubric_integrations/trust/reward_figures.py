@@ -446,7 +446,7 @@ class CompletionArrays(NamedTuple):
     sources: list[int]
 
     def names(self) -> dict[CriterionKey, str]:
-        """Return the name of each criterion in the report."""
+        """Return the name by which the report lists each criterion."""
         return criterion_keys(self.criteria)
 
 

@@ -424,7 +424,7 @@ def alpha_limits(
     """Compute the limits of Krippendorff's alpha by the jackknife over units, or over their groups.
 
     Args:
-        units: The answers of the raters of each unit, as in `krippendorff_alpha`.
+        units: The indices of the levels that the raters of each unit gave.
         distances: The distance of each pair of levels.
         groups: The group of each unit, or None if the units are independent.
         level: The confidence level of the interval, between 0 and 1.

@@ -119,7 +119,10 @@ class AlignmentCalls:
         return self._spend_limit.spend
 
     async def error(self, reason: object) -> AlignmentError:
-        """Wait for the calls in progress. Return the error to raise, with the reason and the total spend."""
+        """Return the error that ends the alignment, with the reason and the total spend.
+
+        The calls in progress are awaited first, because they also have a cost.
+        """
         await asyncio.gather(*self._under_way, return_exceptions=True)
         spend = self.spend
         cost = "" if not spend.cost else f" and ${spend.cost:.4f}"

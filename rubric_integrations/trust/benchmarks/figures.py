@@ -99,7 +99,7 @@ class Benchmark:
 
     @cached_property
     def labels(self) -> list[LabelledJudgment]:
-        """The reference answers as human labels."""
+        """The reference answer to each question of the data set, as a human label."""
         items = {item.id: item for item in self.data.items}
         return [
             LabelledJudgment(
@@ -151,7 +151,7 @@ class Benchmark:
         )
 
     def kinds_of(self, judge: RecordedJudge) -> set[str]:
-        """Return the kinds of criteria for which a judge has replies."""
+        """Return the kinds of criteria about which a judge has answered questions."""
         return {match.criterion.tags[0] for match in self._matches(judge)}
 
     def compare(self, judge: RecordedJudge, other: RecordedJudge, kind: str | None = None) -> Estimate:
@@ -227,7 +227,7 @@ class Benchmark:
 
         If no such guarantee is possible, the certificate has no threshold and names the reason.
 
-        One judgment of each cluster is used (see `certify`).
+        Only one judgment of each cluster is used, because the judgments of a cluster depend on each other.
         """
         return certify(self.rows_of(judges), self.labels, alpha=alpha, cluster=_CLUSTER)
 
