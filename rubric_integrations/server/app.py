@@ -38,7 +38,7 @@ _TOKEN = re.compile(r"[!-~]+")
 
 
 def check_token(token: str) -> str:
-    """Check a token, and return it without white space at its ends.
+    """Check the token that requests to the server need, and return it without white space at its ends.
 
     Raises:
         ValueError: The token is too short, or has characters that an HTTP header cannot contain. The message does not

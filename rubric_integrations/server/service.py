@@ -252,7 +252,8 @@ class GradingService:
         accept_rubrics: Whether a request may contain its own rubric, whose criteria are added to `rubric`.
         max_calls: The largest number of calls to models over the lifetime of the service. None means no limit.
         max_cost: The highest cost over the lifetime of the service, in US dollars. None means no limit.
-        prices: The prices of models, as in `grade_many`.
+        prices: The prices of a million input and output tokens in US dollars, by the name of the model, such as
+            `{"openai/mine": (0.25, 2.0)}`. By default, the prices of DSPy's price list.
         run: A name under which the ledger counts calls and cost. `max_calls` and `max_cost` then limit the total of all
             processes with this name, also before a restart.
         max_waiting: The largest number of grades in progress, at least 1. Further requests are refused.

@@ -27,8 +27,8 @@ class Reward(NamedTuple):
     """The reward of one completion.
 
     Attributes:
-        score: The reward. For a graded completion, the score of the report. For an empty completion,
-            `SampleGrader.empty`.
+        score: The reward. For a graded completion, the score of the report. For an empty completion, the value that the
+            setting `empty` defines.
         report: The report, or None for an empty completion, which is not graded.
     """
 

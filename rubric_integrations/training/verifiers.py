@@ -22,7 +22,7 @@ SAMPLING = frozenset({"temperature", "max_tokens", "reasoning_effort", "seed"})
 
 
 def import_verifiers() -> Any:
-    """Import `verifiers.v1`.
+    """Import and return `verifiers.v1`, when it is first needed, because verifiers is an optional dependency.
 
     Raises:
         ImportError: verifiers 0.4 or newer is not installed.

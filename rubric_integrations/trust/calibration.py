@@ -54,7 +54,8 @@ _ROUNDING = 1e-6
 class UnexplainedScoreError(ValueError):
     """Raised if the score of a row cannot be recomputed from the answers to its criteria.
 
-    Therefore, the score from the annotators' answers cannot be computed either.
+    This happens, for example, if the rubric has groups and is not passed. The score from the annotators' answers then
+    cannot be computed either.
     """
 
 

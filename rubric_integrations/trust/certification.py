@@ -112,7 +112,7 @@ def truths_of_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgmen
 
     Raises:
         ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
-        ValueError: Labels were drawn by the judge's verdict.
+        ValueError: Labels were drawn by the judge's verdict. A limit of the error rate needs a random sample.
     """
     matched = match_labels(rows, labels)
     matches = matched.matches

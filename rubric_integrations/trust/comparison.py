@@ -228,7 +228,7 @@ class RunChanges:
     def are_unchanged(self) -> bool:
         """Whether all answers and scores are equal in both runs.
 
-        False if more rows are in only one run than in both runs.
+        False if more rows are in only one run than in both runs, because the compared rows are then too few to tell.
         """
         is_same = not self.answers and not any(self.score.differences)
         return is_same and not self.lost and self.unmatched <= self.pairs
@@ -378,7 +378,7 @@ class RunComparison(Record):
 
     @property
     def has_interval(self) -> bool:
-        """Whether the difference that decides has an interval, or nothing changed.
+        """Whether the comparison can be decided: the deciding difference has an interval, or nothing changed.
 
         This difference is `corrected` with labels, otherwise `score`. Without an interval, the decision is `unclear`.
         """
@@ -662,7 +662,7 @@ def _warnings(changes: RunChanges) -> Iterator[str]:
 
 
 def left_out_warnings(changes: RunChanges) -> Iterator[str]:
-    """Yield a warning if some rows of both runs are not compared."""
+    """Yield a warning if some rows of both runs are not compared, because they have no complete score in both."""
     if changes.left_out:
         rows = "1 input is" if changes.left_out == 1 else f"{changes.left_out:,} inputs are"
         yield f"{rows} left out, because a judge failed there in one of the runs, or gave no score"

@@ -129,6 +129,8 @@ def corrected_rate(strata: Sequence[Stratum], level: float = 0.95) -> Estimate:
 def assessable_shares(strata: Sequence[Stratum]) -> Floats:
     """Return, for each stratum, the share of its labelled submissions that annotators could assess.
 
+    A stratum has the submissions to which the judge gave the same verdict.
+
     For a stratum without a label, it is the share of the labelled submissions of all strata.
     """
     labelled = sum(stratum.labelled for stratum in strata)

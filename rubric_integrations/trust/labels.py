@@ -46,7 +46,7 @@ class OtherTextError(LabelsError):
 
 
 class LabelLine(NamedTuple):
-    """The fields of one label.
+    """One label of a file or of a run's row, as fields that are not yet parsed.
 
     Attributes:
         place: The position of the label for error messages, such as the file and the line.

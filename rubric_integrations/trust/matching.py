@@ -482,7 +482,8 @@ def dependence_warnings(rows: Sequence[GradedRow], cluster: Cluster | None) -> l
 
     Such rows depend on each other, and intervals for independent rows are too narrow.
 
-    If all rows answer one query, the run is about this query, and its rows are independent.
+    There is no warning about queries if all rows have the same query: the run is about this query, and its rows are
+    independent.
     """
     if cluster is not None:
         return []
