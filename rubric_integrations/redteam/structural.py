@@ -50,7 +50,7 @@ _RUBRIC = Rubric([_YEAR, _PLACE])
 
 
 class ScriptedEngine:
-    """A DSPy engine that records the last request and returns `reply`.
+    """A DSPy engine that calls no model: it records the last request and always returns the text `reply`.
 
     The engine does not support JSON schemas. Therefore, its replies are parsed leniently, as for any model without JSON
     schemas.
@@ -91,7 +91,7 @@ class _AsyncEngine:
 
 
 def scripted_judge() -> tuple[ScriptedEngine, LMJudge]:
-    """Return a `ScriptedEngine`, and a judge that gets its replies from this engine."""
+    """Return a `ScriptedEngine`, and a judge that gets its replies from this engine instead of a model."""
     engine = ScriptedEngine()
     lm = dspy.LM("probe/scripted", engine=engine, async_engine=_AsyncEngine(engine), cache=False)
     return engine, LMJudge(lm)
@@ -120,7 +120,7 @@ class PromptCase(NamedTuple):
 
 
 def prompt_cases(response: str) -> Iterator[PromptCase]:
-    """Yield a case for each kind of prompt. All cases contain the same response."""
+    """Yield a case for each kind of prompt that a judge sends. All cases contain the same response."""
     submission = Submission(response=response, query=_QUERY)
     yield _single_case("per criterion", signatures.JudgeCriterion, Question(submission, _YEAR), "verdict", "UNMET")
     yield _single_case("options", signatures.JudgeOption, Question(submission, _CLEAR), "choice", "A")
@@ -257,7 +257,7 @@ def _fold(text: str) -> str:
 
 
 def reply_breach(attack: Attack) -> str | None:
-    """Describe how a reply that quotes an attack is parsed as a better answer. None if no checked reply is.
+    """Describe how a reply that quotes an attack is parsed as a better answer. None if this never happens.
 
     In each checked reply, the judge gives the true answer, which says that the requirement is not met. The reply also
     quotes the text of the attack: original, sanitized or normalized, and escaped or unescaped. The quotation is before,

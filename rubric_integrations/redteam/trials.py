@@ -203,12 +203,10 @@ class Trial(NamedTuple):
 
 
 def applies_to(attack: Attack, criterion: Criterion) -> bool:
-    """Whether the true verdict on a criterion is the same with the attack and without the attack.
+    """Whether an attack can be tried on a criterion: the true verdict is the same with and without the attack.
 
-    If the verdicts differ, the attack is not tried on the criterion.
-
-    They differ for a penalty if the attack replaces the submission. The errors of the submission are then gone, and the
-    true verdict is UNMET.
+    The true verdict differs only for a penalty if the attack replaces the submission. The errors of the submission are
+    then gone, and the true verdict is UNMET instead of MET.
     """
     return attack.place != "instead" or not criterion.is_penalty
 

@@ -38,7 +38,7 @@ _TOKEN = re.compile(r"[!-~]+")
 
 
 def check_token(token: str) -> str:
-    """Check a token, and return it without white space at its ends.
+    """Check the token that requests to the server need, and return it without white space at its ends.
 
     Raises:
         ValueError: The token is too short, or has characters that an HTTP header cannot contain. The message does not
@@ -133,7 +133,7 @@ _MAX_NAME = 40
 
 
 class Sample(NamedTuple):
-    """One sample of `/get_reward`.
+    """One sample (a prompt and a response) of a request to `/get_reward`.
 
     Attributes:
         row: The row to grade. None if the response is empty, or if it ends within its thinking.

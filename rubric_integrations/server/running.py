@@ -36,7 +36,10 @@ _WITHOUT_HEADERS = _WithoutHeaders()
 
 
 def make_runner(app: web.Application) -> web.AppRunner:
-    """Create the `aiohttp` runner of an application, with connection limits and without a log of headers."""
+    """Create the `aiohttp` runner that serves an application.
+
+    It closes idle connections, does not decompress bodies, and logs no headers, because these may contain the token.
+    """
     http_logger = logging.getLogger(f"{__name__}.http")
     http_logger.addFilter(_WITHOUT_HEADERS)
     # Compressed bodies are refused, so they need not be decompressed, which could fill the memory.

@@ -80,7 +80,12 @@ class ServerMetrics:
         self._buckets.setdefault(endpoint, [0] * (len(BUCKETS) + 1))[bisect_left(BUCKETS, seconds)] += 1
 
     def count_grade(self, outcome: GradeOutcome, report: EvaluationReport | None = None) -> None:
-        """Count a grade that has ended, and the verdicts in its report."""
+        """Count a grade that has ended, and the verdicts in its report.
+
+        Args:
+            outcome: `graded` (with a score), `undefined` (abstentions leave no score), `failed` or `refused`.
+            report: The report, or None if the grade has none.
+        """
         self._grades[outcome] += 1
         if report is None:
             return
@@ -128,7 +133,7 @@ class ServerMetrics:
 
 
 def metrics_text(service: GradingService) -> str:
-    """Return all metrics of a service in Prometheus's text format."""
+    """Return all metrics of a service in Prometheus's text format: its counters, its calls and cost, and its state."""
     spend = service.spend_limit.spend
     lines = [*service.metrics.lines()]
     lines += _metric("judge_calls_total", "counter", "Requests to models.", spend.calls)
@@ -233,9 +238,9 @@ class GradingService:
     """Grades submissions for the requests of a server.
 
     A grade in progress is finished even if its client has disconnected. The judgments are already paid for, and a
-    ledger stores them for the next request. An exception are the checks in code of a rubric that came with a request.
-    These checks stop when the last client that waits for the grade disconnects. They may take at most 5 seconds of CPU
-    time. Concurrent requests with equal submissions and equal rubrics share one grade.
+    ledger stores them for the next request. There is one exception: if a rubric came with a request, its checks in code
+    stop when the last client that waits for the grade disconnects. These checks may take at most 5 seconds of CPU time.
+    Concurrent requests with equal submissions and equal rubrics share one grade.
 
     Args:
         rubric: The rubric of all requests, in any form except a function. None if each request has its own rubric.
@@ -247,7 +252,8 @@ class GradingService:
         accept_rubrics: Whether a request may contain its own rubric, whose criteria are added to `rubric`.
         max_calls: The largest number of calls to models over the lifetime of the service. None means no limit.
         max_cost: The highest cost over the lifetime of the service, in US dollars. None means no limit.
-        prices: The prices of models, as in `grade_many`.
+        prices: The prices of a million input and output tokens in US dollars, by the name of the model, such as
+            `{"openai/mine": (0.25, 2.0)}`. By default, the prices of DSPy's price list.
         run: A name under which the ledger counts calls and cost. `max_calls` and `max_cost` then limit the total of all
             processes with this name, also before a restart.
         max_waiting: The largest number of grades in progress, at least 1. Further requests are refused.
@@ -327,7 +333,7 @@ class GradingService:
 
     @property
     def reused(self) -> int:
-        """The number of judgments that came from the ledger."""
+        """The number of judgments that came from the ledger, without a call to a model."""
         return self._store.reused
 
     @property
@@ -340,7 +346,7 @@ class GradingService:
         return "ok" if self.grader.call_limiter.down_since is None else "judge down"
 
     def check_capacity(self, count: int = 1) -> None:
-        """Check that a number of additional grades may begin now.
+        """Check that `count` additional grades may begin now.
 
         Raises:
             RequestProblem: (503) The server is stopping, or too many grades are in progress. (422) The number is larger
@@ -358,7 +364,9 @@ class GradingService:
             raise RequestProblem(503, f"{self.under_way} grades are under way: send the request again later", _SOON)
 
     async def rubric_of(self, row: Row) -> Rubric:
-        """Return the rubric that grades a row, with limits on the CPU time of checks from the row's own rubric.
+        """Return the rubric that grades a row: the server's rubric, joined with the row's own rubric if it has one.
+
+        The CPU time of checks from the row's own rubric is limited.
 
         Raises:
             RequestProblem: (422) The row's rubric is invalid or not accepted, or the row needs a rubric and has none.

@@ -72,7 +72,8 @@ def read_completion(
     Args:
         prompt: The prompt, as a text or a list of messages.
         completion: The completion, as a text or as the list of messages after the prompt, with tool calls and results.
-        respond: The part of messages to grade, as in `Submission.from_messages`.
+        respond: The part of messages to grade: `"last"` is the last answer, `"transcript"` is all messages of the
+            completion, and `"trajectory"` is all messages with numbered steps.
         starts_in_thinking: Whether the completion begins within the thinking, because the chat template has written
             `<think>`. For a prompt that is a text, this is detected.
         show_thinking: Whether the judge sees the thinking before the answer. The thinking of earlier messages is always
@@ -118,7 +119,9 @@ def read_completion(
 
 
 def group_of(prompt: Any) -> str:
-    """Return a short name for the group of completions of a prompt. All processes and steps get the same name.
+    """Return a short name for the group of completions of a prompt, computed from the prompt by a hash.
+
+    Equal prompts have the same name in all processes and steps.
 
     Example:
         >>> group_of("6 x 7?") == group_of("6 x 7?"), len(group_of("6 x 7?"))
@@ -204,7 +207,18 @@ class Rollout(NamedTuple):
 
 
 class RolloutReader(NamedTuple):
-    """Reads the completions of a step. The attributes have the same meaning as the arguments of `RubricReward`."""
+    """Reads the completions of a training step.
+
+    Attributes:
+        rubrics: The rubric of all rows, and how a row's own rubric is found.
+        grader: The grader, which checks each rubric and defines the lowest reward.
+        empty: The reward of a completion without an answer, `"least"` for the lowest reward, or None to leave it out.
+        respond: The part of messages to grade: `"last"`, `"transcript"` or `"trajectory"`.
+        reference: The name of the dataset's column of reference answers.
+        context: The name of the dataset's column of documents.
+        starts_in_thinking: Whether a completion begins within the thinking.
+        show_thinking: Whether the judge sees the thinking before the answer.
+    """
 
     rubrics: RowRubrics
     grader: Grader
@@ -284,7 +298,7 @@ _TAIL = 1 << 16
 
 
 def rank() -> int:
-    """Return the number of this process in the training run, from 0: the environment variable `RANK`, or 0."""
+    """Return the number of this process in the training run: the environment variable `RANK`, or 0 if it is not set."""
     text = os.environ.get("RANK", "")
     return int(text) if text.isdecimal() else 0
 
@@ -351,6 +365,10 @@ FIXED_METRICS = ("failed", "empty", "coverage", "passed", "informative_criteria"
 def metrics_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> dict[str, float]:
     """Return the metrics of a step by name. Every step has the same metrics. The mean of no values is NaN.
 
+    The metrics are the shares of failed and of empty completions, the share of graded completions that passed, the mean
+    coverage, and the mean score of each criterion. `informative_criteria` is the share of criteria whose scores differ
+    within a group, over all groups.
+
     Args:
         rollouts: The completions of the step. The completions of a group must be adjacent.
         shared: The rubric of all rows, whose criteria are metrics, or None if each row has its own rubric.
@@ -375,7 +393,9 @@ def columns_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> Mapping[st
 
     Each column contains one value or None for each completion: the error, or the score of a criterion.
 
-    The arguments are the same as in `metrics_of`.
+    Args:
+        rollouts: The completions of the step.
+        shared: The rubric of all rows, whose criteria are columns, or None if each row has its own rubric.
     """
     scores = [rollout.scores for rollout in rollouts]
     columns: dict[str, list[float | str | None]] = {"error": [rollout.failure for rollout in rollouts]}

@@ -27,8 +27,8 @@ class Reward(NamedTuple):
     """The reward of one completion.
 
     Attributes:
-        score: The reward. For a graded completion, the score of the report. For an empty completion,
-            `SampleGrader.empty`.
+        score: The reward. For a graded completion, the score of the report. For an empty completion, the value that the
+            setting `empty` defines.
         report: The report, or None for an empty completion, which is not graded.
     """
 
@@ -130,7 +130,7 @@ class SampleGrader:
 
 
 def check_empty(empty: object) -> None:
-    """Check the setting for the reward of an empty completion.
+    """Check the setting for the reward of an empty completion, because trainers need a finite number.
 
     Raises:
         ValueError: The value is neither `"least"` nor a finite number.

@@ -22,7 +22,7 @@ SAMPLING = frozenset({"temperature", "max_tokens", "reasoning_effort", "seed"})
 
 
 def import_verifiers() -> Any:
-    """Import `verifiers.v1`.
+    """Import and return `verifiers.v1`, when it is first needed, because verifiers is an optional dependency.
 
     Raises:
         ImportError: verifiers 0.4 or newer is not installed.
@@ -34,10 +34,11 @@ def import_verifiers() -> Any:
 
 
 def check_config(config: Any) -> None:
-    """Check the settings that the plugin inherits from verifiers.
+    """Check the settings that the plugin's configuration inherits from verifiers.
 
     Raises:
-        ValueError: A setting has a value that would have no effect.
+        ValueError: A setting would have no effect: `prompt` is set, or `sampling` has an option that the judge cannot
+            send.
     """
     if config.prompt is not None:
         raise ValueError(
@@ -57,8 +58,8 @@ async def score_rollout(config: Any, reward_name: str, task: Any, trace: Any) ->
     Args:
         config: The `RubricGraderConfig` of the judge.
         reward_name: The name of the reward, and the prefix of the names of the metrics.
-        task: The `TaskData`.
-        trace: The `Trace`, to which metrics, usage and reasons are added.
+        task: The task of the rollout, a `TaskData` of verifiers.
+        trace: The rollout, a `Trace` of verifiers, to which metrics, usage and reasons are added.
 
     Raises:
         JudgeError: The judge failed on a criterion, or the score is undefined. verifiers records a `TaskError`.

@@ -54,7 +54,8 @@ _ROUNDING = 1e-6
 class UnexplainedScoreError(ValueError):
     """Raised if the score of a row cannot be recomputed from the answers to its criteria.
 
-    Therefore, the score from the annotators' answers cannot be computed either.
+    This happens, for example, if the rubric has groups and is not passed. The score from the annotators' answers then
+    cannot be computed either.
     """
 
 
@@ -140,7 +141,11 @@ def labelled_scores(
 
 
 def score_pairs(rows: Sequence[GradedRow], matches: Sequence[Match], rubric: Rubric | None = None) -> list[ScorePair]:
-    """Return the scores of the submissions that both the annotators and the judge scored (see `labelled_scores`)."""
+    """Return the scores of the submissions that both the annotators and the judge scored.
+
+    The annotators score a submission if each criterion that a judge decides has a label, and if at least one rater
+    could assess the submission. The arguments are explained in `labelled_scores`.
+    """
     labelled, _ = labelled_scores(rows, matches, rubric)
     return [
         ScorePair(score.row, score.people, score.judge)
@@ -480,7 +485,9 @@ def _calibrate_mean(
 
 
 def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]], *, level: float = 0.95) -> Estimate:
-    """Correct the judge's rate of MET in a run with human labels of submissions outside the run.
+    """Correct the rate of MET that the judge gave in a run.
+
+    The correction uses human labels of other submissions, which are not in the run.
 
     The correction assumes that the judge's sensitivity and specificity are the same on both sets of submissions.
 
@@ -561,7 +568,9 @@ def _calibrate_criterion(
 
 
 def verdict_weights(matches: Sequence[Match], judged: Mapping[int, str] | None) -> dict[str, float] | None:
-    """Return a label's weight for each verdict: the verdict's count in the run, divided by the number of its labels.
+    """Return the weight of a label with each verdict of the judge, for labels that were drawn by this verdict.
+
+    The weight is the count of the verdict in the run, divided by the number of labels with this verdict.
 
     Args:
         matches: The labelled judgments of a criterion.

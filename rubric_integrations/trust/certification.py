@@ -78,7 +78,8 @@ def read_answers(rows: Sequence[GradedRow]) -> CheapAnswers:
     """Read the answers of a run with their confidences.
 
     Raises:
-        ValueError: A cascade gave some of the answers.
+        ValueError: A cascade gave some of the answers. Its run has the cheap judge's answer only if that judge was
+            sure.
     """
     entries = {
         (row, place): entry
@@ -111,7 +112,7 @@ def truths_of_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgmen
 
     Raises:
         ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
-        ValueError: Labels were drawn by the judge's verdict.
+        ValueError: Labels were drawn by the judge's verdict. A limit of the error rate needs a random sample.
     """
     matched = match_labels(rows, labels)
     matches = matched.matches
@@ -220,7 +221,9 @@ class SureAnswer(NamedTuple):
 
 
 class CertificateStep(NamedTuple):
-    """The test of one confidence threshold.
+    """The test of one confidence threshold of `certify`.
+
+    Here, alpha is the highest accepted error rate, and delta is the probability that the guarantee fails.
 
     Attributes:
         share: The share of the run's judgments that the threshold keeps, in [0, 1].
@@ -240,7 +243,14 @@ class CertificateStep(NamedTuple):
 
 
 def upper_bound(errors: int, count: int, delta: float) -> float:
-    """Compute the exact one-sided upper limit of an error rate at the level 1 - delta (Clopper and Pearson 1934).
+    """Compute the exact one-sided upper limit of an error rate, at the confidence level 1 - delta.
+
+    The true error rate is above the limit with a probability of at most delta (Clopper and Pearson 1934).
+
+    Args:
+        errors: The number of wrong answers.
+        count: The number of all answers.
+        delta: The probability, above 0 and below 1, that the true error rate is above the limit.
 
     Example:
         >>> [round(upper_bound(errors, 50, 0.1), 3) for errors in (0, 1, 2)]
@@ -250,12 +260,17 @@ def upper_bound(errors: int, count: int, delta: float) -> float:
 
 
 def lower_bound(errors: int, count: int, delta: float) -> float:
-    """Compute the exact one-sided lower limit of an error rate at the level 1 - delta."""
+    """Compute the exact one-sided lower limit of an error rate, from `errors` wrong answers among `count` answers.
+
+    The true error rate is below the limit with a probability of at most delta.
+    """
     return 0.0 if errors == 0 else float(special().betaincinv(errors, count - errors + 1, delta))
 
 
 def thresholds_of(confidences: Sequence[float]) -> list[float]:
-    """Return one confidence threshold for each share in `SHARES`, from the highest to the lowest threshold.
+    """Return the confidence thresholds to test: one for each share of answers to keep, the highest threshold first.
+
+    The shares are 50 %, 60 %, and so on up to 100 %.
 
     A threshold keeps at least its share of the confidences. It keeps more if several confidences are equal to the
     threshold. Equal thresholds are returned once.
@@ -273,7 +288,9 @@ def thresholds_of(confidences: Sequence[float]) -> list[float]:
 def fixed_sequence_steps(
     answers: Sequence[SureAnswer], steps: Sequence[tuple[float, float]], alpha: float, delta: float
 ) -> list[CertificateStep]:
-    """Test thresholds in their order, and stop after the first one whose error bound is above alpha.
+    """Test thresholds in their order, and stop after the first one that is rejected.
+
+    A threshold is rejected if the upper limit of the error rate of the answers that it keeps is above alpha.
 
     The probability that any accepted threshold has a true error rate above alpha is at most delta. A threshold is
     tested only if all thresholds before it were accepted. Therefore, no correction for multiple tests is needed.
@@ -299,7 +316,7 @@ def fixed_sequence_steps(
 
 
 def kept_needed(error: float, alpha: float, delta: float) -> int | None:
-    """Return the number of labelled answers that certifies a judge in about 80 % of cases.
+    """Return the number of labelled answers with which a judge is certified in about 80 % of cases.
 
     Only answers that the threshold keeps are counted. The result is None if the error rate is not below alpha, or if
     more than 10 million answers would be needed.

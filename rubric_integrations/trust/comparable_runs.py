@@ -308,7 +308,7 @@ class _Differences:
 
 
 def recorded_part(row: GradedRow, name: str) -> Mapping[str, Any]:
-    """Return a part of `GradedRow.scoring` (`rubric`, `criteria` or `grader`), empty if the row does not have it."""
+    """Return the recorded settings of one part of a row's grade: `rubric`, `criteria` or `grader`. Empty if missing."""
     part = (row.scoring or {}).get(name)
     return cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}
 
@@ -381,6 +381,8 @@ def _other_parts(before: set[str], after: set[str]) -> str:
 
 def fingerprints(judges: str) -> list[list[Any]]:
     """Return the fingerprints of all language models that graded a run, also of the models in cascades.
+
+    A fingerprint identifies a model with its settings and prompts.
 
     Args:
         judges: The record of the run's judges, as JSON, or "" if the run has none.

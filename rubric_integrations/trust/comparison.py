@@ -5,9 +5,9 @@ runs can be compared at all.
 
 The mean change has Student's interval. A wider interval would rarely show a regression with fewer than 50 inputs. The
 test that belongs to Student's interval finds a difference between equal programs in 3.5 to 6.7 % of cases. However,
-Student's interval is too narrow if only a few inputs lose much. Therefore, a decision has a caveat if the wider
-interval of `estimate_change` does not confirm it. For values in [0, 1], there are two exceptions. If all changes are
-equal, or if rows are in groups, the interval of `estimate_change` replaces Student's interval.
+Student's interval is too narrow if only a few inputs lose much. Therefore, a decision has a caveat if a wider interval,
+by `estimate_change` in `trust/means.py`, does not confirm it. For values in [0, 1], there are two exceptions. If all
+changes are equal, or if rows are in groups, this wider interval replaces Student's interval.
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ class PairedChanges:
         self._groups: list[int] = []
 
     def add(self, before: float, after: float, group: int | None) -> None:
-        """Add one row with the number of its group, or None if rows are independent."""
+        """Add the values of one row in the first and in the second run.
+
+        `group` is the number of the row's group, or None if rows are independent.
+        """
         self.before.append(before)
         self.differences.append(after - before)
         self.are_binary = self.are_binary and before in (0.0, 1.0) and after in (0.0, 1.0)
@@ -97,17 +100,25 @@ class PairedChanges:
         return len(self.differences) > 0 and float(np.ptp(self.differences)) <= ROUNDING
 
     def bounded_change(self, level: float, imaginary: float = FOR_INTERVAL) -> Estimate:
-        """Estimate the mean change of values in [0, 1] with the interval of `estimate_change`.
+        """Estimate the mean change. All values must be in [0, 1].
+
+        With two or more rows (or five or more groups), the interval exists even if all changes are equal, because an
+        imaginary pair with the worst possible change is added for each limit.
 
         Args:
             level: The confidence level of the interval, between 0 and 1.
-            imaginary: The number of imaginary pairs that `estimate_change` adds.
+            imaginary: The weight of this pair, in pairs: `FOR_INTERVAL` (0.75) for an interval, or `FOR_GATE` (1.0) for
+                a decision by one limit.
         """
         before = np.asarray(self.before)
         return estimate_change(before, before + self.differences, level, groups=self.groups, imaginary=imaginary)
 
     def mean_change(self, level: float) -> Estimate:
-        """Estimate the mean change of the rows, with the interval that the module docstring describes."""
+        """Estimate the mean change of the rows, with Student's interval.
+
+        For values in [0, 1], the interval of `bounded_change` replaces it if all changes are equal or if rows are in
+        groups. For other values, groups of rows make Student's interval wider.
+        """
         groups = self.groups
         if self.are_bounded and (groups is not None or self.are_equal):
             return self.bounded_change(level)
@@ -119,7 +130,11 @@ class PairedChanges:
         return estimate._replace(low=max(-1.0, estimate.low), high=min(1.0, estimate.high))
 
     def p_value(self) -> float | None:
-        """Compute the p-value that belongs to the interval of `mean_change`, or None if nothing changed."""
+        """Compute the two-sided p-value of the mean change, or None if nothing changed.
+
+        It comes from a paired t-test. If all changes are equal or if rows are in groups, it comes from the interval of
+        `mean_change`. It is then None if there is no interval.
+        """
         if not self.are_equal and self.groups is None:
             return difference_p_value(self.differences)
         return None if not any(self.differences) else p_value_of(self.mean_change)
@@ -134,7 +149,7 @@ class PairedChanges:
 
     @property
     def inputs(self) -> int:
-        """The number of groups, or of rows if rows are independent."""
+        """The number of independent inputs: the number of groups, or of rows if rows are independent."""
         return len(self.differences) if not self._groups else len(set(self._groups))
 
 
@@ -213,7 +228,7 @@ class RunChanges:
     def are_unchanged(self) -> bool:
         """Whether all answers and scores are equal in both runs.
 
-        False if more rows are in only one run than in both runs.
+        False if more rows are in only one run than in both runs, because the compared rows are then too few to tell.
         """
         is_same = not self.answers and not any(self.score.differences)
         return is_same and not self.lost and self.unmatched <= self.pairs
@@ -237,7 +252,7 @@ class RunChanges:
 
     @property
     def in_groups(self) -> bool:
-        """Whether rows are in groups."""
+        """Whether rows that depend on each other are in groups (by `cluster` of `compare_runs`)."""
         return self._groups is not None
 
     def group_of(self, key: RowKey) -> int | None:
@@ -315,8 +330,8 @@ class RunComparison(Record):
 
     Attributes:
         score: The second run's mean score minus the first run's mean score.
-        p_value: The p-value of the difference, by a paired t-test or from the interval. None if nothing changed, or if
-            there is no interval.
+        p_value: The p-value of `score`, by a paired t-test. It is computed from the interval instead if rows are in
+            groups or if all differences are equal. None if nothing changed, or if there is no interval.
         passed: The second run's share of passed rows minus the first run's share. None if rows are in groups, or if the
             runs have different conditions for a passed row.
         criteria: The change of each criterion for which at least two rows have a value in both runs. The key is the
@@ -363,7 +378,7 @@ class RunComparison(Record):
 
     @property
     def has_interval(self) -> bool:
-        """Whether the difference that decides has an interval, or nothing changed.
+        """Whether the comparison can be decided: the deciding difference has an interval, or nothing changed.
 
         This difference is `corrected` with labels, otherwise `score`. Without an interval, the decision is `unclear`.
         """
@@ -466,8 +481,9 @@ def pair_runs(before: RunLike, after: RunLike, *, cluster: Cluster | None = None
     Args:
         before: The first run.
         after: The second run.
-        cluster: How to group rows that depend on each other, as in `compare_runs`.
-        anyway: Whether to allow a meaningless comparison (see `Comparability.require`).
+        cluster: How to group rows that depend on each other: `"id"`, `"query"`, a key of the second run's `metadata`,
+            or a function that gets a row's id.
+        anyway: Whether to pair runs that cannot be compared, such as runs with different rubrics.
 
     Raises:
         ValueError: The runs cannot be compared, or a row lacks the value of `cluster`.
@@ -574,7 +590,7 @@ def _change(of_rows: PairedChanges, level: float) -> tuple[Estimate, float | Non
 
 
 def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
-    """Adjust p-values for multiple tests by Holm's method (Holm 1979)."""
+    """Return each p-value, by its key, after Holm's correction for the number of tests (Holm 1979)."""
     adjusted: dict[Key, float] = {}
     highest = 0.0
     for rank, (criterion, p_value) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
@@ -646,7 +662,7 @@ def _warnings(changes: RunChanges) -> Iterator[str]:
 
 
 def left_out_warnings(changes: RunChanges) -> Iterator[str]:
-    """Yield a warning if some rows of both runs are not compared."""
+    """Yield a warning if some rows of both runs are not compared, because they have no complete score in both."""
     if changes.left_out:
         rows = "1 input is" if changes.left_out == 1 else f"{changes.left_out:,} inputs are"
         yield f"{rows} left out, because a judge failed there in one of the runs, or gave no score"

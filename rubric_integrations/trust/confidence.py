@@ -38,6 +38,8 @@ _MARGIN = 30
 def diagram(points: Sequence[tuple[float, Estimate]]) -> str:
     """Draw accuracy over confidence as SVG: a point with its interval for each bin, and the line of equality.
 
+    `points` has the mean confidence and the accuracy of each bin. A bin whose accuracy is undefined is left out.
+
     Example:
         >>> diagram([(0.9, Estimate(0.8, 0.6, 0.9, 20))]).count("<circle")
         1
@@ -130,7 +132,11 @@ class StatedJudgment(NamedTuple):
 
 
 def state_judgments(match: Match, groups: Groups | None) -> list[StatedJudgment]:
-    """Return one record for each rater who could assess the judgment, with the judge's confidence."""
+    """Return one record for each rater who could assess the judgment of a match.
+
+    A missing confidence of the judge becomes 0. If `groups` is not None, `StatedJudgment.row` is the number of the
+    row's group.
+    """
     judged, row = match.judged, match.row if groups is None else int(groups[match.row])
     values = [(answer, to_judgment(match.criterion, answer).value) for answer in match.answers]
     return [
@@ -212,27 +218,31 @@ def estimate_loss(
 
 
 def overconfidence(item: StatedJudgment, right: bool) -> float:
-    """Return the confidence of a judgment minus 1 if it is right, or minus 0 if it is wrong."""
+    """Return the confidence of a judgment minus 1 if `right` is true, otherwise the confidence itself."""
     return item.confidence - right
 
 
 def squared_error(item: StatedJudgment, right: bool) -> float:
-    """Return the squared error of the confidence, for the Brier score."""
+    """Return the squared error of the confidence, for the Brier score: the target is 1 if `right`, otherwise 0."""
     return (item.confidence - right) ** 2
 
 
 def expected_error(item: StatedJudgment, right: bool) -> float:
     """Return the squared difference of the judge's expected value and the rater's value, for the Brier score.
 
-    `estimate_loss` also needs the loss for the opposite outcome, and then passes a `right` that differs from
-    `item.right`. In this case, the rater's value is replaced by 1 minus this value.
+    If all judgments are right (or all are wrong), `estimate_loss` also asks for the loss that they would have with the
+    opposite outcome: `right` then differs from `item.right`. In this case, the rater's value is replaced by 1 minus
+    this value.
     """
     people = item.people if right is item.right else 1 - item.people
     return ((item.expected or 0.0) - people) ** 2
 
 
 def divide_by_confidence(stated: Sequence[StatedJudgment], bins: int) -> list[list[StatedJudgment]]:
-    """Divide judgments into bins of similar size. Judgments with equal confidence stay in one bin."""
+    """Divide judgments into at most `bins` bins of similar size, sorted by confidence.
+
+    Judgments with equal confidence stay in one bin.
+    """
     in_order = sorted(stated, key=lambda item: item.confidence)
     ties = [list(group) for _, group in groupby(in_order, key=lambda item: item.confidence)]
     if len(ties) <= bins:

@@ -67,7 +67,7 @@ class Stratum(NamedTuple):
         return self.true / self.assessed if self.assessed else 0.5
 
     def limits(self, level: float) -> tuple[float, float]:
-        """Compute Jeffreys limits of the rate, or 0 and 1 without a label."""
+        """Compute Jeffreys limits of the rate at a confidence level, or 0 and 1 without a label."""
         trials = self.assessed if self.trials is None else self.trials
         return jeffreys_limits(self.rate * trials, trials, level) if self.assessed else (0.0, 1.0)
 
@@ -94,6 +94,10 @@ def corrected_rate(strata: Sequence[Stratum], level: float = 0.95) -> Estimate:
     strata (Tenenbein 1970). The weight of a stratum is its estimated share of these submissions (a ratio estimator,
     Cochran 1977). The limits combine the Jeffreys limits of the strata (MOVER, Zou and Donner 2008). The rate is
     undefined if no submission is judged, labelled or assessable.
+
+    Args:
+        strata: The counts of the submissions with each verdict of the judge.
+        level: The confidence level of the interval, between 0 and 1.
 
     Example:
         >>> print(corrected_rate([Stratum(620, 31, 27), Stratum(380, 19, 4)]))
@@ -125,6 +129,8 @@ def corrected_rate(strata: Sequence[Stratum], level: float = 0.95) -> Estimate:
 def assessable_shares(strata: Sequence[Stratum]) -> Floats:
     """Return, for each stratum, the share of its labelled submissions that annotators could assess.
 
+    A stratum has the submissions to which the judge gave the same verdict.
+
     For a stratum without a label, it is the share of the labelled submissions of all strata.
     """
     labelled = sum(stratum.labelled for stratum in strata)
@@ -151,7 +157,7 @@ class RatedRow(NamedTuple):
 
 
 def make_strata(judged: Mapping[int, str], rated: Sequence[RatedRow]) -> dict[str, Stratum]:
-    """Return the stratum of each verdict of the judge.
+    """Return the stratum of each verdict of the judge: the number of its submissions, and counts of their labels.
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
@@ -182,7 +188,10 @@ def _make_stratum(judged: int, rows: Sequence[RatedRow]) -> Stratum:
 def estimate_share(
     judged: Mapping[int, str], rated: Sequence[RatedRow], level: float = 0.95, groups: Groups | None = None
 ) -> Estimate:
-    """Estimate the share of one answer in a run by `corrected_rate`, also for rows in groups.
+    """Estimate the share of a run's submissions to which annotators would give one answer, also for rows in groups.
+
+    The judge's verdicts on all submissions are corrected with the human labels of some of them. Submissions that
+    annotators cannot assess are not counted.
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
@@ -200,7 +209,9 @@ def recall_by_verdict(
     """Estimate the judge's recall of an answer from labels that were drawn by the judge's verdict.
 
     Among the submissions to which annotators give the answer, the recall is the share to which the judge also gives it.
-    The limits combine the logarithms of the Jeffreys limits of the strata (MOVER).
+    The limits combine, on a logarithmic scale, the Jeffreys limits of the answer's share for each verdict of the judge
+    (MOVER). There is an interval only if the judge gives exactly two verdicts in the run, where CANNOT_ASSESS counts as
+    a verdict.
 
     Args:
         judged: The judge's verdict in each row of the run, by the index of the row.
@@ -282,8 +293,9 @@ def labelled_mean(
 
     The interval is valid for any distribution of scores. A regression of the annotators' scores on the judge's scores
     predicts the annotators' mean from the judge's mean score in the run. The result is the mean score of the
-    submissions that annotators could assess (a ratio estimator). The limits are computed as in `estimate_mean`, from
-    the scores and from the residuals of the regression (with the leverage correction of HC3).
+    submissions that annotators could assess (a ratio estimator). The limits are Gaffke's (see the docstring of
+    `trust/means.py`). They are computed from the scores and from the residuals of the regression, with the leverage
+    correction of HC3.
 
     Args:
         people: The scores of the labelled submissions from the annotators' answers. The value of a submission that no

@@ -104,7 +104,7 @@ class CriterionDisagreements(Record):
         p_value: The p-value of the bias, by McNemar's mid-p test for a binary criterion, and by a paired t-test for
             other criteria. It is computed from the interval instead if rows are in groups, or if raters disagree on a
             binary criterion. None if it is undefined, or if labels were drawn by the judge's verdict.
-        adjusted: The p-value after Holm's correction for all criteria.
+        adjusted: The p-value after Holm's correction for all criteria. None if `p_value` is None.
         is_biased: Whether the bias is significant: the adjusted p-value is below 1 - `level`.
         directions: The pairs of different answers, the most frequent first.
         examples: The clearest disagreements, the clearest first.

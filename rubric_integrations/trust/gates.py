@@ -101,9 +101,10 @@ class GateResult(NamedTuple):
         """Yield advice on how to decide an inconclusive gate.
 
         Args:
-            floor: The name of the option that sets the floor, as the user writes it: `floor=` in Python, or `--floor`
-                in the shell.
-            margin: The name of the option that sets the margin, in the same form.
+            floor: The name of the option that sets the floor (the lowest possible score), as the user writes it:
+                `floor=` in Python, or `--floor` in the shell.
+            margin: The name of the option that sets the margin (the accepted loss against the baseline), in the same
+                form.
         """
         if self.decision != "inconclusive":
             return

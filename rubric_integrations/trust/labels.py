@@ -42,11 +42,11 @@ class InvalidLabelsWarning(UserWarning):
 
 
 class OtherTextError(LabelsError):
-    """Raised if a label without a text has a digest that matches no submission of the run."""
+    """Raised if a label has only the digest (hash) of its text, and no submission of the run has this digest."""
 
 
 class LabelLine(NamedTuple):
-    """The fields of one label.
+    """One label of a file or of a run's row, as fields that are not yet parsed.
 
     Attributes:
         place: The position of the label for error messages, such as the file and the line.
@@ -58,7 +58,7 @@ class LabelLine(NamedTuple):
 
 
 def read_label_file(path: Path, leave_out: Callable[[str], None]) -> Iterator[LabelLine]:
-    """Yield the labels of a file. Lines without a verdict are skipped with a warning.
+    """Yield the labels of a file. Lines whose `verdict` is empty are skipped, with one warning for the file.
 
     Args:
         path: The file.
@@ -98,10 +98,11 @@ def read_label_file(path: Path, leave_out: Callable[[str], None]) -> Iterator[La
 
 
 def labels_of_rows(rows: Sequence[GradedRow], sampled: Sampled | None = None) -> Iterator[LabelLine]:
-    """Yield the labels in the `labels` column of a run's rows.
+    """Yield the labels in the `labels` column of a run's rows: human answers by the name of the criterion.
 
-    If a criterion has a list of answers, each answer is the label of a different rater. The position in the list, from
-    1, is the name of the rater. These labels are `blind`, because they existed before the judge answered.
+    A single answer is a label without a rater. If a criterion has a list of answers, each answer is the label of a
+    different rater. The position in the list, from 1, is the name of the rater. These labels are `blind`, because they
+    existed before the judge answered.
 
     Args:
         rows: The rows.
@@ -235,7 +236,11 @@ class RubricCriteria:
         }
 
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
-        """Return the rubric's criterion with a name. The row is ignored."""
+        """Return the rubric's criterion with a name. The row is ignored.
+
+        Raises:
+            LabelsError: The rubric has no criterion with this name, or it has another requirement.
+        """
         criterion = self._criteria.get(name)
         if criterion is None:
             raise LabelsError(f"the rubric has no criterion {name!r}; it has {list(self._criteria)[:20]!r}")
@@ -261,10 +266,10 @@ class LabelledRows:
         return {submission_digest(submission): submission for submission in submissions}
 
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
-        """Return the criterion with a name in one row.
+        """Return the criterion with a name in the row with the label's id.
 
-        Without a row, the run's criterion with this name is returned. If the run has several of them, `requirement`
-        selects one.
+        If no row has this id, the run's criterion with this name is returned. If there are several such criteria,
+        `requirement` selects one.
         """
         of_row = [row.report.criteria for row in self._rows.get(row_id or "", []) if row.report]
         if of_row:

@@ -43,7 +43,11 @@ def _text_of(submission: Submission, parts: _Parts) -> tuple[object, ...]:
 
 
 def may_be(submission: Submission | None, label: LabelledJudgment) -> bool:
-    """Whether a row's submission can be the labelled submission. Parts that the label or the row lacks are ignored."""
+    """Whether a row's submission can be the labelled submission: it has all parts of the label, with equal texts.
+
+    Parts that the label lacks are ignored. A row without a submission can be any submission. For a label with a digest,
+    the digest decides.
+    """
     if submission is None:
         return True
     if label.digest is not None:
@@ -114,12 +118,15 @@ class Match:
 
     @cached_property
     def answers(self) -> list[str]:
-        """The raters' answers in canonical form, including abstentions."""
+        """The raters' answers in the form in which answers are compared, including abstentions."""
         return [answer for answer, _ in self._answers_and_values]
 
     @cached_property
     def judge_answer(self) -> str | None:
-        """The judge's answer in canonical form, or None if the judge failed or the judgment was not requested."""
+        """The judge's answer in the form in which answers are compared.
+
+        None if the judge failed, or if the judgment was not requested.
+        """
         verdict = self.judged.verdict
         return None if verdict is None or self.judged.error is not None else canonical_answer(self.criterion, verdict)
 
@@ -161,7 +168,7 @@ class Match:
 
     @property
     def is_random(self) -> bool:
-        """Whether the judgment was drawn at random and not by the judge's verdict."""
+        """Whether the judgment was drawn at random, by all its labels. False if it was drawn by the judge's verdict."""
         return all(label.sampled == "random" for label in self.labels)
 
     @cached_property
@@ -180,7 +187,7 @@ class Matches(NamedTuple):
         trained_on: The labels that were used to align the judge. They are left out.
         copies: The number of labels without a rater that are left out, because they repeat earlier labels.
         of_other_texts: The number of unmatched labels that have the `id` of a row but belong to another text.
-        notes: Notes for the figures of an imported run, such as the number of unread replies.
+        notes: Notes for the figures of an imported run, such as the number of replies that could not be parsed.
     """
 
     matches: list[Match]
@@ -224,7 +231,7 @@ class Matches(NamedTuple):
 
 
 def answers_of(criterion: Criterion, labels: Iterable[LabelledJudgment]) -> list[str]:
-    """Return raters' answers to a criterion in canonical form, including abstentions."""
+    """Return raters' answers to a criterion in the form in which answers are compared, including abstentions."""
     return [canonical_answer(criterion, to_judgment(criterion, label.verdict).verdict) for label in labels]
 
 
@@ -353,7 +360,11 @@ def criterion_keys(criteria: Collection[tuple[str, str]]) -> dict[tuple[str, str
 
 
 def group_matches(matches: Iterable[Match]) -> dict[str, list[Match]]:
-    """Group labelled judgments by their criterion, with the keys of `criterion_keys`."""
+    """Group labelled judgments by their criterion.
+
+    The key is the criterion's name. If several criteria have this name, the key is the requirement, or the name and the
+    requirement if another criterion has this requirement.
+    """
     groups: dict[tuple[str, str], list[Match]] = {}
     for match in matches:
         groups.setdefault((match.judged.name, match.judged.requirement), []).append(match)
@@ -393,7 +404,7 @@ def require_drawn(labels: Collection[LabelledJudgment]) -> None:
 
 
 def chosen_warning(count: int) -> str:
-    """Return the warning that labels with `sampled="chosen"` are left out."""
+    """Return the warning that `count` labels with `sampled="chosen"` are left out."""
     return (
         f"`chosen` labels are left out ({count:,}): raters looked for these judgments, so that they say nothing about "
         "how often the judge is right"
@@ -418,7 +429,10 @@ def _is_answer(criterion: Criterion, verdict: str | None) -> bool:
 
 
 def canonical_answer(criterion: Criterion, verdict: str) -> str:
-    """Return an answer in canonical form. A number of occurrences above the criterion's `cap` becomes the `cap`."""
+    """Return an answer in the form in which answers are compared: the answer itself, with one exception.
+
+    For a criterion that counts occurrences up to a `cap`, a larger number becomes the `cap`.
+    """
     is_number = criterion.cap is not None and verdict.replace(".", "", 1).isdigit()
     return f"{min(float(verdict), criterion.cap or 0):g}" if is_number else verdict
 
@@ -428,7 +442,7 @@ RunLike = str | Path | RunFile | Iterable[Any]
 
 
 def read_rows(run: RunLike) -> Sequence[GradedRow]:
-    """Return the rows of a run, in memory. The id of a report is its position, from 1.
+    """Return the rows of a run, in memory. The id of the row of a report is the report's position, from 1.
 
     Raises:
         RunFileError: A file is not a run.
@@ -464,9 +478,12 @@ def group_rows(rows: Sequence[GradedRow], cluster: Cluster | None) -> Groups | N
 
 
 def dependence_warnings(rows: Sequence[GradedRow], cluster: Cluster | None) -> list[str]:
-    """Return a warning if rows with equal ids or queries depend on each other, but `cluster` is not set.
+    """Return a warning if rows have equal ids or queries, but `cluster` is not set. Otherwise the list is empty.
 
-    If all rows answer one query, the run is about this query, and its rows are independent.
+    Such rows depend on each other, and intervals for independent rows are too narrow.
+
+    There is no warning about queries if all rows have the same query: the run is about this query, and its rows are
+    independent.
     """
     if cluster is not None:
         return []
@@ -523,7 +540,7 @@ def is_trained_on(row: GradedRow) -> bool:
 
 
 def is_run(value: object) -> bool:
-    """Whether a value is a run and not a rubric or another file. If it is a path, the file is inspected."""
+    """Whether a value is a run (results, reports or a run's file) and not a rubric. A path's file is inspected."""
     if isinstance(value, str | Path):
         return is_run_file(Path(value))
     if isinstance(value, Rubric | Mapping | PathLike):
@@ -609,7 +626,9 @@ def phi_coefficient(table: Matrix) -> float | None:
 
 
 def adjacent_share(table: Matrix) -> float | None:
-    """Compute the share of judgments on which the human answer and the judge's answer differ by at most one level.
+    """Compute the share of judgments on which the human answer and the judge's answer are equal or neighbours.
+
+    The rows and columns of the table must be in the order of the answers' values.
 
     None for an empty table.
     """

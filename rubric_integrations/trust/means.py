@@ -54,7 +54,7 @@ samples if the true mean is equal to the threshold.
 
 
 class Bounds(NamedTuple):
-    """The lowest and the highest possible value of a row."""
+    """The lowest and the highest possible value of each row in a mean."""
 
     low: float
     high: float
@@ -64,7 +64,10 @@ UNIT = Bounds(0.0, 1.0)
 
 
 def select_groups(groups: Groups | None, rows: Sequence[int]) -> Groups | None:
-    """Return the groups of some rows, numbered from 0, or None if each of these rows has its own group."""
+    """Return the groups of some rows, numbered from 0.
+
+    None if these rows are independent: each of them has its own group, or `groups` is None.
+    """
     if groups is None:
         return None
     numbers = number_groups(groups[list(rows)].tolist())
@@ -72,7 +75,10 @@ def select_groups(groups: Groups | None, rows: Sequence[int]) -> Groups | None:
 
 
 def number_groups(keys: Sequence[Hashable]) -> Groups:
-    """Number the groups of rows from 0, in the order of their first row."""
+    """Return the number of each row's group, from 0 in the order of their first rows.
+
+    Rows with equal `keys` are a group.
+    """
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
 
@@ -88,8 +94,8 @@ def estimate_mean(
 ) -> Estimate:
     """Estimate a mean of bounded values.
 
-    There is no interval for a single value, or for fewer than five groups. If all values are 0 or 1, without groups and
-    weights, the interval is Wilson's.
+    There is no interval for a single value, or for fewer than five groups. The estimate is undefined without a value.
+    If all values are 0 or 1, without groups and weights, the interval is Wilson's.
 
     Args:
         values: The values, within the bounds.
@@ -136,7 +142,11 @@ def mean_limits(
     bounds: Bounds = UNIT,
     imaginary: float = FOR_INTERVAL,
 ) -> tuple[float, float] | None:
-    """Compute the limits of `estimate_mean`, or None for a single value or fewer than five groups."""
+    """Compute the limits of a mean of bounded values, or None for fewer than two values or fewer than five groups.
+
+    These are the limits of `estimate_mean`, with the same arguments: Wilson's if all values are 0 or 1, without groups
+    and weights, otherwise Gaffke's.
+    """
     x = np.asarray(values, float)
     sizes = np.ones(len(x)) if weights is None else np.asarray(weights, float)
     totals = x * sizes
@@ -211,7 +221,7 @@ def estimate_change(
 ) -> Estimate:
     """Estimate the mean change of paired values in [0, 1].
 
-    The limits are computed as in `estimate_mean`, with an imaginary pair of values instead of an imaginary row. The
+    The limits are Gaffke's, as in `estimate_mean`, with an imaginary pair of values instead of an imaginary row. The
     first value of this pair is near the mean of `before`. The second value is 0 for the lower limit and 1 for the upper
     limit. Therefore, there is an interval even if all changes are equal.
 
@@ -323,14 +333,21 @@ def in_groups(
 def estimate_mean_share(
     shares: Sequence[float], level: float, groups: Groups | None, weights: Sequence[float] | None = None
 ) -> Estimate:
-    """Estimate a mean of shares in [0, 1]. If all are 0 or 1 and independent, the interval has Jeffreys limits."""
+    """Estimate a mean of shares in [0, 1].
+
+    The interval has Jeffreys limits if all shares are 0 or 1, without groups and weights. Otherwise it is the interval
+    of `estimate_mean`.
+    """
     if groups is None and weights is None and all(share in (0, 1) for share in shares):
         return estimate_rate(round(sum(shares)), len(shares), level)
     return estimate_mean(shares, level, groups=groups, weights=weights)
 
 
 def estimate_differences(differences: Sequence[float], level: float, groups: Groups | None) -> Estimate:
-    """Estimate the mean of differences without bounds, for independent rows or rows in groups."""
+    """Estimate the mean of differences without bounds, with Student's interval.
+
+    For rows in groups, the interval is wider. With fewer than five groups, there is no interval.
+    """
     estimate = estimate_difference(differences, level)
     if groups is None:
         return estimate
@@ -347,9 +364,9 @@ def estimate_shift(
         fell: For each row, the share of its judgments or raters that count in the first rate but not in the second.
         level: The confidence level of the interval, between 0 and 1.
         groups: The group of each row, or None if the rows are independent.
-        clustered: Whether a row may have several judgments. If not, and all shares are 0 or 1, each row is treated as
-            one judgment, and the interval is the interval of `estimate_rate_difference`. Otherwise, it is the interval
-            of `estimate_clustered_difference`.
+        clustered: Whether a row may have several judgments. If not, and all shares are 0 or 1, each row counts as one
+            judgment in `estimate_rate_difference`. Otherwise, `estimate_clustered_difference` allows for several
+            judgments of a row.
     """
     times, is_whole = 1.0, not clustered and all(share in (0, 1) for share in (*rose, *fell))
     differences = np.subtract(rose, fell)
@@ -389,7 +406,9 @@ def p_value_of(interval_at: Callable[[float], Estimate]) -> float | None:
 
 
 def kappa_influences(people: Sequence[int], judge: Sequence[int], distances: Any) -> Floats:
-    """Return the influence of each judgment on kappa (see `widening`).
+    """Return the influence of each judgment on kappa, to compute an interval for judgments in groups (see `widening`).
+
+    A level is a possible answer.
 
     Args:
         people: The index of each human answer in the levels.
@@ -402,7 +421,9 @@ def kappa_influences(people: Sequence[int], judge: Sequence[int], distances: Any
 
 
 def kappa_of_cells(confusion: Any, distances: Any) -> Floats:
-    """Return, for each cell of a confusion table, the influence of a judgment in this cell on kappa (see `widening`).
+    """Return, for each cell of a confusion table, the influence of a judgment in this cell on kappa.
+
+    The influences are needed for an interval of judgments in groups (see `widening`). A level is a possible answer.
 
     Args:
         confusion: The confusion table of counts or weights.

@@ -120,8 +120,7 @@ class CriterionAgreement(Record):
         per_verdict: Precision, recall and F1 of each answer.
         adjacent_accuracy: The share of judgments whose answers differ by at most one level. Only for ordered answers.
         ordered: Errors and correlations of the values of ordered answers. The values of several raters are combined
-            first (see `consensus` of `agreement`). None for other answers, or if labels were drawn by the judge's
-            verdict.
+            first, by default by their mean. None for other answers, or if labels were drawn by the judge's verdict.
     """
 
     name: str
@@ -399,7 +398,9 @@ class _Sample(NamedTuple):
 
 
 def pair_influences(pairs: Sequence[_Pair], levels: Sequence[str], cells: Matrix) -> Floats:
-    """Return the influence of each judgment on a figure: the mean of the influences of its raters' answers.
+    """Return the influence of each judgment on a figure, to compute an interval for rows in groups (see `widening`).
+
+    It is the mean of the influences of the judgment's human answers, multiplied by the judgment's relative weight.
 
     Args:
         pairs: The judgments.

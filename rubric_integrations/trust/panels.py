@@ -54,7 +54,7 @@ def is_voted(entry: CriterionReport) -> bool:
 
 
 def voted_entries(rows: Iterable[GradedRow]) -> dict[tuple[str, str], list[CriterionReport]]:
-    """Return the entries that a panel answered, in groups by the name and the requirement of their criterion."""
+    """Return the reports' entries that a panel answered, grouped by the criterion's name and requirement."""
     entries: dict[tuple[str, str], list[CriterionReport]] = {}
     for row in rows:
         for entry in row.report.criteria if row.report else ():
@@ -84,7 +84,7 @@ def criterion_of(entry: CriterionReport, rubric: Rubric | None) -> Criterion:
 
 
 def answer_of(entry: CriterionReport, judge: str) -> CriterionReport | None:
-    """Return an entry with one judge's answer instead of the panel's answer, or None if this judge has no vote."""
+    """Return a report's entry with one judge's answer instead of the panel's, or None if the judge has no vote."""
     vote = next((vote for vote in entry.votes if vote.judge == judge), None)
     if vote is None:
         return None
@@ -106,7 +106,10 @@ def find_strategy(criterion: Criterion, entries: Iterable[CriterionReport]) -> s
 
 
 def vote_again(criterion: Criterion, votes: Sequence[Vote], strategy: str) -> VoteResult | None:
-    """Combine the votes on a criterion by a voting strategy. Returns None if all votes are failures."""
+    """Combine votes on a criterion by a voting strategy, such as the votes without one judge.
+
+    Returns None if there is no vote, or if all votes are failures.
+    """
     return count_votes(criterion, votes, strategy) if any(vote.error is None for vote in votes) else None
 
 
@@ -190,8 +193,10 @@ def measure_judge(
     Args:
         answers: The judge's answers in the run, each with the panel's answer.
         matches: The labelled judgments, with the judge's answer instead of the panel's answer.
-        adds: The value of `JudgeOnPanel.adds`.
-        panel_gain: The value of `JudgeOnPanel.panel_gain`.
+        adds: The panel's share of right answers with this judge, minus its share without this judge. Undefined for the
+            panel itself.
+        panel_gain: The panel's share of right answers, minus the share of this judge alone. Undefined for the panel
+            itself.
         level: The confidence level of the intervals, between 0 and 1.
         groups: The group of each row of the run, or None if the rows are independent.
     """
@@ -249,8 +254,8 @@ def discordance(match: Match, one: Match | None, other: Match | None) -> Discord
 
     Args:
         match: The judgment with its labels.
-        one: The judgment with the first answer, or None without an answer.
-        other: The judgment with the second answer, or None without an answer.
+        one: The judgment with the first panel's answer, or None if this panel has no answer.
+        other: The judgment with the second panel's answer, or None if this panel has no answer.
     """
     answers = [None if each is None else each.judge_answer for each in (one, other)]
     if answers[0] == answers[1]:
@@ -259,7 +264,7 @@ def discordance(match: Match, one: Match | None, other: Match | None) -> Discord
 
 
 def with_result(match: Match, result: VoteResult | None) -> Match | None:
-    """Return a judgment with its answer replaced by the result of other votes, or None without a result."""
+    """Return a labelled judgment with its answer replaced by a voting result, or None if `result` is None."""
     if result is None:
         return None
     update = {"verdict": result.verdict, "value": result.value, "error": None}
@@ -330,7 +335,14 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
 def compare_judges(
     entries: Sequence[CriterionReport], criterion: Criterion, strategy: str | None, panel_size: int
 ) -> PanelCriterion:
-    """Measure the agreement of a panel's judges with each other on one criterion, without labels."""
+    """Measure the agreement of a panel's judges with each other on one criterion, without labels.
+
+    Args:
+        entries: The report's entries of the criterion, with the votes.
+        criterion: The criterion.
+        strategy: The voting strategy that explains the panel's verdicts, or None if no strategy explains all of them.
+        panel_size: The number of judges on the panel.
+    """
     levels = answer_levels(criterion)
     places = {answer: place for place, answer in enumerate(levels)}
     # A number of occurrences above the `cap` has the value 1 and counts as the highest level.
@@ -523,7 +535,8 @@ def panel_report(
 def panel_matches(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) -> tuple[list[Match], list[str]]:
     """Match labels with the answers of a panel, and return the matches with warnings.
 
-    Labels that were drawn by the panel's verdict are left out with a warning.
+    Judgments that no panel answered are ignored. Labels that were drawn by the panel's verdict are left out with a
+    warning.
     """
     matches = [match for match in match_labels(rows, labels).matches if is_voted(match.judged)]
     random = [match for match in matches if match.is_random]
@@ -583,7 +596,7 @@ class PanelWeights(Record):
 
 
 def voting_with(weights: Sequence[float]) -> Voting:
-    """Return `Voting` settings with these weights and a weighted strategy for each kind of criterion."""
+    """Return `Voting` settings with one weight for each judge and a weighted strategy for each kind of criterion."""
     from rubric_integrations.graders.settings import Voting
 
     return Voting(weights=tuple(weights), binary="weighted", ordinal="weighted_mean", nominal="weighted_mode")

@@ -117,7 +117,7 @@ class QuestionToLabel(NamedTuple):
 
     @property
     def texts(self) -> dict[str, str]:
-        """The other texts of the criterion that a judge reads, by their headings. Empty if there are none."""
+        """The condition, the aspects and the document of the criterion, by their headings. Empty without them."""
         criterion = self.criterion
         if criterion is None:
             return {}
@@ -132,7 +132,7 @@ class QuestionToLabel(NamedTuple):
         return {heading: text for heading, text in texts.items() if text}
 
     def read_answer(self, text: str) -> str:
-        """Parse an answer that an annotator typed, and return it in canonical form.
+        """Parse an answer that an annotator typed, and return it in the form that a label stores.
 
         Raises:
             ValueError: The text does not answer the criterion. The message lists the possible answers.
@@ -141,7 +141,7 @@ class QuestionToLabel(NamedTuple):
 
 
 def read_verdict(criterion: Criterion, answer: object) -> str:
-    """Parse an annotator's answer to a criterion, and return it in canonical form.
+    """Parse an annotator's answer to a criterion, and return it in the form that a label stores, such as `MET`.
 
     A number on a scale may have a decimal comma.
 

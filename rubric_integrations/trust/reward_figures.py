@@ -110,6 +110,8 @@ class RunRows:
 def read_scores(rows: Iterable[GradedRow]) -> tuple[list[RolloutScores], int]:
     """Return the values of each completion of a run, and the number of rows without a training step.
 
+    Rows without a step are left out.
+
     Raises:
         ValueError: No row has a step.
     """
@@ -130,7 +132,7 @@ def read_scores(rows: Iterable[GradedRow]) -> tuple[list[RolloutScores], int]:
 
 
 def is_compared(entry: CriterionReport) -> bool:
-    """Whether a second judge can grade a criterion: a judge has decided it, and not code."""
+    """Whether a second judge can grade a criterion: a judge, and not code, has decided it."""
     return entry.was_judged and entry.value is not None and not entry.computed
 
 
@@ -232,7 +234,7 @@ class Thirds(NamedTuple):
     clusters: Any
 
     def at(self, places: Any) -> Thirds:
-        """Return the thirds and clusters of some of the completions.
+        """Return a `Thirds` with the thirds and clusters of only some of the completions.
 
         Args:
             places: The indices of these completions.
@@ -241,7 +243,9 @@ class Thirds(NamedTuple):
 
 
 def divide(steps: Any, prompts: Any, groups: Any) -> Thirds:
-    """Divide completions into thirds of the steps.
+    """Mark the completions of the first and the last third of the steps, and choose the clusters for intervals.
+
+    The clusters are the prompts. If a third has too few different prompts, the clusters are the groups instead.
 
     Args:
         steps: The number of each completion's step, from 0 and without gaps.
@@ -387,7 +391,7 @@ _FEWEST_RANKED = 3
 
 
 class CriterionColumn(NamedTuple):
-    """The answers to one criterion.
+    """The judge's answers to one criterion in the completions of a training run, as arrays.
 
     Attributes:
         requirement: The criterion's requirement.
@@ -442,7 +446,7 @@ class CompletionArrays(NamedTuple):
     sources: list[int]
 
     def names(self) -> dict[CriterionKey, str]:
-        """Return the name of each criterion in the report."""
+        """Return the name by which the report lists each criterion."""
         return criterion_keys(self.criteria)
 
 

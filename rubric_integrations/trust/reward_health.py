@@ -225,7 +225,17 @@ class SecondGrades(NamedTuple):
 
 
 class SecondGrading(NamedTuple):
-    """The settings for a second judge. The attributes are arguments of `reward_report`."""
+    """The settings with which a second judge grades a sample of the completions.
+
+    Attributes:
+        second: The second judge, or a grader with it.
+        rubric: The rubric for the second judge. None builds it from the reports.
+        sample: The number of completions to grade, drawn evenly from the steps.
+        seed: The random seed of the sample.
+        ledger: A ledger that stores the judgments, or None.
+        max_cost: The highest cost in US dollars, or None for no limit.
+        max_concurrency: The largest number of concurrent calls.
+    """
 
     second: JudgeLike | Grader
     rubric: RubricLike | None
@@ -317,7 +327,7 @@ def compare_judges(grades: SecondGrades, columns: CompletionArrays, level: float
 
 
 def second_warnings(grades: SecondGrades) -> Iterator[str]:
-    """Yield warnings about the comparison with a second judge."""
+    """Yield warnings if the second judge failed on completions or did not grade the complete sample."""
     if grades.failed:
         yield f"the second judge failed on {grades.failed:,} of {grades.sampled:,} completions, which are left out"
     if grades.stopped:
@@ -407,7 +417,7 @@ def find_signs(
     second: SecondJudge | None,
     level: float,
 ) -> tuple[str, ...]:
-    """Return the sentences of the significant signs.
+    """Return one sentence for each significant sign that the policy exploits its judge.
 
     The gap between the scores of both judges is tested alone. All other tests are one family, which is corrected by
     Holm's method. The p-values are two-sided and are compared with 1 - `level`. However, a sign requires a change in

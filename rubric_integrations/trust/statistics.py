@@ -133,14 +133,30 @@ def estimate_rate_difference(
 
 
 def rate_difference_limits(rose: float, fell: float, pairs: float, quantile: float) -> tuple[float, float]:
-    """Compute the limits of `estimate_rate_difference`. The numbers of pairs need not be integers."""
+    """Compute the limits of the difference of two paired rates (second minus first; Bonnett and Price 2012).
+
+    The numbers need not be integers, because dependent pairs have an effective number.
+
+    Args:
+        rose: The number of pairs in which only the second outcome is true.
+        fell: The number of pairs in which only the first outcome is true.
+        pairs: The number of all pairs.
+        quantile: The two-sided quantile of the normal or Student's distribution, such as 1.96.
+    """
     up, down = (rose + 1) / (pairs + 2), (fell + 1) / (pairs + 2)
     half = quantile * math.sqrt((up + down - (up - down) ** 2) / (pairs + 2))
     return max(-1.0, up - down - half), min(1.0, up - down + half)
 
 
 def mcnemar_p_value(rose: int, fell: int) -> float | None:
-    """Compute the two-sided mid-p value of McNemar's test, or None without a discordant pair."""
+    """Compute the two-sided mid-p value of McNemar's test for a difference of two paired rates.
+
+    None if both numbers are 0.
+
+    Args:
+        rose: The number of pairs in which only the second outcome is true.
+        fell: The number of pairs in which only the first outcome is true.
+    """
     discordant, fewer = rose + fell, min(rose, fell)
     if discordant == 0:
         return None
@@ -162,7 +178,7 @@ def student_quantile(freedom: float, level: float) -> float:
 
 
 def special() -> Any:
-    """Import `scipy.special`.
+    """Import and return `scipy.special`, when it is first needed, because scipy is an optional dependency.
 
     Raises:
         ImportError: scipy is not installed.
@@ -224,7 +240,11 @@ def estimate_clustered_rate(counts: Sequence[Count], level: float = 0.95) -> Est
 
 
 def effective_size(counts: Sequence[Count], level: float = 0.95) -> float:
-    """Return the effective sample size of the share of right judgments (see `estimate_clustered_rate`)."""
+    """Return the effective sample size of the share of right judgments.
+
+    This is the number of independent judgments whose share would have the same variance. `estimate_clustered_rate`
+    explains the calculation.
+    """
     counts = [count for count in counts if count.total]
     submissions, total = len(counts), sum(count.total for count in counts)
     if submissions == total:
@@ -385,8 +405,9 @@ def alpha_of_pairs(pairs: Matrix, apart: Matrix) -> float | None:
     """Compute Krippendorff's alpha from a table of pairs of answers.
 
     Args:
-        pairs: The weighted number of pairs of answers, summed over the units. The rows are the levels of the first
-            answer of a pair, and the columns are the levels of the second answer.
+        pairs: The number of pairs of answers, summed over the units. A pair of a unit with m answers counts 1 / (m -
+            1). The rows are the levels of the first answer of a pair, and the columns are the levels of the second
+            answer.
         apart: The distance of each pair of levels.
 
     Returns:
@@ -403,7 +424,7 @@ def alpha_limits(
     """Compute the limits of Krippendorff's alpha by the jackknife over units, or over their groups.
 
     Args:
-        units: The answers of the raters of each unit, as in `krippendorff_alpha`.
+        units: The indices of the levels that the raters of each unit gave.
         distances: The distance of each pair of levels.
         groups: The group of each unit, or None if the units are independent.
         level: The confidence level of the interval, between 0 and 1.

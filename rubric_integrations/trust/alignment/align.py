@@ -105,7 +105,7 @@ class _AttemptsFile(Record):
 
 
 class Attempts:
-    """Numbers the attempts on test sets, and records them in a file.
+    """Numbers the attempts to prove a gain on test sets, and records them in a file.
 
     Test sets that share a submission count as the same test set. Otherwise another seed, or one more label, would start
     the count again.
@@ -118,7 +118,9 @@ class Attempts:
         self.path = None if path is None else Path(path)
 
     def next_number(self, submissions: frozenset[str]) -> int:
-        """Return the number of the next attempt on a test set, from 1.
+        """Return the number of the next attempt on a test set: 1 if no recorded attempt shares a submission with it.
+
+        Otherwise, it is one more than the highest number of the attempts that share a submission.
 
         Raises:
             AttemptsError: The file cannot be read.

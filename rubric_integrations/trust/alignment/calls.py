@@ -75,7 +75,7 @@ class AlignmentStopped(BaseException):
 
 
 class AlignmentCalls:
-    """Makes the calls of an alignment. It counts, limits, retries and stores them.
+    """Makes the model calls of an alignment: counts them, limits them, repeats failed ones, and stores their results.
 
     Args:
         judge: The original judge. Candidates use the same model.
@@ -119,7 +119,10 @@ class AlignmentCalls:
         return self._spend_limit.spend
 
     async def error(self, reason: object) -> AlignmentError:
-        """Wait for the calls in progress. Return the error to raise, with the reason and the total spend."""
+        """Return the error that ends the alignment, with the reason and the total spend.
+
+        The calls in progress are awaited first, because they also have a cost.
+        """
         await asyncio.gather(*self._under_way, return_exceptions=True)
         spend = self.spend
         cost = "" if not spend.cost else f" and ${spend.cost:.4f}"
@@ -159,7 +162,7 @@ class AlignmentCalls:
     async def reply(
         self, model: str, key: str | None, request: Callable[[], Awaitable[Judgment]], cost: float | None
     ) -> Judgment:
-        """Return a model's reply from the store, or make the call and store its reply.
+        """Return a model's reply from the store, or make the call and store its reply, as a judgment.
 
         The store can contain only judgments. Therefore, the text of a reply is stored in the `reason` field of a
         judgment.

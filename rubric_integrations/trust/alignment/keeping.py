@@ -208,7 +208,7 @@ class LabelledQuestion(NamedTuple):
 
     Attributes:
         question: The question in the form that a judge gets.
-        answer: The most frequent answer of the raters in canonical form. It is not an abstention.
+        answer: The most frequent answer of the raters. It is not an abstention.
         label: A label with this answer, if possible a label with a reason.
         is_random: Whether the question was drawn at random. Only then can its label prove a gain.
     """

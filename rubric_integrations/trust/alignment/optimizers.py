@@ -201,8 +201,8 @@ def make_optimizer(
 ) -> tuple[Teleprompter, str]:
     """Return the DSPy optimizer to run and the name of its class.
 
-    A DSPy optimizer that the user passes is copied. The calls of the copy's models count towards the limits of the
-    alignment.
+    An optimizer that is selected by name is created with the settings. A DSPy optimizer that the user passes is copied,
+    and keeps its own settings. The calls of the copy's models count towards the limits of the alignment.
 
     Raises:
         TypeError: `optimizer` is neither a name nor a DSPy optimizer.
@@ -228,7 +228,7 @@ def make_optimizer(
 
 
 def decodes_again(optimizer: Teleprompter) -> bool:
-    """Whether an optimizer computes different answers from the same model replies. Only ReAnchor does.
+    """Whether an optimizer computes different answers from the same model replies. Only DSPy's ReAnchor does.
 
     ReAnchor changes the weights of the probabilities that a reply states. For such an optimizer, the reply to each
     request is stored. Therefore, no request is sent twice.
@@ -354,7 +354,7 @@ class JudgeStudent(dspy.Module):
         return judge
 
     def judge(self) -> LMJudge:
-        """Return a copy of the judge with the prompts of this student."""
+        """Return a copy of the judge with the prompts that the optimizer has given to this program."""
         judge = copy.copy(self._alignment.judge)
         for name, predictor in cast("Any", self).named_predictors():
             # Optimizers give every predictor examples of all kinds. An example of another kind of criterion would teach

@@ -38,7 +38,7 @@ def is_clone_of_llmbar(folder: Path) -> bool:
 
 
 def summaries_of_clone(clone: Path) -> list[dict[str, Any]]:
-    """Return the summaries of SummHay as dictionaries, with the answers of annotators and of recorded judges."""
+    """Return the summaries of SummHay as dictionaries, with the answers of annotators and published judges."""
     return [
         {
             "id": f"summary{number}",
@@ -68,11 +68,11 @@ def _levels_of_judges(entry: Mapping[str, Any]) -> Iterator[tuple[str, dict[str,
 def pairs_of_clone(
     clone: Path,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, dict[str, str]]]:
-    """Read the outputs and the pairs of outputs of LLMBar, with the replies of recorded judges.
+    """Read the outputs and the pairs of outputs of LLMBar, with the published replies of judges.
 
     Returns:
         The outputs with the judges' ratings, the pairs of outputs with the human labels and the judges' choices, and
-        for each judge the patterns that parse its choices.
+        for each judge that chooses, the patterns that find the chosen output in its reply.
     """
     outputs: list[dict[str, Any]] = []
     pairs: list[dict[str, Any]] = []

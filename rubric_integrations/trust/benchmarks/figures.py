@@ -99,7 +99,7 @@ class Benchmark:
 
     @cached_property
     def labels(self) -> list[LabelledJudgment]:
-        """The reference answers as human labels."""
+        """The reference answer to each question of the data set, as a human label."""
         items = {item.id: item for item in self.data.items}
         return [
             LabelledJudgment(
@@ -151,7 +151,7 @@ class Benchmark:
         )
 
     def kinds_of(self, judge: RecordedJudge) -> set[str]:
-        """Return the kinds of criteria for which a judge has replies."""
+        """Return the kinds of criteria about which a judge has answered questions."""
         return {match.criterion.tags[0] for match in self._matches(judge)}
 
     def compare(self, judge: RecordedJudge, other: RecordedJudge, kind: str | None = None) -> Estimate:
@@ -204,14 +204,14 @@ class Benchmark:
         return RecordedJudge(f"panel of {len(judges)}", "votes", max(judge.date for judge in judges), answers)
 
     def unanimous(self, judges: Sequence[RecordedJudge], kind: str) -> tuple[float, JudgeFigures]:
-        """Return the share of questions on which all judges agree, and how well their answers agree with human labels.
+        """Return the share of questions on which all judges agree, and the quality of these unanimous answers.
 
-        The share is computed over the questions with a reply of every judge.
+        The quality is the agreement of the answers with human labels. The share is over the questions of all kinds to
+        which every judge replied.
 
         Args:
             judges: The judges.
-            kind: The kind of the criteria for which the agreement with human labels is measured. The share is computed
-                for all kinds.
+            kind: The kind of criteria for the agreement with human labels.
         """
         everywhere, agreed = 0, dict[Question, str | None]()
         for row in self.rows_of(judges):
@@ -223,9 +223,11 @@ class Benchmark:
         return len(agreed) / everywhere, self.measure(judge, kind)
 
     def certify(self, judges: Sequence[RecordedJudge], alpha: float) -> Certificate:
-        """Certify the error rate of the answers on which all judges agree.
+        """Certify that the answers on which all judges agree have an error rate of at most `alpha`.
 
-        One judgment of each cluster is used (see `certify`).
+        If no such guarantee is possible, the certificate has no threshold and names the reason.
+
+        Only one judgment of each cluster is used, because the judgments of a cluster depend on each other.
         """
         return certify(self.rows_of(judges), self.labels, alpha=alpha, cluster=_CLUSTER)
 

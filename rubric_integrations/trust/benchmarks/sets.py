@@ -47,7 +47,7 @@ Question = tuple[str, str]
 
 
 class RecordedJudge(NamedTuple):
-    """One judge's answers to the questions of a set.
+    """One judge's answers to the questions of a data set. A question is one criterion of one item.
 
     Attributes:
         name: The judge's name.
@@ -69,7 +69,7 @@ class RecordedJudge(NamedTuple):
 
 
 class BenchmarkItem(NamedTuple):
-    """An item of a set, such as a response, that annotators and recorded judges have judged.
+    """An item of a data set, such as a response, that annotators and judges have judged.
 
     Attributes:
         id: The id of the item.
@@ -136,12 +136,12 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class BenchmarkSet:
-    """A data set in the common form.
+    """A data set with human labels, in the form that all data sets of the benchmark share.
 
     Attributes:
         name: The name of the set in `SOURCES`.
         items: The items with human labels.
-        judges: The recorded judges.
+        judges: The judges whose answers to the items were published.
         rows: The rows that a new judge can grade, because their texts and sources are public. Empty if there are none.
         answers_of: A function that gets the graded `rows` of a new judge, and returns its answer to each question of
             `items`. None is a question without an answer.
@@ -204,7 +204,7 @@ def load_set(name: str, data: Path) -> BenchmarkSet:
 
     Args:
         name: The name of the set in `SOURCES`.
-        data: The folder with the data of the set (see `folder_of`).
+        data: The folder that contains the set's subfolder or a clone of its repository, or the clone itself.
 
     Raises:
         BenchmarkDataError: The name is unknown, or the data cannot be read.
@@ -271,7 +271,7 @@ def rows_to_grade(sets: Sequence[BenchmarkSet]) -> list[Row]:
 
 
 def judge_of_run(data: BenchmarkSet, rows: Iterable[GradedRow], name: str) -> RecordedJudge:
-    """Convert a run to a `RecordedJudge`, with the run's answers to the questions of one set.
+    """Convert a run of your own judge to a `RecordedJudge`, with the answers to the questions of one set.
 
     Args:
         data: The data set.
