@@ -75,17 +75,19 @@ class RowRubrics:
         return self.join(self.own_of(row, own))
 
     def own_of(self, row: Any, own: Any) -> Rubric | None:
-        """Return the row's own rubric, or the rubric that the function returns. None if there is neither.
+        """Return the rubric of this row alone, without the shared rubric. None if the row has no rubric.
+
+        If this object was made with a function, the function's rubric is returned and `own` is ignored.
 
         Args:
-            row: The row. If there is a function, it is called with this row.
+            row: The row, which is passed to the function, if there is one.
             own: The row's own rubric: a `Rubric`, lists and dictionaries, JSON or YAML text, the `Path` of a file, or a
                 name in the library. None if the row has no rubric.
 
         Raises:
             RubricError: `own` is not a valid rubric.
             TypeError: `own` has another type.
-            ValueError: The name is not in the library, or the function failed.
+            ValueError: The name is not in the library, or the function failed or returned no valid rubric.
         """
         if self._function is not None:
             try:

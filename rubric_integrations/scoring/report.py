@@ -253,12 +253,12 @@ NO_ESCALATIONS = Escalations()
 
 
 def count_escalations(criteria: Sequence[CriterionReport], spend: Spend) -> Escalations:
-    """Count the answers of cascades in one report.
+    """Count the answers of cascades in one report, and those of the expensive judge among them, with their costs.
 
     Args:
         criteria: The entries of the report.
-        spend: The spend of the report. It also includes the spend of requests about several criteria, which no single
-            entry contains.
+        spend: The spend of the whole report. It is used only if no cascade answer has calls of its own: a request about
+            several criteria is not in the spend of a single entry.
     """
     answers = [row for row in criteria if is_of_cascade(row)]
     if not answers:

@@ -49,16 +49,16 @@ from rubric_integrations.submission.tool_answers import (
 
 
 class Span(NamedTuple):
-    """One step of a trace, in a common form for all tools.
+    """One step of a trace, in a common form for all tracing platforms.
 
     Attributes:
         trace: The id of the trace.
         id: The id of the span.
         parent: The id of the span that contains this span. None for a root span.
-        kind: `chat` for a call of a model, `tool`, or `step` for any other step. Spans of OpenTelemetry's GenAI can
+        kind: `chat` for a call of a model, `tool` for a call of a tool, or `step`. Spans of OpenTelemetry's GenAI can
             also be an `agent` or a `request`. None if the span is not a step of a language model.
-        name: The name of the step or of the tool.
-        start: The start time, in the tool's format. It gives the order of the spans of a trace.
+        name: The name of the step, or of the called tool.
+        start: The start time, as the platform wrote it. It gives the order of the spans of a trace.
         input: The task, the messages or the arguments. None if the trace does not contain the input.
         output: The answer, the messages or the result. None if the trace does not contain the output.
         error: The reason of a failure. None if the step did not fail.

@@ -221,10 +221,12 @@ def estimate_clustered_rate(counts: Sequence[Count], level: float = 0.95) -> Est
     The judgments of a submission may depend on each other. Therefore, the interval is computed with an effective sample
     size: p (1 - p) divided by the variance of p. The variance is estimated from the differences between submissions.
 
-    The effective size is at most the number of judgments. Its smallest value is the size if the judgments of each
-    submission were always equal. This smallest value is used if all judgments are right or all are wrong, because the
-    dependence then cannot be estimated. Otherwise, the size is multiplied by
-    `(normal quantile / Student's quantile)^2`, because the variance may be estimated from few submissions.
+    The effective size is the number of judgments if each submission has one judgment. Otherwise, it is limited to a
+    range. The upper limit is the number of judgments. The lower limit is the effective size that would result if all
+    judgments of a submission were equal. The lower limit is used if there is one submission, or if all judgments are
+    right or all are wrong, because the dependence then cannot be estimated. In all other cases, the limited size is
+    multiplied by `(normal quantile / Student's quantile)^2`, because the variance may be estimated from few
+    submissions.
 
     Example:
         >>> print(estimate_clustered_rate([Count(1, 1)] * 30))

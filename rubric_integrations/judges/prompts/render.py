@@ -358,7 +358,7 @@ def batch_inputs(questions: Mapping[int, Question]) -> dict[str, str]:
 
 
 def rubric_inputs(rubric: Rubric) -> dict[str, str]:
-    """Return the input texts with the criteria of a rubric, for an overall score, by field of the signature."""
+    """Return the inputs of `JudgeOverall` that depend on the rubric, as a mapping from the input field to its text."""
     return criteria_inputs(describe_rubric(rubric), ((_one_line(c.full_requirement), c) for c in rubric.criteria))
 
 
