@@ -534,13 +534,23 @@ def _openinference_span(attributes: Fields, span: Span) -> Span:
     kind = {"LLM": "chat", "TOOL": "tool"}.get(str(span.kind).upper(), "step")
     model, tool = object_at(nested, "llm"), object_at(nested, "tool")
     values = [_value(object_at(nested, name).get("value")) for name in ("input", "output")]
-    for index, name in enumerate(("input_messages", "output_messages")):
-        messages = parsed_json(model.get(name))
-        # In a CSV, pandas writes the messages in Python's form. The value has them as JSON.
-        if not isinstance(messages, str) or not has_value(values[index]):
-            values[index] = _openinference_messages(list_at({name: messages}, name)) or values[index]
+    messages = [_openinference_messages(_messages_at(model, f"{name}_messages")) for name in ("input", "output")]
+    values = [sent or value for sent, value in zip(messages, values, strict=True)]
     name = text_at(tool, "name") or span.name if kind == "tool" else span.name
     return span._replace(kind=kind, name=name, input=values[0], output=values[1])
+
+
+def _messages_at(model: Fields, name: str) -> list[Any]:
+    """Return a list of messages, which pandas writes to a CSV in Python's form.
+
+    Raises:
+        ValueError: The value is neither a list nor a text of one.
+    """
+    value = parsed_json(model.get(name))
+    if isinstance(value, str) and value.startswith("[{'"):
+        with suppress(SyntaxError, MemoryError):
+            value = ast.literal_eval(value)
+    return list_at({name: value}, name)
 
 
 def _openinference_messages(items: list[Any]) -> list[dict[str, Any]]:

@@ -298,17 +298,15 @@ def test_row_of_a_known_trace_that_cannot_be_read_makes_only_that_trace_an_error
     assert "which may be a call of this trace" in str(dict(row[:2] for row in rows)[PHOENIX_ROWS[0][0]])
 
 
-def test_messages_of_phoenix_in_the_form_of_python_are_read_from_their_value(write: Write) -> None:
+def test_messages_of_phoenix_that_pandas_wrote_in_the_form_of_python_are_read(write: Write) -> None:
     rows = [flat(row) for row in PHOENIX[:3]]
-    for row in rows:
-        for name in ("input", "output"):
-            key = f"attributes.llm.{name}_messages"
-            assert not row.get(key)
-            row[key] = "[{'message': {'role': 'user'}}]" if row.get(f"attributes.{name}.value") else None
-    assert read(write("f.jsonl", *rows)) == PHOENIX_ROWS[:2]
-    rows[0]["attributes.llm.output_messages"] = "[{'message': {'role': 'user'}}]"
-    del rows[0]["attributes.output.value"]
-    assert str(read(write("f.jsonl", *rows))[0][1]).startswith("line 1 is no row of Phoenix spans")
+    key = "attributes.llm.output_messages"
+    rows[1] |= {"attributes.openinference.span.kind": "LLM", "span_kind": "LLM"}
+    rows[1][key] = str([{"message": {"role": "assistant", "content": "It's 43."}}])
+    assert read(write("f.jsonl", *rows))[0][1] == "It's 43."
+    for damaged in ("[{'message': ", "q9 text"):
+        rows[1][key] = damaged
+        assert "another row of the file cannot be read" in str(read(write("f.jsonl", *rows))[0][1])
 
 
 def test_malformed_content_is_an_error_of_its_trace(write: Write) -> None:
