@@ -17,8 +17,9 @@ const pickCriterion = () => {
   $("worst")?.scrollIntoView();
   document.querySelector("[data-worst]")?.focus();
 };
-/* A click on a link is handled later than the next key, so that keys go to its address themselves. */
-const follow = (link) => { history.pushState(null, "", link.hash); route(); };
+/* A click on a link is handled later than the next key, so that keys go to its address themselves. A link in a hidden view
+   keeps the focus until the page is drawn, and would get the next Enter. */
+const follow = (link) => { history.pushState(null, "", link.hash); document.activeElement.blur(); route(); };
 const KEYS = [
   ["j", "the next submission", () => step(1)],
   ["k", "the previous submission", () => step(-1)],

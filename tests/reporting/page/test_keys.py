@@ -40,6 +40,18 @@ def test_three_examples_of_the_criterion_that_broke_are_shown_by_six_keys(show: 
     assert page.inner_text("#count") == "71 of 500 submissions"
 
 
+def test_keys_that_arrive_before_the_page_is_drawn_are_not_lost(show: Callable[..., Any]) -> None:
+    page = show(FIRST)
+    page.evaluate(
+        """() => {
+          const settings = { bubbles: true, cancelable: true };
+          for (const key of ["c", "1", "Enter"])
+            document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, ...settings }));
+        }"""
+    )
+    page.wait_for_selector("#one h2")
+
+
 def test_keys_go_through_the_filtered_list_and_the_focus_stays_on_a_row(show: Callable[..., Any]) -> None:
     page = show(own_rubrics("own", 400, "MET", "UNMET"))
     page.keyboard.press("/")
