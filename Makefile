@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 USER_STAMP := $(VENV)/.installed-report
 STAMP := $(VENV)/.installed
 # The families of slow tests, which have a marker each (see pyproject.toml). `make test` leaves them out.
-FAMILIES := attacks browser guides notebooks optimizers postgres processes simulation site sizes statistics wire
+FAMILIES := attacks browser guides malformed notebooks optimizers postgres processes simulation site sizes statistics wire
 EMPTY :=
 SLOW = $(subst $(EMPTY) $(EMPTY), or ,$(strip $(FAMILIES)))
 # One process more than there are cores: many tests wait for a server, a lease or another process.

@@ -17,6 +17,8 @@ from rubric_integrations import Rubric, RubricError
 from rubric_integrations.formats import load_eval_cases
 from tests.formats.samples import SAMPLES
 
+pytestmark = pytest.mark.malformed
+
 MARKER = {"zzq": ["zzq"]}
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)

@@ -17,7 +17,10 @@ from rubric_integrations.formats.registry import FORMATS
 from tests.formats.mutation import SEEDS, mutate
 
 # A file of assertions that code decides warns of each.
-pytestmark = pytest.mark.filterwarnings("ignore:.*not graded, or not as there:UserWarning")
+pytestmark = [
+    pytest.mark.malformed,
+    pytest.mark.filterwarnings("ignore:.*not graded, or not as there:UserWarning"),
+]
 
 
 @settings(max_examples=500, deadline=1000)

@@ -375,6 +375,7 @@ def test_dead_judge_of_a_panel_ends_a_run() -> None:
     assert "wrong key" in str(run.summary.stopped)
 
 
+@pytest.mark.sizes
 async def test_thousand_calls_without_an_outage_go_through_at_once(server: OpenAIServer) -> None:
     chance = iter([True, False, False] * 400)
 

@@ -69,8 +69,9 @@ def test_text_whose_calls_are_lost_fails_alone_and_before_an_outage_would(
     assert max(Counter((number_in(call), call.criterion) for call in server.calls).values()) <= 2 * LOST_CALLS
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("max_concurrency", [1, 8, 64])
+@pytest.mark.parametrize(
+    ("fault", "max_concurrency"), [*((fault, 8) for fault in FAULTS), ("refusing", 1), ("refusing", 64)]
+)
 def test_one_text_of_thirty_fails_alone_in_grade_many(server: OpenAIServer, fault: str, max_concurrency: int) -> None:
     server.script = script(FAULTS[fault])
     rows = grade_many(texts(), RUBRIC, PerCriterionGrader(judge_at(server)), max_concurrency=max_concurrency)

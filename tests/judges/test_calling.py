@@ -12,7 +12,7 @@ import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations._util.event_loop import LONG_TEXT_CHARS
-from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader
+from rubric_integrations.graders import PerCriterionOneShotGrader
 from rubric_integrations.judges import LMJudge, calling
 from rubric_integrations.judges.prompts import sanitize
 from rubric_integrations.scoring import JudgeFailure
@@ -155,7 +155,7 @@ async def test_server_that_hangs_because_of_a_format_is_sent_requests_without_on
     # A timeout cancels the task. The test does so when the server has the request: no time of its own can be too short.
     for number in (1, 2):
         hanging = asyncio.create_task(judge.judge(question_about()))
-        while len(server.calls) < number:
+        while len(server.calls) < number:  # noqa: ASYNC110 -- the server is on another thread
             await asyncio.sleep(0.01)
         hanging.cancel()
         with pytest.raises(asyncio.CancelledError):

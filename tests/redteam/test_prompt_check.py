@@ -10,6 +10,7 @@ from rubric_integrations.redteam.structural import prompt_breach
 from tests.redteam.attack_lists import FAMILIES, STRUCTURAL
 
 
+@pytest.mark.attacks
 @pytest.mark.parametrize("family", FAMILIES)
 def test_structural_attack_in_a_prompt_is_not_read_as_structure(family: str) -> None:
     attacks = [attack for attack in STRUCTURAL if attack.family == family]

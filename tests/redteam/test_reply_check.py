@@ -11,6 +11,7 @@ from rubric_integrations.redteam.structural import reply_breach
 from tests.redteam.attack_lists import FAMILIES, STRUCTURAL
 
 
+@pytest.mark.attacks
 @pytest.mark.parametrize("family", FAMILIES)
 def test_quoted_attack_in_a_reply_is_not_read_as_the_judges_answer(family: str) -> None:
     attacks = [attack for attack in STRUCTURAL if attack.family == family]

@@ -263,6 +263,7 @@ def test_every_sample_is_read(sample: Sample, folder: Path) -> None:
         assert read == {row["id"]: (row["response"], row["query"]) for row in PLAIN}
 
 
+@pytest.mark.malformed
 @_settings
 @given(sample=ANY_SAMPLE, data=st.data())
 def test_malformed_value_is_an_error_or_changes_no_other_value(
@@ -324,6 +325,7 @@ def calls_in(value: Any, names: set[str]) -> int:
 _SELECTED = {"is_demo"}
 
 
+@pytest.mark.malformed
 @pytest.mark.parametrize("name", DIALECT_ROWS)
 def test_conversation_with_a_renamed_key_is_an_error_or_has_all_calls(name: str, folder: Path) -> None:
     sample = next(sample for sample in SAMPLES if sample.name == f"rows of {name}")
@@ -334,6 +336,7 @@ def test_conversation_with_a_renamed_key_is_an_error_or_has_all_calls(name: str,
         check_mutant(sample, mutate(sample.data, path, "rename"), folder / "f.jsonl")
 
 
+@pytest.mark.malformed
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
 def test_file_whose_first_row_lacks_a_key_or_has_it_twice_is_an_error_or_has_all_rows(
     sample: Sample, folder: Path
@@ -354,6 +357,7 @@ def is_other_type(old: Any, new: Any) -> bool:
     return type(old) is not type(new) and old is not None
 
 
+@pytest.mark.malformed
 @pytest.mark.parametrize("name", [*_CONVERSATIONS, "dspy_react", *REFUSED])
 def test_value_of_another_type_in_a_conversation_is_an_error_in_one_line_or_is_shown(name: str) -> None:
     conversation = copy.deepcopy(_CONVERSATIONS.get(name) or REFUSED.get(name) or EXAMPLES[name].conversation)
@@ -381,6 +385,7 @@ _ROW_SAMPLES = [
 ]
 
 
+@pytest.mark.malformed
 @pytest.mark.parametrize("sample", _ROW_SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
 def test_value_of_another_type_in_a_row_of_a_tool_is_an_error_or_is_shown(sample: Sample, folder: Path) -> None:
     """Each value is replaced by all others; under the profile for `make test` by one of them, and an object by None."""
@@ -412,6 +417,7 @@ def check_row(before: dict[str, list[Fact]], row: Row, path: tuple[Any, ...], ol
         assert is_answer or is_shown(new, row.id) or row.id.isdigit(), (path, new, row)
 
 
+@pytest.mark.malformed
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
 def test_file_that_is_cut_off_at_any_tenth_is_an_error_or_reads_as_before(sample: Sample, folder: Path) -> None:
     size = len(encode(sample.suffix, sample.data))
@@ -499,6 +505,7 @@ def check_answer(row_id: str, answer: tuple[str, str | None], before: Answers, s
     pytest.fail(f"{row_id}: {answer!r:.500}\nbefore: {before.get(row_id)!r:.500}\n{mutant.path} {mutant.new!r:.100}")
 
 
+@pytest.mark.malformed
 @_settings
 @given(sample=ANY_SAMPLE, data=st.data())
 def test_file_that_is_cut_off_or_has_other_bytes_is_an_error_or_reads_as_before(
@@ -530,6 +537,7 @@ def check_bytes(sample: Sample, path: Path, place: int, added: bytes | None = No
         assert (response.replace("\0", ""), query and query.replace("\0", "")) in pairs
 
 
+@pytest.mark.malformed
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}{sample.suffix}")
 def test_text_file_in_another_encoding_is_an_error_or_reads_as_before(sample: Sample, folder: Path) -> None:
     if sample.suffix in (".parquet", ".xlsx", ".eval", ".zst.eval"):

@@ -48,6 +48,7 @@ def test_text_without_its_prompt_is_refused(query: str) -> None:
         response_of(query, PROMPT)
 
 
+@pytest.mark.sizes
 @pytest.mark.parametrize(
     "text", ["a" * 1_000_000, " " * 1_000_000, "<|" * 500_000, "\n<|im_end|>" * 90_000, "ab" * 500_000]
 )

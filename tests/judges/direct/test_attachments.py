@@ -35,6 +35,7 @@ def blocks(server: OpenAIServer) -> list[dict[str, Any]]:
     return content
 
 
+@pytest.mark.wire
 @pytest.mark.parametrize(
     ("attachments", "is_fast"),
     [

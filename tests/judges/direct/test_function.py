@@ -67,6 +67,7 @@ TEXTS = st.text(max_size=60) | st.sampled_from(
 )
 
 
+@pytest.mark.wire
 @settings(max_examples=40, deadline=None)
 @given(text=TEXTS.filter(str.strip), query=st.none() | TEXTS, has_examples=st.booleans())
 def test_function_gets_the_prompts_of_dspy_and_its_reply_is_read_alike(

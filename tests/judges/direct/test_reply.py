@@ -94,6 +94,7 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
     return http
 
 
+@pytest.mark.wire
 @given(st.sampled_from(MODELS), bodies())
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_reply_is_read_and_priced_as_by_dspy(

@@ -101,6 +101,7 @@ def test_text_that_contains_the_name_of_an_answer_field_is_quotable() -> None:
     assert not looks_quotable("plain", None)
 
 
+@pytest.mark.sizes
 @pytest.mark.parametrize("part", ["\\", "\\" * 99 + "u", "\\u007", "[", "[ ", "<|", "\u200b", "\uff21"])
 def test_repeated_parts_are_searched_in_one_pass(part: str) -> None:
     # A pattern that tries each backslash as a beginning takes hours for a row of this length.
