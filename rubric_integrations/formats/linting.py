@@ -266,7 +266,7 @@ RULES: dict[str, str] = {
     "vague": "a standard that judges interpret differently",
     "negated-penalty": "a penalty that describes the absence of an error",
     "near-duplicate": "two criteria have the same requirement, apart from case, articles and punctuation",
-    "unreachable-pass-mark": "no combination of answers passes",
+    "unreachable-pass-mark": "even the best answers stay below the pass mark",
     "use-a-check": "code would decide the criterion in the same way",
     "weight-in-text": "a number that is written like a weight, but is part of the requirement",
 }
@@ -373,7 +373,10 @@ def _comparable(requirement: str) -> str:
 def _warnings_for_whole(rubric: Rubric) -> Iterator[LintWarning]:
     best = _best_score(rubric)
     if not reaches_mark(best, rubric.pass_mark):
-        message = f"the best possible score is {best:.3g}, below the pass mark of {rubric.pass_mark:g}: nothing passes"
+        message = (
+            f"the best possible score is {best:.3g}, below the pass mark of {rubric.pass_mark:g}: nothing passes, unless "
+            "criteria are left out"
+        )
         yield LintWarning("unreachable-pass-mark", "", message)
 
 
