@@ -81,7 +81,12 @@ def compare(
         ),
     ] = None,
     gate: Annotated[
-        bool, typer.Option("--gate", help="Exit with 1 if the second run is worse, or the change has no interval.")
+        bool,
+        typer.Option(
+            "--gate",
+            help="Exit with 1 if the second run is worse or has lost more than a tenth of the scored rows, or the "
+            "change has no interval.",
+        ),
     ] = False,
     anyway: AnywayOption = False,
     rubric: RubricOption = None,
@@ -95,7 +100,8 @@ def compare(
     significantly lower by more than --margin. It is "unchanged" if every answer and score is the same. Otherwise, the
     comparison is "unclear".
 
-    Exit codes: 0 done; 1 the second run is worse, or the change has no interval (--gate); 2 bad usage or bad input.
+    Exit codes: 0 done; 1 the second run is worse or has lost rows, or the change has no interval (--gate); 2 bad usage
+    or bad input.
     """
     from rubric_integrations.trust import compare_runs
 
@@ -121,17 +127,23 @@ def compare(
     else:
         _print(result, margin, level)
     if gate:
-        _end_gate(result, before, after, as_json=as_json)
+        _end_gate(result, before, after, anyway=anyway, as_json=as_json)
 
 
-def _end_gate(result: RunComparison, before: Path, after: Path, *, as_json: bool) -> None:
+def _end_gate(result: RunComparison, before: Path, after: Path, *, anyway: bool, as_json: bool) -> None:
     """Print the decision of the gate as the last line, on stderr if it does not pass, and exit."""
-    if result.decision != "worse" and result.has_interval:
+    is_partial = result.is_partial and not anyway
+    if result.decision != "worse" and result.has_interval and not is_partial:
         if not as_json:
             print_lines([f"gate passed: --gate: {result.verdict}: {after} is not shown to be worse than {before}"])
         return
     text = f"gate failed: --gate: {result.verdict}: {after} is worse than {before}"
-    if result.decision != "worse":
+    if result.decision != "worse" and is_partial:
+        text = (
+            f"gate inconclusive: --gate: {result.verdict}: more than a tenth of the scored rows of {before} have no "
+            f"score in {after}: grade them, or pass --anyway to compare the others alone"
+        )
+    elif result.decision != "worse":
         text = f"gate inconclusive: --gate: {result.verdict}: the change has no interval and may have any size"
     err.print(plain(text), style="red", soft_wrap=True)
     raise typer.Exit(Exit.NOT_PASSED)

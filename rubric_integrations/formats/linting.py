@@ -374,8 +374,8 @@ def _warnings_for_whole(rubric: Rubric) -> Iterator[LintWarning]:
     best = _best_score(rubric)
     if not reaches_mark(best, rubric.pass_mark):
         message = (
-            f"the best possible score is {best:.3g}, below the pass mark of {rubric.pass_mark:g}: nothing passes, unless "
-            "criteria are left out"
+            f"the best possible score is {best:.3g}, below the pass mark of {rubric.pass_mark:g}: nothing passes, "
+            "unless criteria are left out"
         )
         yield LintWarning("unreachable-pass-mark", "", message)
 

@@ -165,6 +165,10 @@ class RowChange(NamedTuple):
     answers: Sequence[CriterionReport] = ()
 
 
+# A few refused rows must not stop a release. But the rows that a run has lost may be those that it would have failed.
+_MOST_MISSING = 0.1
+
+
 class RunChanges:
     """Collects the differences between two runs, row by row.
 
@@ -178,7 +182,9 @@ class RunChanges:
         fell: The number of rows that passed only in the first run.
         graded: The number of rows for which both runs have a report without a failure of a judge.
         answers: The number of answers that changed.
-        lost: The number of rows with a complete score in only one of the runs.
+        lost: The number of rows of both runs with a complete score in only one of them.
+        scored: The number of rows with a complete score in the first run.
+        missing: The number of these rows that are not in the second run, or have no complete score there.
 
     Args:
         groups: The number of each row's group, or None if rows are independent.
@@ -188,6 +194,7 @@ class RunChanges:
         self.score = PairedChanges()
         self.criteria: dict[tuple[str, str], PairedChanges] = {}
         self.pairs = self.unmatched = self.rose = self.fell = self.graded = self.answers = self.lost = 0
+        self.scored = self.missing = 0
         self._groups = groups
         # Criteria that only one row has so far. If each row has its own rubric, these are nearly all criteria.
         self._single: dict[tuple[str, str], tuple[float, float, int | None]] = {}
@@ -203,11 +210,13 @@ class RunChanges:
         Returns:
             The changes of the row.
         """
+        scores = [None if row is None else complete_score(row) for row in (before, after)]
+        self.scored += scores[0] is not None
+        self.missing += scores[0] is not None and scores[1] is None
         if before is None or after is None:
             self.unmatched += 1
             return RowChange(None)
         self.pairs += 1
-        scores = complete_score(before), complete_score(after)
         self.lost += (scores[0] is None) != (scores[1] is None)
         if before.report is None or after.report is None:
             return RowChange(None)
@@ -228,10 +237,16 @@ class RunChanges:
     def are_unchanged(self) -> bool:
         """Whether all answers and scores are equal in both runs.
 
-        False if more rows are in only one run than in both runs, because the compared rows are then too few to tell.
+        False if the second run is partial, or if more rows are in only one run than in both runs, because the compared
+        rows are then too few to tell.
         """
         is_same = not self.answers and not any(self.score.differences)
-        return is_same and not self.lost and self.unmatched <= self.pairs
+        return is_same and not self.lost and not self.is_partial and self.unmatched <= self.pairs
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether more than a tenth of the first run's scored rows have no score in the second run."""
+        return self.missing > _MOST_MISSING * self.scored
 
     def require_scores(self) -> PairedChanges:
         """Return the changes of the scores.
@@ -344,6 +359,8 @@ class RunComparison(Record):
             if every answer and score is equal, otherwise `unclear`. With labels, the corrected difference decides.
         is_not_worse: Whether the interval of the difference is above `-margin`, or nothing changed.
         unmatched: The number of rows that are in only one run.
+        is_partial: Whether more than a tenth of the first run's scored rows have no score in the second run. A gate is
+            then inconclusive, because a run must not pass by losing the rows that it fails.
         warnings: Limitations of the figures, and differences between the runs other than their answers.
         cautious: The difference of `score` with a wider interval, which is also valid if only a few inputs lose or gain
             much. With fewer than 50 inputs, this interval rarely shows a change. None if `score` already has this
@@ -364,6 +381,7 @@ class RunComparison(Record):
     decision: Decision
     is_not_worse: bool
     unmatched: int
+    is_partial: bool = False
     warnings: tuple[str, ...] = ()
     cautious: Estimate | None = None
     caveat: str = ""
@@ -546,6 +564,7 @@ def compare_changes(
         decision=decision,
         is_not_worse=decision == "unchanged" or (deciding.low is not None and deciding.low > -margin),
         unmatched=changes.unmatched,
+        is_partial=changes.is_partial,
         warnings=(*comparable.all_warnings, *_warnings(changes)),
         cautious=cautious,
         caveat=caveat,
@@ -662,7 +681,9 @@ def _warnings(changes: RunChanges) -> Iterator[str]:
 
 
 def left_out_warnings(changes: RunChanges) -> Iterator[str]:
-    """Yield a warning if some rows of both runs are not compared, because they have no complete score in both."""
+    """Yield a warning if some rows of both runs are not compared, and one if the second run is partial."""
     if changes.left_out:
         rows = "1 input is" if changes.left_out == 1 else f"{changes.left_out:,} inputs are"
         yield f"{rows} left out, because a judge failed there in one of the runs, or gave no score"
+    if changes.is_partial:
+        yield f"{changes.missing:,} of {changes.scored:,} scored rows of the first run have no score in the second"

@@ -183,10 +183,10 @@ def gate(
     if baseline is None:
         return result
     pair = pair_runs(as_run(baseline, "the baseline"), run, cluster=cluster, anyway=anyway)
-    return _with_baseline(result, pair, margin, alpha)
+    return _with_baseline(result, pair, margin, alpha, anyway=anyway)
 
 
-def _with_baseline(result: GateResult, pair: RunPair, margin: float, alpha: float) -> GateResult:
+def _with_baseline(result: GateResult, pair: RunPair, margin: float, alpha: float, *, anyway: bool) -> GateResult:
     """Combine the decision on the mean with the comparison with the baseline."""
     changes, level = pair.changes, 1 - 2 * alpha
     score = changes.require_scores()
@@ -194,7 +194,7 @@ def _with_baseline(result: GateResult, pair: RunPair, margin: float, alpha: floa
     change: Change = "unclear"
     if changes.are_unchanged:
         change = "unchanged"
-    elif estimate.low is not None and estimate.low > -margin:
+    elif estimate.low is not None and estimate.low > -margin and (anyway or not changes.is_partial):
         change = "not worse"
     elif estimate.high is not None and estimate.high < -margin:
         change = "worse"
@@ -211,7 +211,7 @@ def _with_baseline(result: GateResult, pair: RunPair, margin: float, alpha: floa
         baseline=estimate,
         warnings=tuple(warnings),
         change=change,
-        least_margin=_least_margin(changes, estimate) if change == "unclear" else None,
+        least_margin=_least_margin(changes, estimate) if change == "unclear" and not changes.is_partial else None,
         unmatched=changes.unmatched,
     )
 

@@ -106,6 +106,28 @@ def test_gate_of_compare_does_not_pass_a_change_without_an_interval(tmp_path: Pa
     assert result.stderr.splitlines()[-1].startswith("gate inconclusive: --gate: unclear: the change has no interval")
 
 
+@pytest.mark.parametrize(
+    ("kept", "lost", "options", "exit_code"),
+    [
+        (30, 0, (), 1),  # the file has half of the rows
+        (60, 30, (), 1),  # half of the rows failed
+        (54, 0, (), 0),
+        (60, 3, (), 0),
+        (90, 0, (), 0),  # further rows
+        (30, 0, ("--anyway",), 0),
+    ],
+)
+def test_gate_of_compare_is_inconclusive_if_the_second_run_has_lost_rows(
+    runs: Path, kept: int, lost: int, options: tuple[str, ...], exit_code: int
+) -> None:
+    failed: list[list[str | None]] = [[None, None]] * lost
+    write_run(runs / "partial.jsonl", run_of(RUBRIC, [*failed, *(GOOD * 2)[lost:kept]]))
+    result = run("compare", runs / "good.jsonl", runs / "partial.jsonl", "--gate", *options)
+    is_named = "more than a tenth of the scored rows of" in result.stderr.splitlines()[-1:][0] if exit_code else False
+    assert (result.exit_code, is_named) == (exit_code, bool(exit_code)), result.output
+    assert ("30 of 60 scored rows of the first run have no score" in result.stderr) == (max(60 - kept, lost) == 30)
+
+
 def test_gate_of_compare_names_its_decision_in_the_last_line(runs: Path) -> None:
     write_run(runs / "same.jsonl", run_of(RUBRIC, GOOD, "same"))
     same = run("compare", runs / "good.jsonl", runs / "same.jsonl", "--gate")

@@ -87,6 +87,24 @@ def test_gate_with_a_baseline_fails_a_run_that_is_worse() -> None:
     assert gate(worse, 0.8, baseline=baseline, margin=0.2).decision == "pass"
 
 
+@pytest.mark.parametrize(
+    ("kept", "anyway", "decision", "change"),
+    [
+        (100, False, "inconclusive", "unclear"),
+        (100, True, "pass", "not worse"),
+        (190, False, "pass", "unchanged"),
+    ],
+)
+def test_gate_with_a_baseline_does_not_pass_a_run_that_has_lost_rows(
+    kept: int, anyway: bool, decision: str, change: str
+) -> None:
+    answers = [["MET", "MET"]] * 200
+    result = gate(run_of(RUBRIC, answers[:kept]), 0.8, baseline=run_of(RUBRIC, answers), margin=0.05, anyway=anyway)
+    assert (result.decision, result.change) == (decision, change)
+    is_named = "100 of 200 scored rows of the first run have no score in the second" in result.warnings
+    assert is_named == (kept == 100)
+
+
 @pytest.mark.parametrize(("min_score", "alpha"), [(0.0, 0.05), (1.0, 0.05), (0.8, 0.0), (0.8, 0.5)])
 def test_settings_out_of_range_are_refused(min_score: float, alpha: float) -> None:
     with pytest.raises(ValueError, match="got"):
