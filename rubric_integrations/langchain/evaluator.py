@@ -47,8 +47,9 @@ class RubricEvaluator(RunEvaluator):
     The feedback `rubric` is the overall score. Each criterion has a feedback `rubric.<name>`, with a score in [0, 1]
     and the judge's reason as the comment. Higher scores are better, also for penalties. A penalty that is MET has the
     score 0, because the error was committed. A penalty that is UNMET has the score 1. An abstention has no score and
-    the value `"CANNOT_ASSESS"`. A run whose target failed gets no score. A criterion that could not be judged becomes
-    an error row. Neither of the two failures counts as a score of 0.
+    the value `"CANNOT_ASSESS"`. A criterion that `stop_when_decided` left open has no feedback. A run whose
+    target failed gets no score. A criterion that could not be judged becomes an error row. Neither of the two failures
+    counts as a score of 0.
 
     The attachments of an example are sent to the judge together with the output, as the bytes that LangSmith has
     loaded.
@@ -171,9 +172,9 @@ class RubricEvaluator(RunEvaluator):
     ) -> dict[str, Any]:
         """Grade one output and return a dict like an openevals evaluator: `key`, `score`, `comment`, `metadata`.
 
-        `metadata` contains `passed`, `coverage`, the judge's name, the calls, the tokens, the cost, and the feedback of
-        each criterion under `criteria`. The score is None if no criterion was assessed. Further keyword arguments are
-        ignored.
+        `metadata` contains `passed`, `coverage`, the judge's name, the calls, the tokens, the cost, the names of the
+        criteria that were `not_asked`, and the feedback of the others under `criteria`. The score is None if no
+        criterion was assessed. Further keyword arguments are ignored.
 
         Args:
             attachments: Files for the judge: `{"mime_type": ..., "data": ...}` with base64 or a `data:` URI, a URL, a
