@@ -52,7 +52,7 @@ class RubricEvaluator(RunEvaluator):
     counts as a score of 0.
 
     The attachments of an example are sent to the judge together with the output, as the bytes that LangSmith has
-    loaded.
+    loaded. For an existing experiment, LangSmith loads none.
 
     Each evaluation is recorded as one run in LangSmith, and the calls of a LangChain judge are its children. The
     feedback is linked to that run.
@@ -301,7 +301,7 @@ def compare_by_rubric(
 
     Each run is graded separately. Therefore the order of the runs has no influence. The best runs, whose scores are
     within `tie_margin` of the best score, share a total of 1 equally. All other runs get 0. If a run could not be
-    assessed, all runs get None.
+    assessed, all runs get None. Attachments of examples are not sent to the judge, because LangSmith loads none here.
 
     Args:
         rubric: A `Rubric`, the path of a rubric file, a list, a dictionary, or a function that returns one of these for
