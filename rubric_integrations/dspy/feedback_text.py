@@ -159,7 +159,7 @@ def feedback(report: EvaluationReport) -> str:
     with_value = [row for row in report.criteria if row.value is not None]
     with_loss = sorted((row for row in with_value if _loss(row) > 0), key=_loss, reverse=True)
     lines += [_line(row) for row in with_loss]
-    lines += [_line(row) for row in report.criteria if row.value is None and not row.not_applicable]
+    lines += [_line(row) for row in report.criteria if row.value is None and row.was_asked and not row.not_applicable]
     correct = [row for row in with_value if _loss(row) == 0]
     if correct:
         texts = (f"{row.requirement} (avoided)" if row.weight < 0 else row.requirement for row in correct)

@@ -118,8 +118,8 @@ def read_experiment(
 ) -> RunFile:
     """Read the feedback that `RubricEvaluator` wrote about an experiment as a run, for the report page and `trust`.
 
-    The score and `passed` are read from LangSmith. A criterion without feedback becomes a failure of the judge. The
-    feedback contains no votes, tokens or costs.
+    The score and `passed` are read from LangSmith. A criterion without feedback becomes a failure of the judge, unless
+    `stop_when_decided` left it open. The feedback contains no votes, tokens or costs.
 
     Args:
         experiment: The result of `evaluate`, a list of the rows of `aevaluate`, or the name of an experiment in
@@ -193,7 +193,10 @@ def _report_of(
 ) -> EvaluationReport:
     conditions = condition_indices(rubric.criteria)
     outcomes: dict[int, Outcome] = {}
+    not_asked = _info_of(total).get("not_asked") or ()
     for index, (key, criterion) in enumerate(zip(rubric.keys, rubric.criteria, strict=True)):
+        if key in not_asked:
+            continue
         answer = by_key.get(feedback_key(name, key))
         comment = (answer.comment if answer else None) or "it has no feedback"
         condition = conditions[index]
@@ -207,7 +210,7 @@ def _report_of(
             reason = comment.removeprefix(f"{verdict}: ")
             outcomes[index] = to_judgment(criterion, verdict).model_copy(update={"reason": reason})
     policies = PerCriterionGrader("offline").policies
-    report = aggregate_answers(rubric, [JudgeAnswers(outcomes)], JudgeAnswers({}), policies)
+    report = aggregate_answers(rubric, [JudgeAnswers(outcomes)], JudgeAnswers({}), policies, may_leave_open=True)
     if report.failed_count:
         return report
     # The evaluator may have had other policies, metrics or a penalty for the length.

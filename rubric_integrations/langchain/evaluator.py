@@ -47,11 +47,12 @@ class RubricEvaluator(RunEvaluator):
     The feedback `rubric` is the overall score. Each criterion has a feedback `rubric.<name>`, with a score in [0, 1]
     and the judge's reason as the comment. Higher scores are better, also for penalties. A penalty that is MET has the
     score 0, because the error was committed. A penalty that is UNMET has the score 1. An abstention has no score and
-    the value `"CANNOT_ASSESS"`. A run whose target failed gets no score. A criterion that could not be judged becomes
-    an error row. Neither of the two failures counts as a score of 0.
+    the value `"CANNOT_ASSESS"`. A criterion that `stop_when_decided` left open has no feedback. A run whose
+    target failed gets no score. A criterion that could not be judged becomes an error row. Neither of the two failures
+    counts as a score of 0.
 
     The attachments of an example are sent to the judge together with the output, as the bytes that LangSmith has
-    loaded.
+    loaded. For an existing experiment, LangSmith loads none.
 
     Each evaluation is recorded as one run in LangSmith, and the calls of a LangChain judge are its children. The
     feedback is linked to that run.
@@ -171,9 +172,9 @@ class RubricEvaluator(RunEvaluator):
     ) -> dict[str, Any]:
         """Grade one output and return a dict like an openevals evaluator: `key`, `score`, `comment`, `metadata`.
 
-        `metadata` contains `passed`, `coverage`, the judge's name, the calls, the tokens, the cost, and the feedback of
-        each criterion under `criteria`. The score is None if no criterion was assessed. Further keyword arguments are
-        ignored.
+        `metadata` contains `passed`, `coverage`, the judge's name, the calls, the tokens, the cost, the names of the
+        criteria that were `not_asked`, and the feedback of the others under `criteria`. The score is None if no
+        criterion was assessed. Further keyword arguments are ignored.
 
         Args:
             attachments: Files for the judge: `{"mime_type": ..., "data": ...}` with base64 or a `data:` URI, a URL, a
@@ -300,7 +301,7 @@ def compare_by_rubric(
 
     Each run is graded separately. Therefore the order of the runs has no influence. The best runs, whose scores are
     within `tie_margin` of the best score, share a total of 1 equally. All other runs get 0. If a run could not be
-    assessed, all runs get None.
+    assessed, all runs get None. Attachments of examples are not sent to the judge, because LangSmith loads none here.
 
     Args:
         rubric: A `Rubric`, the path of a rubric file, a list, a dictionary, or a function that returns one of these for

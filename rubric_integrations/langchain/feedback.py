@@ -66,8 +66,9 @@ def to_feedback(
 
     Scores are in [0, 1]. Higher is better, also for penalties (see `higher_is_better`). An abstention has no score and
     the value `"CANNOT_ASSESS"`. A failure has neither a score nor a value, and `extra={"error": True}`. A criterion
-    that does not apply has only a comment. The key of a tag is `<key_prefix>.tag.<tag>`. A tag without a score has no
-    row, because the row would be empty.
+    that does not apply has only a comment. A criterion that was not asked about has no row: its name is in the
+    `evaluator_info` of the score. The key of a tag is `<key_prefix>.tag.<tag>`. A tag without a score has no row,
+    because the row would be empty.
 
     LangSmith stores the `evaluator_info` of a row as the `source_info` of its feedback. There, each row has the name of
     the judge and `corrected: False`, because only a mean can be corrected with human labels, not the score of one run.
@@ -84,6 +85,7 @@ def to_feedback(
             "calls": report.spend.calls,
             "total_tokens": report.spend.total_tokens,
             "cost": report.cost,
+            "not_asked": list(report.not_asked),
         },
     )
     rows = zip(rubric.criteria, report.criteria, strict=True) if report.report else ()
@@ -92,7 +94,8 @@ def to_feedback(
         for tag, score in report.tags.items()
         if score is not None
     ]
-    feedback = [total, *tags, *(_criterion_feedback(criterion, row, key_prefix) for criterion, row in rows)]
+    criteria = [_criterion_feedback(criterion, row, key_prefix) for criterion, row in rows if row.was_asked]
+    feedback = [total, *tags, *criteria]
     source = {"corrected": False, "judge": judge}
     return [row.model_copy(update={"evaluator_info": source | row.evaluator_info}) for row in feedback]
 
@@ -270,7 +273,8 @@ def _failure_message(report: EvaluationReport, rubric: Rubric, min_score: float 
     mark = f"not passed (pass mark {rubric.pass_mark:g})" if min_score is None else f"below {min_score:g}"
     if report.missing_text:
         mark = f"{mark if min_score is None else 'which does not count'}: {report.missing_text}"
-    return "\n".join([f"{score}, {mark}", *(_criterion_line(row) for row in report.criteria if not row.passed)])
+    lines = [_criterion_line(row) for row in report.criteria if row.was_asked and not row.passed]
+    return "\n".join([f"{score}, {mark}", *lines])
 
 
 def _criterion_line(row: CriterionReport) -> str:
@@ -283,6 +287,8 @@ def _log_feedback(report: EvaluationReport, key_prefix: str) -> None:
     total = {"key": key_prefix, "score": report.score}
     rows: list[dict[str, Any]] = [_feedback_error(key_prefix, report.error) if report.error else total]
     for row in report.criteria:
+        if not row.was_asked:
+            continue
         key = feedback_key(key_prefix, row.name)
         if row.error:
             rows.append(_feedback_error(key, row.error))

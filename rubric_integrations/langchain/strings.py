@@ -149,5 +149,5 @@ async def _grade(rubric: Rubric, grader: Grader, prediction: Any, texts: dict[st
 
 
 def _reasoning(report: EvaluationReport) -> str:
-    rows = [f"{row.name}: {row.verdict}: {row.explanation}" for row in report.criteria]
+    rows = [f"{row.name}: {row.verdict}: {row.explanation}" for row in report.criteria if row.was_asked]
     return "; ".join([*rows, *([report.reason] if report.reason else [])])

@@ -257,7 +257,7 @@ def _headline(graded: Graded) -> str:
 
 def _verdict(row: CriterionReport) -> Text:
     if not row.was_asked:
-        return Text("not requested", style="dim")
+        return Text("not asked", style="dim")
     if row.verdict is None:
         return Text("FAILED", style="bold magenta")
     # The colour of a penalty shows its effect, because MET costs points.

@@ -468,6 +468,8 @@ class Check(Record):
             raise ValueError(f"has `{field}` without `tool_calls`, so that nothing is compared: add the expected calls")
         if not self.conditions:
             raise ValueError("has no condition: set one of " + ", ".join(CONDITIONS))
+        if self.ignore_case and not set(self.conditions) & set(_WITH_CASE):
+            raise ValueError(f"has `ignore_case`, which has an effect only on {', '.join(_WITH_CASE)}: remove it")
         if self.measure is not None and len(self.conditions) > 1:
             raise ValueError(f"has `{self.measure}` beside another condition: put each in its own criterion")
         if self.min_words is not None and self.max_words is not None and self.min_words > self.max_words:
@@ -493,6 +495,9 @@ class Check(Record):
 
 SETTINGS = ("order", "arguments", "ignore_case")
 """The fields of `Check` that are not conditions. They change how some of the conditions compare."""
+
+_WITH_CASE = ("contains", "not_contains", "regex", "equals", "similarity")
+"""The conditions that `ignore_case` changes."""
 
 CONDITIONS = tuple(name for name in Check.model_fields if name not in SETTINGS)
 """The fields of `Check` that are conditions."""

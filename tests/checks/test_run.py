@@ -20,6 +20,8 @@ from rubric_integrations.scoring import JudgeFailure
         (Check(not_contains="sorry", ignore_case=True), "Sorry", "UNMET"),
         (Check(equals="42"), " 42\n", "MET"),
         (Check(equals="42"), "42.", "UNMET"),
+        (Check(equals="Yes", max_words=1, ignore_case=True), "yes", "MET"),
+        (Check(max_words=1, ignore_case=False), "yes", "MET"),
         (Check(regex=r"^\d+$"), "123", "MET"),
         (Check(regex=r"\bRED\b", ignore_case=True), "it is red", "MET"),
         (Check.model_validate({"number": 1234.5}), "1,234.5 units", "MET"),

@@ -257,7 +257,7 @@ def test_stop_when_decided_skips_the_criteria_that_cannot_change_passed(tmp_path
     answers.write_text('{"id": "no", "response": "It is 41."}\n{"id": "yes", "response": "It is 42. Please."}\n')
     result = run("grade", str(rubric), str(answers), "--stop-when-decided", "--gate")
     assert result.exit_code == 1, result.output
-    assert "not requested" in result.output
+    assert "not asked" in result.output
     assert "0.000..0.167" in result.output
 
 

@@ -73,6 +73,14 @@ def test_assert_rubric_in_a_langsmith_test_logs_every_criterion(
     ]
 
 
+def test_assert_rubric_logs_no_criterion_that_was_not_asked(rows: list[dict[str, Any]]) -> None:
+    required = {"requirement": "Says 42", "required": True, "check": {"number": 42}}
+    grader = PerCriterionGrader("offline", stop_when_decided=True)
+    with pytest.raises(AssertionError):
+        assert_rubric("It is 41.", [required, {"requirement": "Is kind"}], grader=grader)
+    assert [row["key"] for row in rows] == ["rubric", "rubric.c1"]
+
+
 @pytest.mark.parametrize("on_failure", ["report", "raise"])
 def test_assert_rubric_failed_criterion_is_logged_as_an_error_without_a_score(
     rows: list[dict[str, Any]], server: OpenAIServer, on_failure: Any

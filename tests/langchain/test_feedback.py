@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Check, Criterion, Option, PerCriterionGrader, Rubric, Scale
-from rubric_integrations.dspy.feedback_text import objective_scores
+from rubric_integrations.dspy.feedback_text import feedback, objective_scores
+from rubric_integrations.langchain import RubricStringEvaluator, assert_rubric
 from rubric_integrations.langchain.feedback import feedback_config, to_feedback
 from rubric_integrations.submission import Submission
 
@@ -70,6 +71,27 @@ def test_feedback_of_a_criterion_that_does_not_apply_is_a_comment_without_a_valu
     row = to_feedback(rubric, report, "rubric")[1]
     assert (row.score, row.value, row.extra) == (None, None, None)
     assert (row.comment or "").startswith("does not apply: ")
+
+
+def test_criteria_that_were_not_asked_have_no_feedback_and_no_line() -> None:
+    rubric = Rubric(
+        [
+            Criterion(name="kind", requirement="Is kind", required=True, check=Check(contains="please")),
+            Criterion(name="open", requirement="Is clear"),
+        ]
+    )
+    report = rubric.grade_sync("text", PerCriterionGrader("offline", stop_when_decided=True))
+    assert report.not_asked == ("open",)
+    total, *rows = to_feedback(rubric, report, "rubric")
+    assert ([row.key for row in rows], total.evaluator_info["not_asked"]) == (["rubric.kind"], ["open"])
+    assert "Is clear" not in feedback(report)
+    with pytest.raises(AssertionError) as raised:
+        assert_rubric(report, rubric)
+    assert "Is clear" not in str(raised.value)
+    result = RubricStringEvaluator(
+        rubric, grader=PerCriterionGrader("offline", stop_when_decided=True)
+    ).evaluate_strings(prediction="text", input="q")
+    assert result["reasoning"] == "kind: UNMET: does not contain 'please'"
 
 
 def test_feedback_has_a_row_for_each_tag_with_a_score() -> None:

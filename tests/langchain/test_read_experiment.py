@@ -11,7 +11,7 @@ import pytest
 from langsmith import evaluate
 from langsmith.schemas import Example, Feedback, FeedbackSourceBase
 
-from rubric_integrations import Rubric
+from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.judges import Question
 from rubric_integrations.langchain import RubricEvaluator, offline_client, read_experiment
 from rubric_integrations.reporting import report_page
@@ -119,6 +119,18 @@ def test_feedback_becomes_the_grades_that_were_written() -> None:
     assert [row.is_graded for row in run.rows].count(False) == 1
     assert report_page([run])
     assert grades(read_experiment("tonight", RUBRIC, client=stored(results))) == by_text
+
+
+def test_criteria_that_were_not_asked_are_read_as_such() -> None:
+    gated = Rubric([RUBRIC.criteria[0].model_copy(update={"required": True}), *RUBRIC.criteria[1:]])
+    evaluator = RubricEvaluator(gated, grader=PerCriterionGrader(FakeJudge(answer), stop_when_decided=True))
+    example = Example(id=uuid.uuid4(), inputs={"question": "How?", "text": "unclear"})
+    results = evaluate(target, data=[example], evaluators=[evaluator], client=offline_client(), upload_results=False)
+    for run in (read_experiment(results, gated), read_experiment("tonight", gated, client=stored(results))):
+        report = run.rows[0].report
+        assert report is not None
+        assert (report.not_asked, report.failed_count, report.passed) == (("rude", "tone", "code"), 0, False)
+        assert (report.score, report.cannot_assess_count, run.rows[0].is_graded) == (None, 1, True)
 
 
 def test_experiment_without_feedback_of_the_evaluator_is_refused() -> None:

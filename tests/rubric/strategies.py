@@ -17,7 +17,7 @@ criteria = st.builds(
     tags=st.lists(texts, max_size=3, unique=True),
     importance=st.none() | st.sampled_from(["essential", "important", "optional", "pitfall"]),
     metadata=st.none() | st.dictionaries(texts, texts | st.integers() | st.lists(texts, max_size=2), max_size=2),
-    check=st.none() | st.builds(Check, max_words=st.integers(0, 10**6), ignore_case=st.booleans()),
+    check=st.none() | st.builds(Check, contains=texts, max_words=st.integers(0, 10**6), ignore_case=st.booleans()),
 )
 rubrics = st.builds(
     Rubric,

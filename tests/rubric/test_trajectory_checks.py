@@ -27,6 +27,7 @@ TRAJECTORY = """
     [
         ({"order": "strict"}, "has `order` without `tool_calls`.*add the expected calls"),
         ({"max_words": 3, "arguments": "subset"}, "has `arguments` without `tool_calls`"),
+        ({"number": 4, "ignore_case": True}, "has `ignore_case`, which has an effect only on contains, .*: remove it"),
         ({"tool_calls": ["f"], "order": "sorted"}, "'strict', 'in_order', 'superset', 'subset' or 'unordered'"),
         ({"tool_calls": ["f"], "arguments": "equal"}, "'exact', 'ignore', 'subset' or 'superset', got 'equal'"),
         ({"tool_calls": [{"name": ""}]}, "at least 1 character"),
