@@ -67,6 +67,11 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
     names = [name for name in field_columns(data, USUAL_COLUMNS) if _is_counted(data[name])]
     if len(names) > 1:
         raise LayoutError(f"has the columns {names!r} of a pandas table, and other values beside them: write it again")
+    if _may_have_index(data):
+        raise LayoutError(
+            f"may be a pandas table with the index {list(next(iter(data.values())))[:_MAX_LISTED]!r}, or one row whose "
+            "values are objects: write rows by `to_json(orient='records')`, and one row within a list"
+        )
     if columns.response is None and (is_single_row(data) or (dialect_of(data) is not None and not is_row(data))):
         return None
     unread = next((unread for unread in UNREAD_DOCUMENTS if data.keys() >= unread.keys), None)
@@ -216,6 +221,12 @@ def _is_column_frame(data: Fields) -> bool:
     # Other numbers could be the years in a response.
     is_counted = numbers == [str(number) for number in range(len(numbers))]
     return is_counted or (all(number.isdigit() for number in numbers) and not has_no_response(data))
+
+
+def _may_have_index(data: Fields) -> bool:
+    """Return whether an object has several columns, one of them a response, with the same several texts as keys."""
+    columns = [list(as_mapping(column)) for column in data.values()]
+    return len(columns) > 1 and len(columns[0]) > 1 and columns.count(columns[0]) == len(columns) and is_row(data)
 
 
 def _is_counted(values: object) -> bool:

@@ -139,6 +139,22 @@ def test_json_that_pandas_wrote_is_read_as_its_rows(tmp_path: Path, orient: Any)
     assert read(tmp_path / "f.json") == ROWS
 
 
+@pytest.mark.parametrize("other", ["query", "model"])
+def test_json_of_pandas_with_texts_as_index_is_refused_unless_it_is_one_row(write: Write, other: str) -> None:
+    table = {"response": {"a": "It is 42.", "b": "It is 41."}, other: {"a": "x", "b": "y"}}
+    with pytest.raises(ResponsesError, match=r"pandas table with the index \['a', 'b'\].*orient='records'"):
+        list(read_responses(write("f.json", table)))
+    response = table["response"]
+    row = {"response": response, "metadata": {"a": "x", "b": "y"}}
+    answers = [
+        read(write("f.json", {**row, "metadata": {"a": "x"}})),
+        read(write("f.json", [row])),
+        read(write("f.jsonl", row)),
+        read(write("f.json", row), response_column="response"),
+    ]
+    assert [[answer for _, answer, _ in read_back] for read_back in answers] == [[json.dumps(response)]] * 4
+
+
 def test_json_of_pandas_with_another_name_of_the_response_asks_for_it(write: Write) -> None:
     path = write("f.json", {"Final": {"0": "It is 42."}, "nr": {"0": 1}})
     with pytest.raises(ResponsesError, match=r"has no `response` column \(its columns are \['Final', 'nr'\]\)"):
