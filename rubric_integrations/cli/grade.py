@@ -494,7 +494,8 @@ def grade(
     library, quiet = row_options.library, output.quiet
     files = RunFiles.of_options(
         rubric, responses, output.out, ledger_options.ledger, uses_model=judges.uses_model, library=library,
-        junit=output.junit, others=tuple(path for path in (gate_options.labels, gate_options.baseline) if path),
+        junit=output.junit,
+        others=(*filter(None, (gate_options.labels, gate_options.baseline)), *judges.judge_files),
     )  # fmt: skip
     outputs = files.open_outputs(overwrite=output.overwrite, resume=ledger_options.resume)
     files = files._replace(ledger=None) if ledger_options.resume is False else files

@@ -181,6 +181,13 @@ class JudgeOptions:
         return has_model(self.judges[0]) or self.escalate_to is not None
 
     @property
+    def judge_files(self) -> list[Path]:
+        """The files of aligned judges, which the command reads."""
+        from rubric_integrations.judges import judge_file_of
+
+        return [file for judge in (*self.judges, self.escalate_to) if (file := judge_file_of(judge))]
+
+    @property
     def display_name(self) -> str:
         """The names of all judges, for messages and files."""
         return " then ".join(filter(None, (", ".join(self.judges), self.escalate_to)))
