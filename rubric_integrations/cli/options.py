@@ -303,7 +303,7 @@ class GraderOptions:
         typer.Option(
             min=0,
             help="Seconds to wait for a judge that does not reply, before the run ends. By default 300, and 7 for a "
-            "server that has never replied.",
+            "server that was never reached.",
         ),
     ] = None
     step_limit: Annotated[
