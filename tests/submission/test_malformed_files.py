@@ -434,9 +434,12 @@ def text_of(value: Any) -> str:
 def forms_of(value: Any) -> set[str]:
     """Return the texts that a value may be read as: itself, its JSON, and those of the values in it."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    # A lone surrogate is read as its escape.
-    own = {text.encode("utf-8", "backslashreplace").decode() for text in (text_of(value), str(value))}
-    return own.union(*map(forms_of, inner))
+    return {escaped(text_of(value)), escaped(str(value))}.union(*map(forms_of, inner))
+
+
+def escaped(text: str) -> str:
+    """Return a text with its lone surrogates as they are read: as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def is_reading_of(response: str, before: str | None, sample: Sample, mutant: Mutant) -> bool:
@@ -446,7 +449,7 @@ def is_reading_of(response: str, before: str | None, sample: Sample, mutant: Mut
     # A part of the response, which is a text or the JSON of the values around the change.
     parts = {(before or "").replace(old, new) for old in forms_of(mutant.old) for new in {""} | forms_of(mutant.new)}
     around = [mutant.path[:length] for length in range(1, len(mutant.path))]
-    parts |= {text_of(at(mutant.data, path)) for path in around if text_of(at(sample.data, path)) == before}
+    parts |= {escaped(text_of(at(mutant.data, path))) for path in around if text_of(at(sample.data, path)) == before}
     # In place of a value that was removed, another beside it.
     siblings = at(mutant.data, mutant.path[:-1]) if mutant.is_removed else ()
     return response in parts or response in forms_of(siblings if isinstance(siblings, dict) else None)
@@ -466,14 +469,14 @@ def words_of(text: str | None) -> set[str]:
 # What the text of a conversation has beside the texts of its messages.
 _RENDERED = words_of(
     "step 1 2 3 4 5 6 7 8 9 10 true thought "
-    "role user system assistant tool content tool_calls name arguments result null is_error error bash None "
+    "role user system assistant tool content type text tool_calls name arguments result null is_error error bash None "
     f"command u0000b {NO_NAME}"
 )
-# Without these, a row is another one: a part of a run is a run.
-_MEANINGS = {"parent_run_id"}
+# With another value of these, or none, a row is another one: a part of a run is a run, and a span one of another trace.
+_MEANINGS = {"parent_run_id", "traceId", "trace_id"}
 # Samples whose responses are conversations, and where these are.
-_CONVERSATION = ("rows of", "tau")
-_MESSAGES = {"response", "traj", "messages"}
+_CONVERSATION = ("rows of", "tau", "ragas")
+_MESSAGES = {"response", "traj", "messages", "user_input"}
 
 
 def check_answer(row_id: str, answer: tuple[str, str | None], before: Answers, sample: Sample, mutant: Mutant) -> None:
@@ -493,7 +496,7 @@ def check_answer(row_id: str, answer: tuple[str, str | None], before: Answers, s
     place = next((length for length, key in enumerate(mutant.path[:-1], start=1) if key in _MESSAGES), None)
     if sample.name.startswith(_CONVERSATION) and place is not None:
         value = at(mutant.data, mutant.path[:place])
-        messages = text_of(value).encode("utf-8", "backslashreplace").decode()
+        messages = escaped(text_of(value))
         # The damaged request of Gemini has no other key, and is an object like any other.
         is_json = response == messages and (isinstance(value, list) or set(value) != set(mutant.path[place:]))
         if words_of(f"{response} {query or ''}") <= words_of(messages) | _RENDERED and not is_json:
