@@ -6,6 +6,7 @@ scorers of a process with the same judge share one grader and its concurrency li
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ Score = Callable[[Any, Any], Any]
 """The asynchronous function of a `TaskState` and a `Target` that Inspect calls for each sample."""
 
 _NOT_SCORED = float("nan")
+
+_logger = logging.getLogger(__name__)
 
 
 def _registered(make_scorer: Callable[..., Score]) -> Any:
@@ -77,8 +80,9 @@ def rubric_scorer(
         ledger: The store of judgments: the path of a file, the URL of a PostgreSQL database, or an open ledger. Stored
             judgments are not requested again. By default, judgments are not stored.
         name: The key of the score, and the part before the dot in the keys of the criteria.
-        respond: The part that is graded. `"last"`: the last answer, with the input of the sample as its task.
-            `"transcript"`: all messages. `"trajectory"`: all messages, with numbered steps.
+        respond: The part that is graded. `"last"`: the last answer, with the input of the sample as its task. Checks
+            read the steps of the messages, and judges see the steps if a criterion needs them. Judges see the files in
+            the messages. `"transcript"`: all messages. `"trajectory"`: all messages, with numbered steps.
 
     Raises:
         ImportError: Inspect is not installed.
@@ -121,9 +125,20 @@ def rubric_scorer(
 
 
 def _submission(state: Any, target: Any, respond: Respond) -> Submission:
-    if respond == "last":
-        return as_submission(state.output.completion, state.input_text or None, target.text or None)
-    return as_submission({"messages": state.messages, "respond": respond}, None, target.text or None)
+    if respond != "last":
+        return as_submission({"messages": state.messages, "respond": respond}, None, target.text or None)
+    submission = as_submission(state.output.completion, state.input_text or None, target.text or None)
+    try:
+        run = as_submission({"messages": state.messages, "respond": "trajectory"})
+    except ValueError as error:
+        # Most criteria need only the answer. An error would end the evaluation.
+        _logger.warning(
+            "sample %r is graded without its steps and files, because its messages cannot be read: %s",
+            state.sample_id, error,
+        )  # fmt: skip
+        return submission
+    shown = {"trajectory": run.trajectory, "show_trajectory": "if_needed", "attachments": run.attachments}
+    return submission.model_copy(update=shown)
 
 
 def _explanation(outcomes: list[NamedScore]) -> str:

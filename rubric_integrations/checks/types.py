@@ -7,6 +7,7 @@ separate module because nothing else in the package starts a process. To add a t
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -175,8 +176,14 @@ _MAX_ERRORS = 3
 _MAX_ERROR = 200
 
 _LANGUAGES = ("python", "py", "python3")
-# Comments and decorators that turn off type checking. A match inside a string counts, too.
-_SUPPRESSION = re.compile(r"#\s*(?:type:\s*ignore|(?:based)?pyright:|mypy:)|\bno_type_check\b", re.IGNORECASE)
+# Comments, decorators and conditions that turn off type checking. A match inside a string counts, too.
+_SUPPRESSION = re.compile(
+    r"#\s*(?:type:\s*ignore|(?:based)?pyright:|mypy:)|\bno_type_check\b"
+    r"|\bif\s+not\s+(?:\w+\.)?(?-i:TYPE_CHECKING)\b",
+    re.IGNORECASE,
+)
+# Names that are true for a type checker. Only mypy knows the second one.
+_FLAGS = {"TYPE_CHECKING", "MYPY"}
 
 
 @decides("type_checks")
@@ -202,12 +209,41 @@ def has_no_type_errors(check: Check, submission: Submission) -> str:
     for number, line in enumerate(code.split("\n"), start=1):
         if suppression := _SUPPRESSION.search(line):
             return f"turns type checking off in line {number} with {suppression[0]!r}"
+    if (number := _line_with_hidden_code(code)) is not None:
+        return f"hides code from the type checker in line {number}"
     errors = run_type_checker(cast("TypeCheck", check.type_checks).tool, code)
     if not errors:
         return ""
     first = "; ".join(f"line {error.line}: {error.message}"[:_MAX_ERROR] for error in errors[:_MAX_ERRORS])
     more = f", and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
     return f"has {len(errors)} type errors: {first}{more}" if len(errors) > 1 else f"has a type error in {first}"
+
+
+def _line_with_hidden_code(code: str) -> int | None:
+    """Return the first line whose use of `TYPE_CHECKING` hides code from type checkers, or None.
+
+    Only `if TYPE_CHECKING:` without `else` and without a jump hides no code, because its own block is checked.
+    """
+    if not any(flag in code for flag in _FLAGS):
+        return None
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    names = _FLAGS | {
+        alias.asname for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
+        if alias.name in _FLAGS and alias.asname
+    }  # fmt: skip
+    jumps = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+    ifs = [node for node in nodes if isinstance(node, ast.If) and not node.orelse]
+    harmless = {id(node.test) for node in ifs if not isinstance(node.body[-1], jumps)}
+    lines = [
+        node.lineno
+        for node in nodes
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in harmless
+        if (node.id if isinstance(node, ast.Name) else node.attr) in names
+    ]
+    return min(lines, default=None)
 
 
 def _code_of(text: str) -> str:

@@ -89,6 +89,7 @@ def benchmark(
         str(data), None, output.out, ledger_options.ledger, uses_model=True, library=None, junit=None, others=()
     )
     outputs = files.open_outputs(overwrite=output.overwrite, resume=ledger_options.resume)
+    files = files._replace(ledger=None) if ledger_options.resume is False else files
     rows = rows_to_grade(chosen)
     places = {row.id: place for place, row in enumerate(rows)}
     gates = Gates()
@@ -99,7 +100,7 @@ def benchmark(
         # unread.
         policy = "abstain" if grader_options.on_failure == "raise" else grader_options.on_failure
         grader = replace(grader_options, on_failure=policy).make_grader(judges.make_judges())
-        store = open_ledger_of_run(None if ledger_options.resume is False else files.ledger, ledger_options.run_name)
+        store = open_ledger_of_run(files.ledger, ledger_options.run_name)
         run = grade_many(
             rows, None, grader, ledger=store, max_concurrency=grader_options.max_concurrency,
             progress=not output.quiet, ordered=results.must_be_ordered, max_cost=ledger_options.max_cost,

@@ -427,7 +427,10 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfF
     columns = ("id", "query", *sorted(rows.metadata or ()))
     if options.cluster is not None and options.cluster not in columns:
         known = ", ".join(columns)
-        refuse(f"--cluster {options.cluster}: not all rows of {file} have this column: name one of {known}")
+        refuse(
+            f"--cluster {options.cluster}: not all rows of {file} have this column: name one of {known}; the tasks are "
+            "in `query` and the ids in `id`, whatever their names in the file"
+        )
     mean_gate = MeanGate(
         options.min_score, options.alpha, labels=labels, baseline=baseline, margin=margin or 0.0, rubric=rubric,
         stop_early=stop_early, strict=options.strict, cluster=options.cluster, floor=options.floor or 0.0,

@@ -494,9 +494,11 @@ def grade(
     library, quiet = row_options.library, output.quiet
     files = RunFiles.of_options(
         rubric, responses, output.out, ledger_options.ledger, uses_model=judges.uses_model, library=library,
-        junit=output.junit, others=tuple(path for path in (gate_options.labels, gate_options.baseline) if path),
+        junit=output.junit,
+        others=(*filter(None, (gate_options.labels, gate_options.baseline)), *judges.judge_files),
     )  # fmt: skip
     outputs = files.open_outputs(overwrite=output.overwrite, resume=ledger_options.resume)
+    files = files._replace(ledger=None) if ledger_options.resume is False else files
     try:
         import_modules(modules or ())
         shared, rubric_format = read_file_and_format(files.rubric) if files.rubric else (None, None)
@@ -527,7 +529,7 @@ def grade(
         gate_options.min_coverage, gate_options.max_failed, mean_gate,
     )  # fmt: skip
     results = RunResults(outputs, gates, suite=rows.suite_name, judge=judges.display_name)
-    store = open_ledger_of_run(None if ledger_options.resume is False else files.ledger, ledger_options.run_name)
+    store = open_ledger_of_run(files.ledger, ledger_options.run_name)
     try:
         run = grade_many(
             rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=grader_options.max_concurrency,

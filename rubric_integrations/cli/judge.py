@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
@@ -539,7 +539,8 @@ def probe(
     """
     from rubric_integrations.redteam.trials import run_probe
 
-    report_file = OutputFile(out_file, option="--out", overwrite=overwrite) if out_file else None
+    inputs = replace(judge_options, judge=[judge]).judge_files
+    report_file = OutputFile(out_file, option="--out", overwrite=overwrite, inputs=inputs) if out_file else None
     try:
         with ExitStack() as stack:
             # Opened before the first call, because the file may not be writable.

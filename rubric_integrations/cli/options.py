@@ -181,6 +181,13 @@ class JudgeOptions:
         return has_model(self.judges[0]) or self.escalate_to is not None
 
     @property
+    def judge_files(self) -> list[Path]:
+        """The files of aligned judges, which the command reads."""
+        from rubric_integrations.judges import judge_file_of
+
+        return [file for judge in (*self.judges, self.escalate_to) if (file := judge_file_of(judge))]
+
+    @property
     def display_name(self) -> str:
         """The names of all judges, for messages and files."""
         return " then ".join(filter(None, (", ".join(self.judges), self.escalate_to)))
@@ -296,7 +303,7 @@ class GraderOptions:
         typer.Option(
             min=0,
             help="Seconds to wait for a judge that does not reply, before the run ends. By default 300, and 7 for a "
-            "server that has never replied.",
+            "server that was never reached.",
         ),
     ] = None
     step_limit: Annotated[

@@ -78,7 +78,7 @@ def submission_of(
 
     Args:
         example: The example.
-        pred: The prediction. None if the program raised an error.
+        pred: The prediction. SIMBA passes None if the program raised an error.
         query: The source of the task: the name of a field of the example, or a function of the example. None for all
             inputs of the example.
         response: The source of the response: the name of a field of the prediction, or a function of the prediction.

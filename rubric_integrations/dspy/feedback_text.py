@@ -199,8 +199,9 @@ def _line(row: CriterionReport) -> str:
 class RubricScore(MetricScore):
     """The value that `RubricMetric` returns. It is a number in arithmetic and comparisons, and also has the feedback.
 
-    Every optimizer and evaluator of DSPy accepts it. All operators, `round`, `sum`, `max` and the functions of `math`
-    and `statistics` treat it as `float(score)`. NumPy treats it as text: convert it with `float(score)` first.
+    `dspy.Evaluate` and the optimizers that `RubricMetric` names accept it. All operators, `round`, `sum`, `max` and the
+    functions of `math` and `statistics` treat it as `float(score)`. NumPy treats it as text: convert it with
+    `float(score)` first.
 
     Attributes:
         score: The score in [0, 1]. 0 if the report's score is undefined.

@@ -33,7 +33,9 @@ class MetricSummary(TypedDict):
         undefined: The number of gradings in which no criterion was assessed. DSPy gets the score 0 for them.
         failed: The number of gradings that ended in a `JudgeError`. DSPy counts them with its `failure_score` (0 by
             default).
-        nothing_to_grade: The number of calls for programs that raised an error or returned an empty response.
+        nothing_to_grade: The number of calls without a response to grade: the program returned an empty response, or
+            the prediction is None. If a program raises an error, `dspy.Evaluate` does not call the metric, and
+            `dspy.SIMBA` calls it with None.
         mean_coverage: The mean coverage in [0, 1] of the gradings. None if there are no gradings.
         calls: The number of requests to the judge's model.
         tokens: The number of tokens of these requests. None if a request did not report its tokens.

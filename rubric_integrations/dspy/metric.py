@@ -127,7 +127,9 @@ _NOT_COPIED = ("_cache", "_history", "_outage_guard")
 
 
 class RubricMetric:
-    """Grades a DSPy program's predictions against a rubric. It is a metric for `dspy.Evaluate` and every optimizer.
+    """Grades a DSPy program's predictions against a rubric, as the metric of `dspy.Evaluate` or of an optimizer.
+
+    It is tested with BootstrapFewShot, random search, MIPROv2, SIMBA, GEPA and BetterTogether.
 
     A text is graded once. A second call for the same text returns the cached report. Therefore GEPA's requests for
     feedback cost nothing and agree with the score. A copied or unpickled metric has the same settings, and empty caches
@@ -245,7 +247,7 @@ class RubricMetric:
 
         Raises:
             JudgeError: A criterion could not be judged, and the grader's `on_failure` is `"raise"`.
-            JudgeOutage: The judge was unreachable for `max_outage` seconds or cannot be used, or the store of judgments
+            JudgeOutage: The judge did not reply for `max_outage` seconds or cannot be used, or the store of judgments
                 cannot be written.
             MisnamedField: One of the `fields` does not exist.
             RubricFunctionError: There is no rubric for the example, or the function `rubric` failed or did not return a

@@ -18,6 +18,7 @@ from rubric_integrations.formats.promptfoo import (
     NOTHING_READ,
     Suite,
     has_shared,
+    negations,
     read_only_test,
     read_test,
     suite_of,
@@ -78,9 +79,12 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that `read` leaves out of the rubric."""
+    """Return one message for each part of a document that `read` leaves out of the rubric or rewords."""
     suite = suite_of(document)
-    return [] if suite is None else read_only_test(suite._replace(dialect="agentv"), "rubric").losses
+    if suite is None:
+        return []
+    reading = read_only_test(suite._replace(dialect="agentv"), "rubric")
+    return reading.losses + negations(reading.rubric)
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:

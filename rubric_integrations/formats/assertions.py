@@ -24,7 +24,7 @@ from rubric_integrations.formats.parsing import faults_from_error, short
 from rubric_integrations.formats.rubric_items import read_items
 from rubric_integrations.formats.suite_files import ASSERTION_LISTS
 from rubric_integrations.rubric.check import Check
-from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.rubric.criterion import Criterion, TagName
 from rubric_integrations.rubric.rubric import Fault
 
 JUDGED_TYPES = frozenset(
@@ -53,7 +53,11 @@ _CONTENTS = ("value", "criteria", "rubrics")
 _KEYS = {"type", "weight", "metric", "name", "id", "required", "min_score", *_CONTENTS}
 _TEMPLATE = ("{{", "{%", "{#", "file://")
 _WEIGHT: TypeAdapter[float] = TypeAdapter(Weight)
-_NEGATED = "This is not true of the response: "
+_TAG: TypeAdapter[str] = TypeAdapter(TagName)
+
+NEGATED = "This is not true of the response: "
+"""The beginning of the requirement of a negated assertion."""
+
 _VARIABLE = re.compile(r"\{\{\s*(\w{1,100})\s*\}\}")
 
 
@@ -275,7 +279,24 @@ def _read_set(
     key, inner = assertions_of(entry)
     groups = read_assertions(inner, f"{where}.{key}", context, notes)
     # With an additional empty group, the items of a list share the weight of their assertion within the set, too.
-    return Group(join([*groups, Group([])]), _weight_of(entry, where, notes))
+    criteria = join([*groups, Group([])])
+    return Group(_with_metric(criteria, entry, where, context, notes), _weight_of(entry, where, notes))
+
+
+def _with_metric(
+    criteria: list[Criterion], entry: Mapping[str, Any], where: str, context: Context, notes: Notes
+) -> list[Criterion]:
+    """Return the criteria of a list or a set, in promptfoo with its `metric` as a further tag."""
+    if not context.is_promptfoo or not entry.get("metric"):
+        return criteria
+    try:
+        metric = _TAG.validate_python(entry["metric"])
+    except ValidationError:
+        notes.faults.append(Fault(where, "metric", f"must be a text, got {short(entry['metric'])}"))
+        return criteria
+    return [
+        criterion.model_copy(update={"tags": tuple(dict.fromkeys((*criterion.tags, metric)))}) for criterion in criteria
+    ]
 
 
 def _weight_of(entry: Mapping[str, Any], where: str, notes: Notes) -> float:
@@ -312,7 +333,7 @@ def _read_judged(
             return Group([])
         text = _filled(content, where, context, notes)
         fields = {
-            "requirement": _NEGATED + text if is_negated and text.strip() else text,
+            "requirement": NEGATED + text if is_negated and text.strip() else text,
             "weight": weight,
             **_gate(entry, context),
         }
@@ -332,7 +353,7 @@ def _read_judged(
     ]
     items = read_items(content, f"{where}.{key}", notes.faults, required=context.item_is_gate)
     criteria = [c.model_copy(update={"requirement": _filled(c.requirement, where, context, notes)}) for c in items]
-    return Group(criteria, _weight_of(entry, where, notes))
+    return Group(_with_metric(criteria, entry, where, context, notes), _weight_of(entry, where, notes))
 
 
 def _gate(entry: Mapping[str, Any], context: Context) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def _read(document: Any, source: str) -> Reading:
         low, high = min(values.values()), max(values.values())
         values = {label: (value - low) / (high - low) for label, value in values.items()} if high > low else values
         messages.append(f"`{name}`: scores from {low:g} to {high:g} become shares from 0 to 1")
-    prompt, needs = _prompt(data, str(name), faults)
+    prompt, needs = _prompt(data, str(name), faults, messages)
     criteria: list[Criterion] = []
     if not faults:
         shares = list(values.values())
@@ -123,7 +123,9 @@ def _values(data: Mapping[str, Any], name: str, faults: list[Fault]) -> dict[str
     return {label: numbers[label] for label in cast("Sequence[str]", labels)}
 
 
-def _prompt(data: Mapping[str, Any], name: str, faults: list[Fault]) -> tuple[str, tuple[str, ...]]:
+def _prompt(
+    data: Mapping[str, Any], name: str, faults: list[Fault], messages: list[str]
+) -> tuple[str, tuple[str, ...]]:
     """Return the prompt with its variables replaced by words, and the evidence that it needs."""
     prompt: Any = data.get("prompt")
     outputs: Any = data.get("input_outputs")
@@ -141,5 +143,7 @@ def _prompt(data: Mapping[str, Any], name: str, faults: list[Fault]) -> tuple[st
         return "", ()
     if "completion" not in tokens:
         faults.append(Fault(name, "prompt", "has no {completion}: the judge would be asked about something else"))
+    changed = [f"`{{{token}}}` becomes {_TEXTS[token]!r}" for token in dict.fromkeys(tokens) if token.isalpha()]
+    messages.append(f"`{name}`: in the prompt, {', '.join(changed)}")
     text = _VARIABLE.sub(lambda match: _TEXTS[match[1] if match[1] is not None else match[0]], prompt)
     return text.strip(), tuple(evidence for token, evidence in _EVIDENCE.items() if token in tokens)

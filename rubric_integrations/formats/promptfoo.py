@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from rubric_integrations._util.records import encodable
 from rubric_integrations.formats.assertions import (
+    NEGATED,
     Context,
     Group,
     Notes,
@@ -206,8 +207,18 @@ def read(document: Any, source: str) -> Rubric:
 
 
 def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that `read` leaves out of the rubric."""
-    return _read(document, "rubric").losses
+    """Return one message for each part of a document that `read` leaves out of the rubric or rewords."""
+    reading = _read(document, "rubric")
+    return reading.losses + negations(reading.rubric)
+
+
+def negations(rubric: Rubric) -> list[str]:
+    """Return one message for each criterion of a negated assertion, because its text has a prefix."""
+    return [
+        f"`{key}`: the assertion is negated, and its text now begins with {NEGATED!r}"
+        for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)
+        if criterion.requirement.startswith(NEGATED)
+    ]
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:

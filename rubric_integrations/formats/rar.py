@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from rubric_integrations._util.text import counted
 from rubric_integrations.formats.items import Reading, criterion_losses, find_list, objects_in, read_list, rubric_losses
 from rubric_integrations.formats.parsing import short
 from rubric_integrations.rubric.criterion import IMPORTANCE_WEIGHTS
@@ -93,6 +94,7 @@ def _read(document: Any, source: str) -> Reading:
     is_literal = any(_is_literal(entry) for entry in objects_in(document))
     words = _LITERAL_WORDS if is_literal else _WORDS
     titles: dict[str, int] = {}
+    prefixes: list[str] = []
 
     def convert(where: str, entry: Mapping[str, Any], faults: list[Fault], changes: list[str]) -> dict[str, Any]:
         native: dict[str, Any] = {field: entry[word] for field, word in words.items() if entry.get(word) is not None}
@@ -106,6 +108,8 @@ def _read(document: Any, source: str) -> Reading:
         native["weight"], is_pitfall = _weight(where, entry.get("weight"), prefix, faults)
         if isinstance(text, str):
             text = text[prefix.end() :] if prefix else text
+            if prefix and not is_pitfall:
+                prefixes.append(prefix[0].strip())
             if text.strip() and (is_pitfall or (_is_negative(native["weight"]) and not is_literal)):
                 text = (_MADE if _is_negative(native["weight"]) else _AVOIDED) + text
                 name = native.get("name", where)
@@ -113,7 +117,11 @@ def _read(document: Any, source: str) -> Reading:
             native["requirement"] = text
         return native
 
-    return read_list(find_list(document), source, "rar", words, convert, {})
+    reading = read_list(find_list(document), source, "rar", words, convert, {})
+    if prefixes:
+        texts = ", ".join(map(repr, dict.fromkeys(prefixes)))
+        reading.losses.append(f"{counted(len(prefixes), 'text loses its', 'texts lose their')} prefix ({texts})")
+    return reading
 
 
 def _weight(where: str, weight: Any, prefix: re.Match[str] | None, faults: list[Fault]) -> tuple[Any, bool]:

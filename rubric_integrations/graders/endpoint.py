@@ -488,8 +488,9 @@ class Endpoint:
 class JudgeOutage(BaseException):
     """Raised when the judge is down or cannot be used. It ends an optimization or a training run.
 
-    Like `KeyboardInterrupt`, it is not an `Exception`. DSPy catches every `Exception` that a metric raises and scores
-    the program 0. `Evaluate`, MIPROv2 and GEPA would then finish and report the outage as bad programs.
+    Like `KeyboardInterrupt`, it is not an `Exception`. DSPy catches an `Exception` that a metric raises and gives the
+    example the score 0 by default. `dspy.Evaluate` ends only after `max_errors` exceptions, by default 10. Until then,
+    a program would have a low score because of the outage.
     """
 
 

@@ -58,7 +58,12 @@ from rubric_integrations.scoring.judgment import (
     to_judgment,
     total_spend,
 )
-from rubric_integrations.scoring.length import LengthPenalty, compute_length_penalty, least_score
+from rubric_integrations.scoring.length import (
+    LengthPenalty,
+    compute_length_penalty,
+    describe_length_penalty,
+    least_score,
+)
 from rubric_integrations.scoring.policies import (
     CannotAssess,
     DefaultFallbackVerdicts,
@@ -382,13 +387,14 @@ class Grader(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Return, as JSON, the constructor arguments that affect questions and scores. A subclass adds its own."""
-        text_limits = self.text_limits.model_dump(exclude_none=True)
+        text_limits, penalty = self.text_limits.model_dump(exclude_none=True), self.length_penalty
         return {
             **({"text_limits": text_limits} if text_limits else {}),
             "voting": self.voting.model_dump(mode="json"),
             "options": self.options.model_dump(mode="json"),
             "normalize": self.policies.normalize,
             "cannot_assess": self.policies.cannot_assess,
+            "length_penalty": penalty and describe_length_penalty(penalty),
         }
 
     def scoring_record(self) -> dict[str, Any]:
@@ -400,9 +406,6 @@ class Grader(ABC):
         settings = self.settings()
         if len(self.panel) == 1:
             settings.pop("voting", None)
-        if self.length_penalty is not None:
-            settings["length_penalty"] = self.length_penalty.model_dump(mode="json", exclude={"count_fn"})
-            settings["length_penalty"]["count_fn"] = getattr(self.length_penalty.count_fn, "__qualname__", "")
         judges, names = list(map(describe_judge, self.judges)), [member.model for member in self.panel]
         return {"strategy": type(self).__name__, "judges": judges, "names": names, **settings}
 

@@ -21,7 +21,7 @@ from rubric_integrations.graders.endpoint import (
     WrongSetting,
 )
 from rubric_integrations.graders.settings import CallLimits
-from rubric_integrations.judges.cascade import Cascade, is_lm_judge
+from rubric_integrations.judges.cascade import Cascade, is_lm_judge, judges_inside
 from rubric_integrations.judges.credentials import is_credential, redactor
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.models.limits import is_priced, prompt_bytes
@@ -31,6 +31,7 @@ from rubric_integrations.judges.protocol import (
     Judge,
     JudgeWrapper,
     OverallResult,
+    Question,
     Request,
     RequestWrapper,
     Retries,
@@ -369,6 +370,7 @@ class LimitedJudge(RequestWrapper):
                         await concurrency.wait_for_server()
                     check_lease()
                     is_sent, sent_at = True, time.monotonic()
+                    request.sent += 1
                     async with asyncio.timeout(timeout):
                         result = await answer(self._target, request)
                     outcome = redactor.result(validate(request, result))
@@ -402,36 +404,9 @@ class LimitedJudge(RequestWrapper):
             WrongSetting: `max_cost` is set and the price of the call is unknown.
         """
         try:
-            return await limit.start(self._highest_cost(request, limit))
+            return await limit.start(_highest_cost(innermost(self), request, limit))
         except PriceUnknown:
             raise WrongSetting(price_remedy(price_name(innermost(self)))) from None
-
-    def _highest_cost(self, request: Request, limit: SpendLimit) -> float | None:
-        """Return the highest possible cost of a call in US dollars, if its reply has at most the expected length.
-
-        None for a judge that has no `highest_cost` and no price. Its replies may still report a cost.
-
-        Raises:
-            PriceUnknown: The price is not known.
-        """
-        judge: Any = innermost(self)
-        price, bound = limit.prices.get(price_name(judge)), getattr(judge, "highest_cost", None)
-        if price is None and not callable(bound):
-            return None
-        submission, criteria = request.submission, request.criteria
-        text_bytes = _size_of(submission) + len(request.guidelines.encode("utf-8", "replace"))
-        text_bytes += sum(map(_size_of, criteria))
-        if trajectory := shown_trajectory(submission, criteria):
-            text_bytes += len(trajectory.text().encode("utf-8", "replace"))
-        if is_lm_judge(judge):
-            cost = judge.highest_cost(text_bytes, limit.reply_tokens, price)
-        elif price is not None:
-            cost = price.cost(prompt_bytes(text_bytes, 0), limit.reply_tokens)
-        else:
-            cost = judge.highest_cost(text_bytes)
-        if cost is None:
-            raise PriceUnknown(PRICE_UNKNOWN)
-        return cost
 
     def _with_price(self, outcome: Any, limit: SpendLimit) -> Any:
         """Return an outcome with the cost of its tokens, if the tokens and the judge's price are known."""
@@ -473,6 +448,50 @@ class LimitedJudge(RequestWrapper):
         tier: object = getattr(lm, "kwargs", {}).get("service_tier")
         is_short = tier == "flex" and self._limiter.limits.timeout < _FLEX_TIMEOUT
         return f": the tier `flex` is slow, so set `timeout` to {_FLEX_TIMEOUT}" if is_short else ""
+
+
+def _highest_cost(judge: Any, request: Request, limit: SpendLimit) -> float | None:
+    """Return the highest possible cost of a call in US dollars, if its reply has at most the expected length.
+
+    None for a judge that has no `highest_cost` and no price. Its replies may still report a cost.
+
+    Raises:
+        PriceUnknown: The price is not known.
+    """
+    price, bound = limit.prices.get(price_name(judge)), getattr(judge, "highest_cost", None)
+    if price is None and not callable(bound):
+        return None
+    submission, criteria = request.submission, request.criteria
+    text_bytes = _size_of(submission) + len(request.guidelines.encode("utf-8", "replace"))
+    text_bytes += sum(map(_size_of, criteria))
+    if trajectory := shown_trajectory(submission, criteria):
+        text_bytes += len(trajectory.text().encode("utf-8", "replace"))
+    if is_lm_judge(judge):
+        cost = judge.highest_cost(text_bytes, limit.reply_tokens, price)
+    elif price is not None:
+        cost = price.cost(prompt_bytes(text_bytes, 0), limit.reply_tokens)
+    else:
+        cost = judge.highest_cost(text_bytes)
+    if cost is None:
+        raise PriceUnknown(PRICE_UNKNOWN)
+    return cost
+
+
+def require_price(judge: Judge, limit: SpendLimit) -> None:
+    """Check, before the first call, that `max_cost` can be enforced for a judge.
+
+    A judge without `highest_cost` passes, because its replies may report their cost.
+
+    Raises:
+        ValueError: The price of a call is not known. The calls of this judge would be refused.
+    """
+    submission = Submission(response="-")
+    request = Request(submission, Question(submission, Criterion(requirement="-")))
+    for inner in judges_inside(judge):
+        try:
+            _highest_cost(inner, request, limit)
+        except PriceUnknown:
+            raise ValueError(price_remedy(price_name(inner))) from None
 
 
 # By identity, because comparing records takes as long as serializing them. Weak references, because texts may be long.

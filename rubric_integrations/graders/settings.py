@@ -57,12 +57,13 @@ class CallLimits(Record):
             After a rate limit, the number is halved for a while.
         max_retries: The number of retries after an unreadable reply, at least 0. Default 2. Unless it is 0, a judgment
             that is still missing after the retries is requested once more in each of two further rounds. Therefore 2
-            means up to five calls (1 + 2 + 2), and 0 means one call.
+            means up to five calls (1 + 2 + 2), and 0 means one call. With any value, a request is also repeated with
+            a simpler reply format or without the default temperature if the server refuses these by name.
         timeout: The timeout of one attempt in seconds, above 0. Default 120.
         max_outage: The seconds for which a judgment is requested repeatedly while no reply arrives, because the server
             is down, limits the rate, or is too slow. At least 0. These attempts are not limited by `max_retries`. The
-            only exception is `max_retries=0`: then no attempt is repeated. Default: 300. For a server that cannot be
-            reached and has never replied, the default is 7, because its URL may be wrong.
+            only exception is `max_retries=0`: then no such attempt is repeated. Default: 300. For a server that was
+            never reached, the default is 7, because its URL may be wrong.
 
     Example:
         >>> CallLimits(max_retries=5).timeout
@@ -90,7 +91,7 @@ class CallLimits(Record):
 
     @property
     def connect_seconds(self) -> float:
-        """The seconds to wait for a server that has never replied and cannot be reached."""
+        """The seconds to wait for a server that was never reached."""
         return 7.0 if self.max_outage is None else self.max_outage
 
 

@@ -302,7 +302,7 @@ class ModelCaller:
 
     def model_for(self, lm: dspy.BaseLM, form: RequestForm) -> dspy.BaseLM:
         """Return `lm`, or a copy without the default temperature if requests of this form do not have it."""
-        return lm if form.default_temperature or not self._has_default(lm) else lm.copy(temperature=None)
+        return lm if form.default_temperature or not self.has_default(lm) else lm.copy(temperature=None)
 
     def simpler_form(self, form: RequestForm, lm: dspy.BaseLM, failure: JudgeFailure) -> RequestForm | None:
         """Return a simpler form of a request after a failure.
@@ -321,9 +321,7 @@ class ModelCaller:
         position = REPLY_FORMATS.index(form.reply_format) + 1
         if _NAMES_FORMAT.search(failure.message) and position < len(REPLY_FORMATS):
             return form._replace(reply_format=REPLY_FORMATS[position])
-        names_default = (
-            _NAMES_TEMPERATURE.search(failure.message) and form.default_temperature and self._has_default(lm)
-        )
+        names_default = _NAMES_TEMPERATURE.search(failure.message) and form.default_temperature and self.has_default(lm)
         return form._replace(default_temperature=False) if names_default and failure.kind == "config" else None
 
     def accepted(self, form: RequestForm) -> None:
@@ -340,7 +338,8 @@ class ModelCaller:
         position = max(REPLY_FORMATS.index(form.reply_format), REPLY_FORMATS.index(self.form.reply_format))
         self.form = RequestForm(REPLY_FORMATS[position], form.default_temperature and self.form.default_temperature)
 
-    def _has_default(self, lm: dspy.BaseLM) -> bool:
+    def has_default(self, lm: dspy.BaseLM) -> bool:
+        """Return whether the temperature of `lm` is the judge's default, which the user did not choose."""
         default = self._default_temperature
         return default is not None and lm.kwargs.get("temperature") == default
 

@@ -36,6 +36,8 @@ from rubric_integrations.scoring.labels import LabelledJudgment
 if TYPE_CHECKING:
     import dspy
 
+    from rubric_integrations.judges.calling import ModelCaller
+
 # A file with a hundred long few-shot examples has less than a tenth of this size.
 _MOST_BYTES = 50_000_000
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -203,6 +205,7 @@ class SavedPrompts(CopiedPrompts):
     lm: dspy.BaseLM
     examples: Sequence[LabelledJudgment]
     max_examples: int
+    _caller: ModelCaller
 
     def save(self, path: Any, save_program: bool = False, modules_to_serialize: Any = None) -> None:
         """Write the instructions, the few-shot examples and the alignment to a file, without the model and its key.
@@ -308,8 +311,8 @@ class SavedPrompts(CopiedPrompts):
             if isinstance(value, _SETTING_TYPES.get(name, ()))
         }
         # The default is left out, because a loaded judge has it too. It can then omit it if a server refuses it.
-        if not settings.get("temperature"):
-            settings.pop("temperature", None)
+        if self._caller.has_default(self.lm):
+            settings.pop("temperature")
         return JudgeSettings(confidence=self.confidence, **settings)
 
     def _require_texts(self) -> None:

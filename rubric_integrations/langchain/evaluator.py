@@ -73,7 +73,7 @@ class RubricEvaluator(RunEvaluator):
             `reference` from the example's outputs. Each is a key or a function of that mapping. By default, each is the
             value under a usual name, such as `output` or `answer`, or else the mapping as JSON. `context` is a key that
             is looked up in the inputs, the outputs and the example's outputs, or a function of the inputs. By default,
-            it is the value under `context` or `documents`.
+            it is the value under `context`, `documents` or `passages`.
         respond: The part that is graded if the output is a list of messages: the `"last"` answer, the full
             `"transcript"`, or the `"trajectory"`, which is the transcript with numbered steps.
         library: Rubrics by name, or the path of a file with such a mapping, for examples whose `rubric` is a name.

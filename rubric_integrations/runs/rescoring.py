@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
@@ -18,6 +19,7 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.ledger import LedgerError, LedgerLike, RunLedger, use_ledger
 from rubric_integrations.runs.summary import record_rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment
+from rubric_integrations.scoring.length import LengthPenalty
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.submission.inputs import Row
@@ -72,7 +74,8 @@ def rescore(
         cannot_assess: The effect of an abstention on the score. By default, the setting of the run's grader.
 
     Raises:
-        LedgerError: The ledger has no run, or its last run used a grader class that does not belong to this library.
+        LedgerError: The ledger has no run, or its last run used a grader class that does not belong to this library, or
+            a length penalty with its own `count_fn`.
         TypeError: The ledger is a store that records no submissions.
         ValueError: A row has no rubric, because `rubric` is None and the row does not have its own rubric. Or the new
             rubric and the row's own rubric cannot be joined.
@@ -110,7 +113,8 @@ def _rescore(
         )
     judges = [_recorded_judge(description) for description in configuration["judges"]]
     final = [_final_judge(judge) for judge in judges]
-    grader = _grader(configuration, judges, cannot_assess).with_store(_ReadOnlyStore(ledger))
+    penalty = _length_penalty(ledger, configuration["settings"])
+    grader = _grader(configuration, judges, cannot_assess, penalty).with_store(_ReadOnlyStore(ledger))
     # A ledger has only the fingerprints of the judges, not their names.
     record = {name: value for name, value in grader.scoring_record().items() if name != "names"}
     rubrics = RowRubrics(rubric)
@@ -125,9 +129,31 @@ def _rescore(
         yield Rescored(row, report, missing, new_rubric, record)
 
 
-def _grader(configuration: Mapping[str, Any], judges: Sequence[Judge], cannot_assess: CannotAssess | None) -> Grader:
+def _length_penalty(ledger: RunLedger, settings: Mapping[str, Any]) -> LengthPenalty | None:
+    """Rebuild the length penalty of a run from the recorded settings of its grader."""
+    if "length_penalty" not in settings:
+        warnings.warn(
+            f"`ledger` {ledger.address!r} does not say whether its run had a length penalty, and the scores have none: "
+            "if it had one, run `grade_many` again with the new rubric and this ledger, whose judgments it reuses",
+            stacklevel=4,
+        )
+    fields: dict[str, Any] = dict(settings.get("length_penalty") or {})
+    if name := fields.pop("count_fn", ""):
+        raise LedgerError(
+            f"`ledger` {ledger.address!r}: the length penalty of its run counts with the `count_fn` {name!r}, which "
+            "cannot be rebuilt: run `grade_many` again with the new rubric and this ledger, whose judgments it reuses"
+        )
+    return LengthPenalty(**fields) if fields else None
+
+
+def _grader(
+    configuration: Mapping[str, Any],
+    judges: Sequence[Judge],
+    cannot_assess: CannotAssess | None,
+    length_penalty: LengthPenalty | None,
+) -> Grader:
     """Rebuild the grader of a run from its recorded configuration."""
-    settings: dict[str, Any] = dict(configuration["settings"])
+    settings: dict[str, Any] = {**configuration["settings"], "length_penalty": length_penalty}
     settings["voting"] = Voting.model_validate(settings["voting"])
     if "options" in settings:
         settings["options"] = OptionDisplay.model_validate(settings["options"])

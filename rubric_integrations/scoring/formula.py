@@ -196,6 +196,11 @@ def score_verdicts(
     return score.reported(normalize=normalize)
 
 
+def root_weights(rubric: Rubric) -> list[float]:
+    """Return the weights of the rubric's root nodes, or of its criteria if it has no groups."""
+    return [root.weight for root in rubric.tree] if rubric.tree else [c.full_weight for c in rubric.criteria]
+
+
 def score_overall(rubric: Rubric, percent: float) -> Score:
     """Convert an overall score from 0 to 100 into a `Score`.
 
@@ -204,7 +209,7 @@ def score_overall(rubric: Rubric, percent: float) -> Score:
     weights. Therefore, the raw scores of all graders have the same scale.
     """
     share = percent / 100
-    weights = [part.weight for part in rubric.tree or rubric.criteria]
+    weights = root_weights(rubric)
     positive = math.fsum(weight for weight in weights if weight > 0)
     return Score(_clamp(share), share * positive if positive else math.fsum(weights) * (1 - share))
 

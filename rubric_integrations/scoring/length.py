@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 
 from rubric_integrations._util.records import Record
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.formula import root_weights
 from rubric_integrations.submission.inputs import ThinkingOutputDict, ToGradeInput, normalize_to_grade_input
 from rubric_integrations.submission.submission import Submission
 
@@ -84,6 +85,14 @@ class LengthPenalty(Record):
         return self.penalty_at_cap * share**self.exponent
 
 
+def describe_length_penalty(penalty: LengthPenalty) -> dict[str, Any]:
+    """Describe a length penalty as JSON, with the name of its `count_fn`: an empty text for the number of words."""
+    count_fn = penalty.count_fn
+    is_own = count_fn is not None and count_fn is not word_count
+    name = getattr(count_fn, "__qualname__", type(count_fn).__qualname__) if is_own else ""
+    return {**penalty.model_dump(mode="json"), "count_fn": name}
+
+
 def compute_length_penalty(text: ToGradeInput, config: LengthPenalty) -> float:
     """Compute the length penalty of a response.
 
@@ -125,6 +134,5 @@ def least_score(rubric: Rubric, *, normalize: bool = True, length_penalty: Lengt
     """
     if normalize:
         return 0.0
-    weights = [root.weight for root in rubric.tree] if rubric.tree else [c.full_weight for c in rubric.criteria]
     penalty = length_penalty.penalty_at_cap if length_penalty else 0.0
-    return math.fsum(min(0.0, weight) for weight in weights) - penalty
+    return math.fsum(min(0.0, weight) for weight in root_weights(rubric)) - penalty

@@ -328,6 +328,7 @@ def make_app(
     app = web.Application(
         middlewares=[_guard(service, None if token is None else check_token(token))], client_max_size=max_body
     )
+    app.on_response_prepare.append(_as_json)
     app.router.add_post("/grade", endpoints.grade)
     app.router.add_post("/get_reward", endpoints.get_reward)
     app.router.add_get("/healthz", endpoints.healthz)
@@ -414,9 +415,18 @@ def _guard(service: GradingService, token: str | None) -> Any:
     return guard
 
 
+async def _as_json(_request: web.Request, response: web.StreamResponse) -> None:
+    """Convert an error that aiohttp raises before it calls the middleware, which is 417 for the header `Expect`."""
+    if isinstance(response, web.HTTPException):
+        error = _error(RequestProblem(response.status, _ROUTING.get(response.status, response.reason)))
+        response.body, response.content_type = error.body, error.content_type
+        response.headers["Content-Length"] = str(len(cast("bytes", error.body)))
+
+
 _ROUTING = {
     404: "there is no such path: send POST to /grade or /get_reward, or GET to /healthz or /metrics",
     405: "the path exists for another method: send POST to /grade and /get_reward, and GET to /healthz and /metrics",
+    417: "the header `Expect` is not `100-continue`: leave it out",
 }
 
 

@@ -22,12 +22,15 @@ from rubric_integrations._util.event_loop import WorkLimit, run_in_thread, work_
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
 from rubric_integrations.graders import Grader
+from rubric_integrations.graders.endpoint import WrongSetting
 from rubric_integrations.graders.grader import refuse_made_up_scores
+from rubric_integrations.graders.scheduler import require_price
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend import Prices, SpendLimit
 from rubric_integrations.judges.store import StoreError
+from rubric_integrations.rubric.criterion import questions
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.run import RunStore, check_run_name
+from rubric_integrations.runs.run import RunStore, check_priced_judges, check_run_name
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError
 from rubric_integrations.submission.inputs import Row
 from rubric_integrations.submission.submission import Submission
@@ -266,8 +269,8 @@ class GradingService:
 
     Raises:
         ValueError: A limit is out of range, the grader has a fallback for failures or `stop_when_decided`, there is no
-            rubric and `accept_rubrics` is false, the rubric is invalid (`RubricError`), or there is a `run` without a
-            ledger.
+            rubric and `accept_rubrics` is false, the rubric is invalid (`RubricError`), there is a `run` without a
+            ledger, `prices` names no judge, or there is a `max_cost` and the price of a judge is unknown.
         TypeError: There is a ledger and a judge has no `fingerprint`, or `rubric` is a function.
 
     Example:
@@ -303,6 +306,7 @@ class GradingService:
             raise ValueError("there is no `rubric`, and no request may bring one: pass one, or `accept_rubrics=True`")
         check_run_name(run, ledger)
         self._spend_limit = SpendLimit(max_calls, max_cost, prices)
+        check_priced_judges(self._spend_limit, grader)
         opened = HostGrader("GradingService", None, grader, ledger)
         self._store = RunStore(opened.store)
         self._store.share_limits(run, self._spend_limit)
@@ -311,8 +315,11 @@ class GradingService:
         if self._rubrics.shared is not None:
             self.grader.check_rubric(self._rubrics.shared)
         self._accepts_rubrics, self._max_waiting, self._deadline = accept_rubrics, max_waiting, deadline
+        if max_cost is not None:
+            self._require_prices()
         self._under_way: dict[str, _Grading] = {}
-        self._limit_reached = self._is_stopping = False
+        self._is_stopping = False
+        self._refusal: str | None = None
         self._readers = asyncio.Semaphore(_MAX_READERS)
         self.metrics = ServerMetrics(self.shared_rubric.keys if self.shared_rubric else ())
 
@@ -338,11 +345,14 @@ class GradingService:
 
     @property
     def state(self) -> str:
-        """`ok`, or the reason why requests will probably fail: `stopping`, `judge down` or `spend limit reached`."""
+        """`ok`, or the reason why requests will probably fail.
+
+        The reason is `stopping`, `judge down`, `spend limit reached` or `price unknown`.
+        """
         if self._is_stopping:
             return "stopping"
-        if self._limit_reached:
-            return "spend limit reached"
+        if self._refusal is not None:
+            return self._refusal
         return "ok" if self.grader.call_limiter.down_since is None else "judge down"
 
     def check_capacity(self, count: int = 1) -> None:
@@ -464,6 +474,14 @@ class GradingService:
         reading.add_done_callback(lambda _reading: self._readers.release())
         return await asyncio.shield(reading)
 
+    def _require_prices(self) -> None:
+        """Check the price of each judge that a request may need. A rubric of checks alone needs no judge."""
+        rubric = self.shared_rubric
+        judged = [index for index, c in enumerate(questions(rubric.criteria)) if c.check is None] if rubric else []
+        for member in self.grader.panel:
+            if self._accepts_rubrics or (rubric and any(member.may_answer(rubric, index) for index in judged)):
+                require_price(member.judge, self._spend_limit)
+
     async def _own_rubric(self, row: Row) -> Rubric | None:
         return await self.read(lambda: self._rubrics.own_of(row, row.rubric), _SMALL + 1)
 
@@ -488,8 +506,12 @@ class GradingService:
             is_down = self.grader.call_limiter.down_since is not None
             retry_after = _AFTER_OUTAGE if is_down else _SOON
             return RequestProblem(503, f"the judge has failed: {error}", retry_after, is_outcome=True)
+        except WrongSetting as error:
+            self._refusal = "price unknown"
+            self.metrics.count_grade("refused")
+            return RequestProblem(503, str(error))
         except RunStopped as error:
-            self._limit_reached = True
+            self._refusal = "spend limit reached"
             self.metrics.count_grade("refused")
             return RequestProblem(503, f"{error}: start the server with a higher limit")
         except StoreError as error:

@@ -236,6 +236,9 @@ def _check_header(header: Sequence[str], find_problem: Callable[[Sequence[str]],
         raise CsvError(f"the column {last!r} is there twice: rename or remove one of them")
     if (problem := find_problem(header)) is not None:
         raise CsvError(problem)
+    # Its values would be left out.
+    if (damaged := next((name for name in header if "\0" in name), None)) is not None:
+        raise CsvError(f"the column {damaged!r} has a NUL character: the file is damaged: write it again")
 
 
 def _to_record(header: Sequence[str], record: Sequence[str], line: int, delimiter: str) -> CsvRecord:

@@ -223,7 +223,12 @@ def _conversation_fields(conversation: Conversation, respond: Any, fields: Mappi
     response, context = split_conversation(conversation, respond)
     changed: dict[str, Any] = {"response": response, "query": _append_context(fields.get("query"), context)}
     if not fields.get("trajectory"):
-        show = "as_response" if respond == "trajectory" else "if_needed"
+        show = "as_response" if respond == "trajectory" else fields.get("show_trajectory") or "if_needed"
+        if show == "as_response" and respond != "trajectory":
+            raise ValueError(
+                "`show_trajectory` is 'as_response', but the response is not the text of the steps: pass "
+                "respond='trajectory' to grade the steps, or judges would not see them"
+            )
         changed |= {"trajectory": Trajectory(steps=conversation.steps), "show_trajectory": show}
     elif respond == "trajectory":
         raise ValueError(

@@ -52,8 +52,8 @@ _THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 class NoAnswerError(ValueError):
     """Raised if a completion has no answer.
 
-    The completion is blank, its thinking has no end, its last message is a tool call, or its last message is not from
-    the assistant.
+    The completion is blank, its thinking has no end, its last message has no text, or its last message is not from the
+    assistant.
     """
 
 
@@ -77,7 +77,7 @@ def read_completion(
         starts_in_thinking: Whether the completion begins within the thinking, because the chat template has written
             `<think>`. For a prompt that is a text, this is detected.
         show_thinking: Whether the judge sees the thinking before the answer. The thinking of earlier messages is always
-            left out.
+            left out. With another `respond` than `"last"`, the thinking of all messages is left out.
         reference: A reference answer, or None.
         context: Documents, or None.
 
@@ -440,11 +440,12 @@ class RubricReward:
     conversational format. If a completion is a list of messages, the last answer is graded. The earlier messages, tool
     calls and results are its context. The judge does not see thinking in `<think>`.
 
-    - A completion has no answer if it is blank, if its thinking has no end, or if it ends with a tool call or the
-      result of a tool call. Such a completion is not graded, and its reward is `empty`.
-    - If the grade fails, or if abstentions leave the score undefined, the reward is None. TRL then leaves the
-      completion out of the mean of its group, and its advantage is 0. A number would train the policy to write
-      completions on which judges fail.
+    - A completion has no answer if it is blank, if its thinking has no end, or if its last message is not the
+      assistant's or has no text, for example only tool calls. Such a completion is not graded, and its reward is
+      `empty`. With `respond="transcript"` or `"trajectory"`, messages are graded even if the last one has no answer.
+    - If the grade fails, or if abstentions leave the score undefined, the reward is None. If no other reward function
+      has a reward for the completion, TRL leaves it out of the mean of its group, and its advantage is 0. A number
+      would train the policy to write completions on which judges fail.
 
     Each process of a training run has a copy of this object. Therefore, the judge gets up to `max_concurrency` calls
     from each process. A pickle contains the settings, but no connections or counts.
@@ -475,9 +476,9 @@ class RubricReward:
         starts_in_thinking: Whether the chat template ends the prompt with `<think>`. The policy then writes only the
             end of its thinking, and a completion without `</think>` has no answer. This setting is needed only for
             conversational prompts, and only if TRL does not parse the thinking into `reasoning_content`.
-        show_thinking: Whether the judge sees the thinking before the answer, for criteria about the thinking. The
-            policy may then learn to persuade the judge in its thinking, and each call needs more tokens. A length
-            penalty counts the thinking in any case.
+        show_thinking: Whether the judge sees the thinking before the last answer, for criteria about the thinking. It
+            must be False unless `respond` is `"last"`. The policy may learn to persuade the judge in its thinking, and
+            each call needs more tokens. A length penalty also counts thinking that is hidden.
         stop_after: The largest tolerated share of failed grades in a step, in [0, 1]. If a larger share fails, a
             `JudgeOutage` ends the training. In a step with fewer than four grades, the grades of earlier steps also
             count. With 1, only a judge that cannot be used at all ends the training.
@@ -528,6 +529,11 @@ class RubricReward:
         if not name:
             raise ValueError("`name` is empty: the metrics of the reward begin with it")
         check_respond(respond)
+        if show_thinking and respond != "last":
+            raise ValueError(
+                f"`show_thinking` has no effect with `respond={respond!r}`, which leaves all thinking out: leave out "
+                "`show_thinking`, or leave out `respond` to grade the last answer"
+            )
         check_fields("RubricReward", fields, "reference", "context")
         # With a ledger, this refuses a judge without a fingerprint before the first step.
         opened = HostGrader("RubricReward", judge, grader, ledger, normalize=normalize, limits=limits)

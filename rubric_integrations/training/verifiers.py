@@ -37,13 +37,19 @@ def check_config(config: Any) -> None:
     """Check the settings that the plugin's configuration inherits from verifiers.
 
     Raises:
-        ValueError: A setting would have no effect: `prompt` is set, or `sampling` has an option that the judge cannot
-            send.
+        ValueError: A setting would have no effect: `prompt` or `timeout` is set, or `sampling` has an option that the
+            judge cannot send.
     """
     if config.prompt is not None:
         raise ValueError(
             f"`prompt` is {str(config.prompt)!r}, which has no effect on this judge: write the instructions as "
             "`guidelines` in the rubric file"
+        )
+    # Compared with the default, because verifiers writes all defaults into the configuration when it resolves a judge.
+    if timeouts := config.timeout.model_dump(exclude_defaults=True):
+        raise ValueError(
+            f"`timeout` sets {timeouts!r}, which has no effect on this judge: leave it out, because the judge "
+            "has its own timeout"
         )
     if unknown := sorted(set(_sampling(config)) - SAMPLING):
         raise ValueError(f"`sampling` has {unknown!r}, which this judge cannot send: use {sorted(SAMPLING)!r} only")

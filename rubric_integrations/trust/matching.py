@@ -524,8 +524,9 @@ def _cluster_key(row: GradedRow, cluster: Cluster) -> Hashable:
     if cluster not in metadata:
         known = ", ".join(f"`{name}`" for name in ("id", "query", *metadata))
         raise ValueError(
-            f"`cluster` is {cluster!r}, and the row {row.id!r} has no such column: it has {known}. Columns of the "
-            "table that was graded are in the run as `metadata`"
+            f"`cluster` is {cluster!r}, and the row {row.id!r} has no such column: it has {known}. In a run, the tasks "
+            "are in `query` and the ids in `id`, whatever their names in the table that was graded; its further "
+            "columns are in `metadata`"
         )
     value: object = metadata[cluster]
     return value if isinstance(value, Hashable) else repr(value)

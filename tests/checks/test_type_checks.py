@@ -58,6 +58,20 @@ def test_each_installed_type_checker_finds_the_wrong_line(tool: str) -> None:
         ("```\n# mypy: ignore-errors\n```", "turns type checking off in line 2"),
         ("```py\n#pyright: basic\n```", "turns type checking off in line 2"),
         ("```py\n@typing.no_type_check\ndef f(): ...\n```", "turns type checking off in line 2"),
+        ("```py\nif not TYPE_CHECKING:\n    f()\n```", "turns type checking off in line 2 with 'if not TYPE_CHECKING'"),
+        ("```py\nif TYPE_CHECKING:\n    x = 1\nelse:\n    f()\n```", "hides code from the type checker in line 2"),
+        ("```py\nif TYPE_CHECKING: x = 1\nelif y: f()\n```", "hides code from the type checker in line 2"),
+        (
+            "```py\nimport typing as t\nif (not t.TYPE_CHECKING) and y: f()\n```",
+            "hides code from the type checker in line 3",
+        ),
+        ("```py\nx = 1 if TYPE_CHECKING else f()\n```", "hides code from the type checker in line 2"),
+        (
+            "```py\nfrom typing import TYPE_CHECKING as T\nif not T: f()\n```",
+            "hides code from the type checker in line 3",
+        ),
+        ("```py\ndef f():\n    if TYPE_CHECKING: return\n    g()\n```", "hides code from the type checker in line 3"),
+        ("```py\nMYPY = False\nif not MYPY: f()\n```", "hides code from the type checker in line 3"),
     ],
 )
 def test_response_without_code_to_check_is_unmet_without_a_process(response: str, reason: str, fake: Any) -> None:
@@ -65,6 +79,24 @@ def test_response_without_code_to_check_is_unmet_without_a_process(response: str
     judgment = check_with("mypy", response)
     assert judgment.verdict == "UNMET"
     assert reason in judgment.reason
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from a import A\nif x:\n    y = 1\nelse:\n    y = 2",
+        "import typing\nif typing.TYPE_CHECKING:\n    import a\n    class B(a.A): ...\n",
+        "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    import a  # not when it runs, only for TYPE_CHECKING",
+        "type_checking = True\nif not type_checking:\n    x = 1",
+        "if x:\n    import a\nelif TYPE_CHECKING:\n    import b",
+        "if TYPE_CHECKING:\n    if x:\n        import a\n    else:\n        import b",
+    ],
+)
+def test_code_that_only_imports_under_type_checking_is_checked(code: str, fake: Any) -> None:
+    fake("exit 0")
+    assert check_with("mypy", f"```python\n{code}\n```").verdict == "MET"
+    fake(f"echo '{FAKE_OUTPUT}'; exit 1")
+    assert check_with("mypy", f"```python\n{code}\n```").reason.startswith("has a type error")
 
 
 def test_type_checker_gets_the_code_at_its_lines_and_neither_settings_nor_secrets(

@@ -144,6 +144,7 @@ def test_mean_gate_of_rows_in_groups_needs_their_column(tmp_path: Path) -> None:
     assert (by_topic.exit_code, "too few groups (4)" in by_topic.stderr) == (1, True), by_topic.output
     unknown = grade(folder, *options, "--cluster", "document")
     assert (unknown.exit_code, "this column: name one of id, query, topic" in unknown.stderr) == (2, True)
+    assert "the tasks are in `query`" in unknown.stderr
     assert "graded" not in unknown.stdout
 
 

@@ -18,8 +18,10 @@ import typer
 
 import rubric_integrations
 from rubric_integrations.cli.outputs import OutputFile
+from rubric_integrations.judges import LMJudge
 from rubric_integrations.runs.ledger import Ledger, LedgerError
 from tests.cli.commands import grade, read_lines, run, write_inputs
+from tests.judges.test_judge_file import record
 from tests.openai_server import OpenAIServer, Reply
 
 PACKAGE = Path(rubric_integrations.__file__).parent
@@ -127,6 +129,38 @@ def test_command_with_output_equal_to_its_input_is_refused(
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
     assert "is read by this command" in result.stderr
     assert (files / read).read_bytes() == content
+
+
+PANEL = ("--judge", "openai/m", "--judge", "judge.json")
+CASCADE = ("--judge", "openai/m", "--escalate-to", "judge.json", "--escalate-below", "0.5")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("probe", "--judge", "judge.json", "--out", "judge.json"),
+        ("grade", "rubric.yaml", "responses.jsonl", *PANEL, "--out", "judge.json"),
+        ("grade", "rubric.yaml", "responses.jsonl", *CASCADE, "--out", "judge.json"),
+        ("grade", "rubric.yaml", "responses.jsonl", *PANEL, "--junit", "judge.json"),
+    ],
+)
+def test_file_of_the_judge_is_not_overwritten(
+    files: Path, monkeypatch: pytest.MonkeyPatch, server: OpenAIServer, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(files)
+    judge = LMJudge("openai/m", api_key="none")
+    judge.alignment = record()
+    judge.save("judge.json")
+    content = (files / "judge.json").read_bytes()
+    result = run(*command, "--overwrite", "--api-base", server.url)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert "is judge.json, which is read by this command" in result.stderr
+    assert (files / "judge.json").read_bytes() == content
+
+
+def test_output_with_the_name_of_a_judge_that_is_no_file_is_written(files: Path) -> None:
+    assert grade(files, "--judge", "offline", "--out", files / "offline").exit_code == 0
+    assert len(read_lines(files / "offline")) == 3
 
 
 def test_partial_file_that_is_an_input_is_not_overwritten(files: Path) -> None:

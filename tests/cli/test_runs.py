@@ -142,6 +142,9 @@ def test_resume_options_reuse_refuse_or_ignore_the_ledger(server: OpenAIServer, 
     assert "exists: name another file" in run("--no-resume")[1]
     assert run("--no-resume", "--overwrite")[0] == 0
     assert len(server.calls) == 48
+    # This run stores no judgments, and the ledger has those of another one.
+    exit_code, stderr = run("--no-resume", "--overwrite", "--max-calls", "5")
+    assert (exit_code, "5 calls" in stderr, "--resume" in stderr) == (4, True, False)
     (tmp_path / "run.sqlite").write_text("a text, not a ledger")
     exit_code, stderr = run("--overwrite")
     assert exit_code == 2

@@ -113,7 +113,8 @@ def test_promptfoo_assertions_become_required_criteria() -> None:
 def test_assertion_that_is_not_read_is_warned_of_and_listed() -> None:
     with pytest.warns(UserWarning, match="1 part of the file is not graded"):
         Rubric.from_dict(PROMPTFOO)
-    [loss] = reading_losses(PROMPTFOO)
+    loss, reworded = reading_losses(PROMPTFOO)
+    assert reworded.startswith("`c3`: the assertion is negated, and its text now begins with 'This is not true")
     assert loss.startswith("`tests[0].assert[0]`: `javascript` is not read")
     assert read(PROMPTFOO).left_out == (loss,)
 
@@ -178,6 +179,30 @@ def test_set_of_assertions_shares_its_weight_and_loses_its_threshold() -> None:
     criteria = read({"tests": [{"assert": sets}]}).criteria
     assert [(c.name, c.required) for c in criteria] == [(None, False), (None, True)]
     assert reading_losses(document) == []
+
+
+def test_metric_of_a_set_is_a_tag_of_each_of_its_criteria() -> None:
+    inner = [
+        {"type": "llm-rubric", "value": "Is kind", "metric": "own"},
+        {"type": "contains", "value": "Dear", "metric": "tone"},
+        {"type": "llm-rubric", "value": ["Is calm", "Is warm"], "metric": "mood"},
+    ]
+    held = {"type": "assert-set", "metric": "tone", "assert": inner}
+    document = {"tests": [{"assert": [held, {"type": "llm-rubric", "value": "Is short"}]}]}
+    tags = [("own", "tone"), ("tone",), ("mood", "tone"), ("mood", "tone"), ()]
+    assert [criterion.tags for criterion in read(document).criteria] == tags
+    assert reading_losses(document) == []
+    with pytest.raises(RubricError, match=r"tests\[0\].assert\[0\] `metric`: must be a text, got 3"):
+        read({"tests": [{"assert": [{**held, "metric": 3}]}]})
+
+
+def test_negated_assertion_of_agentv_is_listed_as_reworded_and_gives_no_warning() -> None:
+    document = {"assertions": [{"type": "llm-rubric", "value": "Is rude", "negate": True}, "Is kind"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(Rubric.from_dict(document).criteria) == 2
+    [loss] = reading_losses(document)
+    assert loss.startswith("`c1`: the assertion is negated")
 
 
 def test_assertion_without_weight_is_no_gate_and_an_empty_variable_is_not_filled_in() -> None:

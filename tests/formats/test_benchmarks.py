@@ -186,7 +186,10 @@ def test_model_graded_eval_becomes_a_criterion_with_its_choices() -> None:
     text = "[Question]: [the query]\n[Expert]: [the reference]\n[Submission]: [the response]\nIs {it} right?"
     assert criterion.requirement == text
     assert [(o.label, o.value) for o in criterion.options or ()] == [("Correct", 1.0), ("Incorrect", 0.0)]
-    assert reading_losses(MODELGRADED) == []
+    assert reading_losses(MODELGRADED) == [
+        "`sql`: in the prompt, `{input}` becomes '[the query]', `{ideal}` becomes '[the reference]', `{completion}` "
+        "becomes '[the response]'"
+    ]
 
 
 @pytest.mark.parametrize(

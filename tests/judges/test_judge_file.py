@@ -18,12 +18,13 @@ from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submissio
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders.per_criterion import split_question
 from rubric_integrations.judges import AlignmentRecord, LMJudge, ModelSettings, OfflineJudge, Question, as_judge
+from rubric_integrations.judges.lm_judge import load_judge
 from rubric_integrations.langchain import RubricEvaluator, RubricRunnable
 from rubric_integrations.scoring import Judgment, LabelledJudgment
 from rubric_integrations.scoring.labels import Estimate, judgment_digest
 from tests.fakes import FakeModel
 from tests.judges.questions import MET_REPLY, judge_one
-from tests.openai_server import OpenAIServer
+from tests.openai_server import OpenAIServer, Reply
 
 SEEN = Submission(response="It was 17.2%.", query="What was the margin?")
 NEW = Submission(response="It was 8.4%.", query="What was the margin?")
@@ -89,6 +90,32 @@ def test_saved_judge_is_loaded_with_its_figures_and_settings(tmp_path: Path) -> 
     assert loaded.alignment == record()
     assert (loaded.lm.kwargs["seed"], loaded.lm.kwargs["max_tokens"], loaded.max_examples) == (0, 99, 1)
     assert loaded.fingerprint() == judge.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("temperatures", "sent"), [({}, [0, None]), ({"temperature": 0}, [0]), ({"temperature": 0.5}, [0.5])]
+)
+def test_only_a_default_temperature_is_left_out_by_a_loaded_judge(
+    server: OpenAIServer, tmp_path: Path, temperatures: dict[str, Any], sent: list[float | None]
+) -> None:
+    server.script = lambda call: (
+        Reply(status=400, raw=b'{"error": {"message": "`temperature` is not supported"}}')
+        if "temperature" in call.body
+        else Reply(verdict="MET")
+    )
+    judge = LMJudge("openai/m", api_key="none", api_base=server.url, **temperatures)
+    judge.alignment = record()
+    judge.save(tmp_path / "judge.json")
+    loaded = load_judge(tmp_path / "judge.json", ModelSettings(api_base=server.url, api_key="none"))
+    assert loaded.fingerprint() == judge.fingerprint()
+    PerCriterionGrader(loaded, on_failure="abstain").grade_sync(Rubric([NAMES_MARGIN]), SEEN)
+    assert [call.body.get("temperature") for call in server.calls] == sent
+
+
+def test_chosen_temperature_of_0_is_loaded_with_a_reasoning_effort(tmp_path: Path) -> None:
+    settings = ModelSettings(temperature=0, reasoning_effort="low")
+    aligned_judge("openai/m", api_key="none", settings=settings).save(tmp_path / "judge.json")
+    assert load_judge(tmp_path / "judge.json", ModelSettings(api_key="none")).lm.kwargs["temperature"] == 0
 
 
 def test_judge_with_confidence_is_loaded_from_its_file_alone(tmp_path: Path) -> None:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dspy
 import pytest
 
-from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
+from rubric_integrations import Criterion, LengthPenalty, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.runs import Ledger, LedgerError, rescore
-from rubric_integrations.scoring import EvaluationReport, Spend
-from tests.fakes import FakeJudge
+from rubric_integrations.scoring import EvaluationReport, Spend, word_count
+from tests.fakes import FakeJudge, FakeOverallJudge
 from tests.graders.rubrics import ONE
 from tests.judges.test_stored import RUBRIC as RUBRIC_OF_EVERY_KIND
 from tests.judges.test_stored import answer_script
 from tests.openai_server import OpenAIServer
 from tests.runs.scripted import SMALL_RUBRIC, InstantJudge
+
+
+def own_count(text: str) -> int:
+    return len(text)
+
+
+# A function of this name is not ours.
+own_count.__name__ = own_count.__qualname__ = "word_count"
 
 
 def without_spend(report: EvaluationReport | None) -> EvaluationReport:
@@ -74,6 +83,44 @@ def test_rescored_run_has_the_abstention_policy_of_its_grader(tmp_path: Path) ->
         [graded] = grade_many(["good"], ONE, grader, ledger=ledger)
         scores = [[result.score for result in rescore(ledger, ONE, policy)] for policy in (None, "zero", 0.75)]
     assert (graded.score, scores) == (0.3, [[0.3], [0.0], [0.75]])
+
+
+@pytest.mark.parametrize("kind", [PerCriterionGrader, RubricAsJudgeGrader])
+@pytest.mark.parametrize("count_fn", [None, word_count])
+def test_rescored_run_has_the_length_penalty_of_its_grader(tmp_path: Path, kind: Any, count_fn: Any) -> None:
+    penalty = LengthPenalty(free_budget=1, max_cap=2, penalty_at_cap=0.4, count_fn=count_fn)
+    grader = kind(FakeOverallJudge(100, fingerprint="f"), length_penalty=penalty)
+    with Ledger(tmp_path / "run.sqlite") as ledger:
+        run = list(grade_many(["Two words", "Thinking"], ONE, grader, ledger=ledger))
+        after = list(rescore(ledger, ONE))
+    assert [(graded.score, graded.report and graded.report.length_penalty) for graded in run] == [(0.6, 0.4), (1.0, 0)]
+    assert [(result.score, result.report.length_penalty) for result in after] == [(0.6, 0.4), (1.0, 0)]
+    recorded = [(graded.grader or {})["length_penalty"] for graded in run]
+    assert [result.grader["length_penalty"] for result in after] == recorded
+
+
+@pytest.mark.parametrize("count_fn", [len, partial(len), own_count])
+def test_run_with_an_own_count_of_the_length_is_refused(tmp_path: Path, count_fn: Any) -> None:
+    penalty = LengthPenalty(free_budget=1, max_cap=2, penalty_at_cap=0.4, count_fn=count_fn)
+    grader = PerCriterionGrader(judge := InstantJudge(), length_penalty=penalty)
+    with Ledger(tmp_path / "run.sqlite") as ledger:
+        list(grade_many(["good"], SMALL_RUBRIC, grader, ledger=ledger))
+        with pytest.raises(LedgerError, match="cannot be rebuilt: run `grade_many` again"):
+            list(rescore(ledger, SMALL_RUBRIC))
+        [graded] = grade_many(["good"], SMALL_RUBRIC, grader, ledger=ledger)
+    assert (graded.score, judge.calls) == (0.6, 3)
+
+
+def test_run_of_a_version_that_did_not_record_the_length_penalty_gives_a_warning(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "run.sqlite") as ledger:
+        grader = PerCriterionGrader(InstantJudge())
+        list(grade_many(["good"], SMALL_RUBRIC, grader, ledger=ledger))
+        earlier = grader.configuration()
+        del earlier["settings"]["length_penalty"]
+        ledger.record_grader(earlier)
+        with pytest.warns(UserWarning, match="length penalty") as caught:
+            assert [result.score for result in rescore(ledger, SMALL_RUBRIC)] == [1.0]
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_ledger_without_a_run_is_refused(tmp_path: Path) -> None:

@@ -108,6 +108,9 @@ def test_pass_mark_is_reached_despite_a_rounding_error() -> None:
 def test_overall_score_has_a_raw_score_on_the_scale_of_the_sum() -> None:
     assert score_overall(rubric_of(6, 2, -5), 25) == Score(0.25, 2.0)
     assert score_overall(rubric_of(-6, -2), 25) == Score(0.25, -6.0)
+    counted = [Criterion(requirement=name, weight=w, per="occurrence", cap=5) for name, w in (("a", 1), ("b", -2))]
+    assert score_overall(Rubric(counted), 100) == Score(1.0, 5.0)
+    assert score_overall(Rubric(counted[1:]), 25) == Score(0.25, -7.5)
 
 
 def test_coverage_is_the_share_of_the_absolute_weights() -> None:

@@ -230,6 +230,11 @@ async def test_wrong_paths_methods_and_types_are_errors_in_json() -> None:
         assert (wrong.status, wrong.headers["Allow"], "error" in wrong.data) == (405, "POST", True)
         for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "nonsense"):
             assert (await server.post("/grade", {"response": "x"}, headers={"Content-Type": kind})).status == 415
+        for path in ("/grade", "/nowhere"):
+            unmet = await server.post(path, {"response": "x"}, headers={"Expect": "a miracle"})
+            assert (unmet.status, unmet.headers["Content-Type"]) == (417, "application/json; charset=utf-8")
+            assert unmet.data == {"error": "the header `Expect` is not `100-continue`: leave it out"}
+        assert (await server.post("/grade", {"response": "x"}, headers={"Expect": "100-continue"})).status == 200
 
 
 async def test_compressed_body_is_refused_before_it_is_decompressed() -> None:

@@ -17,8 +17,9 @@ import pytest
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.formats.row_rubrics import RowRubrics
 from rubric_integrations.graders import CallLimits
-from rubric_integrations.judges import LMJudge
+from rubric_integrations.judges import Cascade, LMJudge, Question
 from rubric_integrations.runs.ledger import Ledger
+from rubric_integrations.scoring import Judgment, to_judgment
 from rubric_integrations.server import GradingService
 from tests.hosts.six_responses import RUBRIC, make_grader
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -138,6 +139,50 @@ async def test_spend_limit_of_a_run_holds_after_a_restart(tmp_path: Path) -> Non
             assert (await server.post("/grade", {"response": "another"})).status == 503
         async with serving(ledger=ledger, max_calls=3) as server:
             assert (await server.post("/grade", {"response": "another"})).status == 200
+
+
+UNPRICED = "the price of a call of 'openai/mine' is not known, .*`--price openai/mine=IN,OUT`"
+CHECKED = [{"requirement": "Says 42", "check": {"number": 42}}]
+
+
+@pytest.mark.parametrize("options", [{"rubric": ONE}, {"rubric": CHECKED, "accept_rubrics": True}])
+async def test_max_cost_with_an_unknown_price_is_refused_before_the_server_starts(options: Any) -> None:
+    cascade = Cascade(LMJudge("openai/mine", confidence=True), "offline", escalate_below=0.5)
+    for judges in (["offline", "openai/mine"], [cascade]):
+        with pytest.raises(ValueError, match=UNPRICED):
+            GradingService(grader=PerCriterionGrader(judges=judges), max_cost=5, **options)
+
+
+@pytest.mark.parametrize(
+    ("rubric", "options"),
+    [
+        (ONE, {"max_cost": 5, "prices": {"openai/mine": (0.25, 2.0)}}),
+        (ONE, {"max_calls": 5}),
+        (CHECKED, {"max_cost": 5}),
+        ([{**ONE[0], "judge": "OfflineJudge"}], {"max_cost": 5}),
+    ],
+)
+async def test_server_whose_limit_can_be_enforced_starts(rubric: Any, options: Any) -> None:
+    GradingService(rubric, PerCriterionGrader(judges=["offline", "openai/mine"]), **options)
+
+
+async def test_price_of_another_model_is_refused() -> None:
+    with pytest.raises(ValueError, match="`prices` names 'openai/other', and the judges are 'openai/mine'"):
+        GradingService(ONE, PerCriterionGrader("openai/mine"), prices={"openai/other": (1.0, 2.0)})
+
+
+async def test_reply_without_a_cost_ends_judging_and_names_the_price_and_no_limit() -> None:
+    class OwnJudge:
+        async def judge(self, question: Question) -> Judgment:
+            return to_judgment(question.criterion, "MET")
+
+    async with serving(ONE, grader_of(OwnJudge()), max_cost=5) as server:
+        assert (await server.post("/grade", BODY)).status == 200
+        refused = await server.post("/grade", {"response": "another"})
+        assert refused.status == 503
+        assert "pass `prices={'OwnJudge': (input, output)}`" in refused.data["error"]
+        assert "higher limit" not in refused.data["error"]
+        assert (await server.get("/healthz")).data == {"status": "price unknown"}
 
 
 async def test_outage_of_the_judge_is_an_error_and_shown_until_the_judge_is_back(server: OpenAIServer) -> None:

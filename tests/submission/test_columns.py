@@ -323,6 +323,17 @@ def test_spreadsheet_with_several_sheets_of_responses_asks_for_one(sheets: Calla
         list(read_responses(path, rows="D"))
 
 
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_table_with_a_nul_in_a_column_name_is_refused_and_one_in_a_text_is_read(tmp_path: Path, suffix: str) -> None:
+    path, separator = tmp_path / f"f.{suffix}", "\t" if suffix == "tsv" else ","
+    path.write_text(f"response{separator}que\0ry\nIt is 42.{separator}Why?\n")
+    with pytest.raises(ResponsesError, match=r"the column 'que\\x00ry' has a NUL character"):
+        list(read_responses(path))
+    path.write_text(f"response{separator}query\nIt is\0 42.{separator}Why?\n")
+    [row] = read_responses(path)
+    assert row.submission == Submission(response="It is\0 42.", query="Why?")
+
+
 @pytest.mark.parametrize(
     ("rows", "words"),
     [

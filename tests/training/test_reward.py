@@ -301,6 +301,8 @@ def test_file_of_another_kind_is_not_appended_to(tmp_path: Path) -> None:
         ({"judge": "offline", "empty": math.nan}, "`empty`"),
         ({"judge": "offline", "empty": "most"}, "`empty`"),
         ({"judge": "offline", "respond": "first"}, "`respond`"),
+        ({"judge": "offline", "respond": "trajectory", "show_thinking": True}, "`show_thinking` has no effect"),
+        ({"judge": "offline", "respond": "transcript", "show_thinking": True}, "`show_thinking` has no effect"),
         ({"judge": "offline", "name": ""}, "`name`"),
     ],
 )

@@ -182,6 +182,12 @@ def test_cluster_of_a_column_that_a_row_lacks_is_refused_with_the_known_ones() -
         group_rows(rows, "topic")
 
 
+@pytest.mark.parametrize("name", ["question", "Frage"])
+def test_cluster_of_the_column_that_was_read_as_the_query_is_refused_with_its_name_in_the_run(name: str) -> None:
+    with pytest.raises(ValueError, match=r"the tasks are in `query` and the ids in `id`, whatever their names in"):
+        group_rows(rows_of(["a", "b"], ["p", "q"]), name)
+
+
 def test_rows_with_one_id_or_one_query_are_named_without_a_cluster() -> None:
     by_id, by_query = rows_of(["a", "a", "b"], ["p"] * 3), rows_of(["a", "b", "c"], ["p", "p", "q"])
     assert "pass cluster='id' (in the shell --cluster id)" in dependence_warnings(by_id, None)[0]

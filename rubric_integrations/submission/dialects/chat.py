@@ -81,8 +81,10 @@ def read_message(message: Any, place: str, attachments: AttachmentList) -> Messa
     record = to_record(message)
     role = read_role(record, place)
     content, name = get_field(record, "content"), text_field(record, "name")
-    if role != "user":
-        refuse_unread_calls(record, place)
+    # Other fields of a user, such as `action`, are not the agent's calls.
+    is_user = role == "user"
+    fields = {key: get_field(record, key) for key in ("toolInvocations", "toolCalls")} if is_user else record
+    refuse_unread_calls(fields, place)
     calls = _tool_calls(record, place)
     spoken = _spoken_texts(record) if role == "assistant" else []
     if content is None and not calls and not spoken:

@@ -15,6 +15,7 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader
 from rubric_integrations.inspect_ai import rubric_scorer
+from tests.fakes import FakeJudge
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, judge, make_grader
 from tests.hosts.tables import print_arrivals
 
@@ -176,18 +177,55 @@ def test_task_and_target_reach_the_judge_as_query_and_reference(evaluate: Evalua
     assert all(QUERY in prompt and "Forty-two." in prompt for prompt in prompts)
 
 
-def test_trajectory_is_graded_with_its_tool_calls(evaluate: Evaluate) -> None:
-    rubric = [{"name": "searched", "requirement": "Searches", "check": {"tool_calls": [{"name": "search"}]}}]
+def agent_messages(question: Any = QUERY) -> list[Any]:
     messages: Any = import_module("inspect_ai.model")
     call = import_module("inspect_ai.tool").ToolCall(id="1", function="search", arguments={"query": "margin"})
-    conversation = [
-        messages.ChatMessageUser(content=QUERY),
+    return [
+        messages.ChatMessageUser(content=question),
         messages.ChatMessageAssistant(content="", tool_calls=[call]),
         messages.ChatMessageTool(content="8.4%", tool_call_id="1", function="search"),
     ]
-    scorer = rubric_scorer(rubric, "offline", respond="trajectory")
-    log = evaluate([Sample(id="agent", input=conversation)], scorer, always("The margin was 8.4%."))
+
+
+SEARCHED = [{"name": "searched", "requirement": "Searches", "check": {"tool_calls": [{"name": "search"}]}}]
+
+
+@pytest.mark.parametrize("respond", ["last", "trajectory"])
+def test_tool_calls_are_checked_also_if_the_last_answer_is_graded(evaluate: Evaluate, respond: Any) -> None:
+    scorer = rubric_scorer(SEARCHED, "offline", respond=respond)
+    log = evaluate([Sample(id="agent", input=agent_messages())], scorer, always("The margin was 8.4%."))
     assert scores_of(log)["agent"].value == {"rubric": 1.0, "rubric.searched": 1.0}
+
+
+def image_question(image: str) -> list[Any]:
+    model: Any = import_module("inspect_ai.model")
+    return [model.ContentText(text=QUERY), model.ContentImage(image=image)]
+
+
+def test_judge_of_the_last_answer_sees_files_always_and_steps_if_needed(evaluate: Evaluate) -> None:
+    model = FakeJudge(lambda question: "MET")
+    rubric = [{"requirement": "Plain"}, {"requirement": "Looks it up", "needs": ["trajectory", "image"]}]
+    sample = Sample(id="agent", input=agent_messages(image_question("data:image/png;base64,iVBORw0KGgo=")))
+    log = evaluate([sample], rubric_scorer(rubric, model), always("The margin was 8.4%."))
+    assert scores_of(log)["agent"].value["rubric"] == 1.0
+    submission = model.questions[0].submission
+    assert (submission.response, submission.query) == ("The margin was 8.4%.", QUERY)
+    assert (submission.show_trajectory, [file.mime_type for file in submission.attachments]) == (
+        "if_needed", ["image/png"],
+    )  # fmt: skip
+
+
+def test_last_answer_is_graded_without_messages_that_cannot_be_read(
+    evaluate: Evaluate, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = import_module("inspect_ai.model").ContentData(data={"unknown": 1})
+    sample = Sample(id="a", input=[import_module("inspect_ai.model").ChatMessageUser(content=[data])])
+    with caplog.at_level("WARNING"):
+        log = evaluate([sample], rubric_scorer(SAYS_42, "offline"), always("It is 42."))
+    assert scores_of(log)["a"].value == {"rubric": 1.0, "rubric.answer": 1.0}
+    assert "sample 'a' is graded without its steps and files" in caplog.text
+    score = scores_of(evaluate([sample], rubric_scorer(SEARCHED, "offline"), always("It is 42.")))["a"]
+    assert (score.reason, "`trajectory`, which is missing" in score.explanation) == ("grader_failed", True)
 
 
 def test_log_keeps_the_path_of_the_rubric_and_is_scored_again_in_python_and_in_the_shell(

@@ -153,6 +153,7 @@ async def test_model_of_this_library_is_used_without_an_endpoint(settings: dict[
     ("change", "message"),
     [
         ({"prompt": "p.txt"}, "`prompt` is 'p.txt'"),
+        ({"timeout": {"read": 5}}, "`timeout` sets .'read': 5.0., which has no effect"),
         ({"sampling": {"top_p": 0.5}}, "`sampling` has .'top_p'."),
         ({"max_concurrency": 0}, "greater than or equal to 1"),
     ],
@@ -162,6 +163,12 @@ def test_setting_without_effect_is_refused_before_the_first_rollout(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         task_with({**settings, **change})
+
+
+async def test_default_timeouts_of_verifiers_are_accepted(settings: dict[str, Any]) -> None:
+    defaults = import_module("verifiers.v1.configs.client").ClientTimeoutConfig().model_dump()
+    trace, error = await score({**settings, "timeout": defaults}, ROWS[0].response)
+    assert (figures(trace)["rubric"], error) == (1.0, "")
 
 
 async def test_field_that_a_task_lacks_is_an_error(settings: dict[str, Any]) -> None:

@@ -184,8 +184,15 @@ def test_chat_message_with_harmless_fields_is_read_as_without_them(fields: dict[
 
 
 def test_chat_message_of_a_user_may_have_any_field() -> None:
-    messages = [{"role": "user", "content": "x", "action": "next", "tool_settings": {"a": 1}}]
-    assert Trajectory.from_messages(messages).steps[0].text == "x"
+    fields = {"action": "next", "tool_settings": {"a": 1}, "toolInvocations": []}
+    assert Trajectory.from_messages([{"role": "user", "content": "x", **fields}]).steps[0].text == "x"
+
+
+@pytest.mark.parametrize("key", ["toolInvocations", "toolCalls"])
+def test_call_of_a_user_in_a_field_of_another_dialect_is_refused(key: str) -> None:
+    message = {"role": "user", "content": "x", "tool_settings": {"a": 1}, key: [{"toolName": "rm"}]}
+    with pytest.raises(ValueError, match=rf"`messages\[0\]\.{key}` may have calls or results"):
+        Trajectory.from_messages([message])
 
 
 def test_error_of_a_result_is_kept_whatever_the_form_of_its_call() -> None:

@@ -484,6 +484,19 @@ def test_respond_last_and_transcript_have_the_trajectory_if_needed() -> None:
     assert last.trajectory == transcript.trajectory == Trajectory.from_messages(OPENAI)
 
 
+def test_show_trajectory_of_a_conversation_is_kept() -> None:
+    for respond, show in (("last", "always"), ("transcript", "always"), (None, "if_needed")):
+        data = {"response": OPENAI, "respond": respond, "show_trajectory": show}
+        assert Submission.model_validate(data).show_trajectory == show
+    for show in ("always", "as_response"):  # the steps are the response, and are not shown a second time
+        whole = {"response": OPENAI, "respond": "trajectory", "show_trajectory": show}
+        assert Submission.model_validate(whole) == Submission.from_messages(OPENAI, respond="trajectory")
+    with pytest.raises(ValueError, match=r"`show_trajectory` is 'as_response'.*respond='trajectory'"):
+        Submission.model_validate({"response": OPENAI, "show_trajectory": "as_response"})
+    with pytest.raises(ValueError, match="'always', 'if_needed' or 'as_response'"):
+        Submission.model_validate({"response": OPENAI, "show_trajectory": "never"})
+
+
 def test_trajectory_beside_a_response_is_read_in_any_dialect() -> None:
     for conversation, steps in EXAMPLES.values():
         submission = Submission.model_validate({"response": "17.2%", "trajectory": conversation})
