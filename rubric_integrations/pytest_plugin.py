@@ -75,8 +75,8 @@ class RubricGate:
             AssertionError: The run fails, or is inconclusive. The message has the number of submissions that a pass
                 needs.
             ImportError: scipy is not installed.
-            ValueError: There is no threshold, a setting is out of range, the run is empty, there are too few labels, or
-                the run and the baseline cannot be compared.
+            ValueError: There is no threshold, a setting is out of range, the run is empty or ended early, there are too
+                few labels, or the run and the baseline cannot be compared.
         """
         __tracebackhide__ = True  # pytest then shows the line of the test as the place of the failure.
         from rubric_integrations.trust import fewest_to_pass, gate

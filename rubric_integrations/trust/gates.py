@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.run import Run
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.trust.calibration import calibrate
 from rubric_integrations.trust.comparable_runs import as_run
@@ -150,14 +151,20 @@ def gate(
 
     Raises:
         ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
-        ValueError: A setting is out of range, the run is empty, a score is not in [0, 1] or is below `floor`, there are
-            too few labels, or the run and the baseline cannot be compared.
+        ValueError: A setting is out of range, the run is empty or ended early, a score is not in [0, 1] or is below
+            `floor`, there are too few labels, or the run and the baseline cannot be compared.
     """
     _check_settings(min_score, alpha, floor)
     if margin < 0:
         raise ValueError(f"`margin` must be at least 0, got {margin!r}: it is how much worse the run may be")
-    run = as_run(run, "the run", in_memory=True)
-    rows = run.rows
+    graded = as_run(run, "the run", in_memory=True)
+    rows = graded.rows
+    # An outage or a limit would otherwise leave only the rows before it, as if they were all.
+    if isinstance(run, Run) and run.summary.stopped:
+        raise ValueError(
+            f"the run has ended before all rows were graded ({run.summary.stopped}), and the gate would decide on the "
+            "others alone: grade again with the same `ledger`; if a `SequentialGate` ended the run, use its `decision`"
+        )
     if not rows:
         raise ValueError("the run is empty: there is nothing to decide on")
     score, warnings = None, dependence_warnings(rows, cluster)
@@ -182,7 +189,7 @@ def gate(
     result = result._replace(warnings=(*result.warnings, *warnings))
     if baseline is None:
         return result
-    pair = pair_runs(as_run(baseline, "the baseline"), run, cluster=cluster, anyway=anyway)
+    pair = pair_runs(as_run(baseline, "the baseline"), graded, cluster=cluster, anyway=anyway)
     return _with_baseline(result, pair, margin, alpha, anyway=anyway)
 
 

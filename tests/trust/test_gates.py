@@ -7,9 +7,10 @@ import random
 import numpy as np
 import pytest
 
-from rubric_integrations import Rubric
+from rubric_integrations import PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.trust import SequentialGate, choose_for_labels, fewest_to_pass, gate, plan_labels
 from rubric_integrations.trust.gates import decide_mean
+from tests.fakes import FakeJudge
 from tests.trust.runs import binary_rubric, labels_of, run_of, scores_run
 
 RUBRIC = binary_rubric(2)
@@ -85,6 +86,18 @@ def test_gate_with_a_baseline_fails_a_run_that_is_worse() -> None:
     assert result.decision == "fail"
     assert "against the baseline" in str(result)
     assert gate(worse, 0.8, baseline=baseline, margin=0.2).decision == "pass"
+
+
+@pytest.mark.parametrize("max_calls", [20, 200])
+def test_gate_refuses_a_run_that_ended_before_all_rows_were_graded(max_calls: int) -> None:
+    run = grade_many(
+        [f"text {number}" for number in range(100)], RUBRIC, PerCriterionGrader(FakeJudge()), max_calls=max_calls
+    )
+    if max_calls == 200:
+        assert gate(run, 0.8).decision == "pass"
+        return
+    with pytest.raises(ValueError, match=r"ended before all rows were graded \(`max_calls` of 20 is reached"):
+        gate(run, 0.8)
 
 
 @pytest.mark.parametrize(
