@@ -30,7 +30,6 @@ from rubric_integrations.scoring.aggregate import applicable_criteria
 from rubric_integrations.scoring.formula import reaches_mark
 from rubric_integrations.scoring.judgment import (
     NO_SPEND,
-    UNKNOWN_CALL,
     JudgeAnswers,
     JudgeFailure,
     Judgment,
@@ -266,7 +265,6 @@ class PerCriterionGrader(CriterionGrader):
             return JudgeAnswers({}, member.name, member.weight)
 
         tasks: list[asyncio.Task[AttemptResult[Judgment]]] = []
-        requests: dict[int, tuple[Request, ...]] = {}
         all_ended = asyncio.get_running_loop().create_future()
         ended, stops_at_first_failure = 0, self.stops_at_first_failure
 
@@ -274,8 +272,7 @@ class PerCriterionGrader(CriterionGrader):
             question = self.question(rubric, submission, index, member)
             if not uses_cache:
                 question = question._replace(warm_prompt_cache=False)
-            outcome, requests[index] = self._outcome(member, question)
-            task = asyncio.create_task(outcome)
+            task = asyncio.create_task(self._outcome(member, question))
             task.add_done_callback(on_end)
             tasks.append(task)
 
@@ -304,31 +301,20 @@ class PerCriterionGrader(CriterionGrader):
         cancelled = JudgeFailure("cancelled", "another criterion had failed")
         outcomes: dict[int, Outcome] = dict.fromkeys(indices, cancelled)
         for index, task in zip(indices, tasks, strict=False):
-            if task.cancelled():
-                sent = sum(request.sent for request in requests[index])
-                outcomes[index] = with_spend(cancelled, total_spend([UNKNOWN_CALL] * sent))
-            else:
+            if not task.cancelled():
                 outcome, lost = task.result()
                 outcomes[index] = with_spend(outcome, lost)
         return JudgeAnswers(outcomes, member.name, member.weight)
 
-    def _outcome(
-        self, member: PanelMember, question: Question
-    ) -> tuple[Coroutine[Any, Any, AttemptResult[Judgment]], tuple[Request, ...]]:
-        """Ask one question. If `TextLimits.chunk_size` splits the response, each part is a separate call.
-
-        Returns:
-            The outcome, as a coroutine, and the requests of the question.
-        """
+    def _outcome(self, member: PanelMember, question: Question) -> Coroutine[Any, Any, AttemptResult[Judgment]]:
+        """Ask one question. If `TextLimits.chunk_size` splits the response, each part is a separate call."""
         chunk_size, limiter = self.text_limits.chunk_size, self.call_limiter
         parts = [question] if chunk_size is None else split_question(question, chunk_size)
         calls: list[Coroutine[Any, Any, AttemptResult[Judgment]]] = []
-        requests: tuple[Request, ...] = ()
         for part in parts:
             request = Request(part.submission, part, retries=limiter.retries)
-            requests += (request,)  # not `append`, which is a function call for each judgment
             calls.append(limiter.outcome(partial(answer, member.judge, request)))
-        return (calls[0] if len(calls) == 1 else _join_calls(calls)), requests
+        return calls[0] if len(calls) == 1 else _join_calls(calls)
 
     def _is_final_failure(self, task: asyncio.Task[AttemptResult[Judgment]]) -> bool:
         """Return whether a call ended with a failure that a later round does not request again."""

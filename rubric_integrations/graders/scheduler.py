@@ -370,7 +370,6 @@ class LimitedJudge(RequestWrapper):
                         await concurrency.wait_for_server()
                     check_lease()
                     is_sent, sent_at = True, time.monotonic()
-                    request.sent += 1
                     async with asyncio.timeout(timeout):
                         result = await answer(self._target, request)
                     outcome = redactor.result(validate(request, result))

@@ -199,12 +199,9 @@ class Request:
         questions: The questions by number, if the request is about several questions.
         rubric: The rubric, if the request is for one score of the whole submission.
         retries: How often the request is repeated. None for the limits of the grader.
-
-    Attributes:
-        sent: The number of calls that were sent for this request, including failed and cancelled calls.
     """
 
-    __slots__ = ("question", "questions", "retries", "rubric", "sent", "submission")
+    __slots__ = ("question", "questions", "retries", "rubric", "submission")
 
     def __init__(
         self,
@@ -215,7 +212,7 @@ class Request:
         retries: Retries | None = None,
     ):
         self.submission, self.question, self.questions, self.rubric = submission, question, questions, rubric
-        self.retries, self.sent = retries, 0
+        self.retries = retries
 
     @property
     def guidelines(self) -> str:
@@ -242,8 +239,6 @@ class Request:
 
     def send_to(self, judge: Any) -> Awaitable[Any]:
         """Call the judge's method for this kind of request."""
-        # A user's wrapper makes a new request. It counts as sent, because only the wrapper knows whether it is.
-        self.sent = self.sent or 1
         if self.question is not None:
             return judge.judge(self.question)
         if self.questions is not None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations import JudgeError, PerCriterionGrader, Rubric, Submission
-from rubric_integrations.graders import CallLimits
 from rubric_integrations.graders.panel import PanelMember
-from rubric_integrations.judges import Cascade, JudgeWrapper, LMJudge, Question
+from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.scoring import JudgeFailure, Judgment, Spend, TokenUsage
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import THREE, rubric_of
@@ -76,36 +75,6 @@ async def test_first_failure_cancels_the_calls_under_way_and_keeps_the_answers()
     assert "wrong key" in str(error.value)
     assert isinstance(error.value, ValueError)
     assert (report.complete, report.failed_count) == (False, 2)
-
-
-@pytest.mark.parametrize(("max_concurrency", "sent"), [(2, 4), (6, 6)])
-async def test_spend_of_a_failed_grade_includes_the_cancelled_calls_that_were_sent(
-    max_concurrency: int, sent: int
-) -> None:
-    judge = FakeJudge(answer_b_with_a_failure, spend=Spend(calls=1, cost=0.5))
-    grader = PerCriterionGrader(judge, limits=CallLimits(max_concurrency=max_concurrency))
-    with pytest.raises(JudgeError) as error:
-        await Rubric.from_dict([{"requirement": name} for name in "abcccc"]).grade("text", grader)
-    # The failure states no call. Calls that still waited for a slot are not counted.
-    assert len(judge.questions) == sent
-    assert error.value.report.spend == Spend(calls=sent - 1, usage=None, cost=None)
-
-
-async def test_cost_of_a_failed_grade_is_known_if_no_cancelled_call_was_sent() -> None:
-    judge = FakeJudge(answer_b_with_a_failure, spend=Spend(calls=1, cost=0.5))
-    rubric = Rubric.from_dict([{"requirement": "b"}, {"requirement": "c", "applies_when": "It has a margin"}])
-    with pytest.raises(JudgeError) as error:
-        await rubric.grade("text", PerCriterionGrader(judge))
-    assert len(judge.questions) == 2, "the condition and `b`"
-    assert error.value.report.spend == judge.spend
-
-
-async def test_cancelled_call_of_a_cascade_or_of_a_wrapped_judge_has_an_unknown_cost() -> None:
-    judge = FakeJudge(answer_b_with_a_failure)
-    for other, calls in ((Cascade(FakeJudge("CANNOT_ASSESS"), judge, escalate_below=0), 5), (JudgeWrapper(judge), 2)):
-        with pytest.raises(JudgeError) as error:
-            await THREE.grade("text", PerCriterionGrader(other))
-        assert error.value.report.spend == Spend(calls=calls, usage=None, cost=None)
 
 
 async def test_cancelled_criterion_has_its_own_kind_and_is_not_the_error_of_the_report() -> None:
