@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rubric_integrations._util.text import counted
+from rubric_integrations.reporting.page.figures import Comparison
+from rubric_integrations.reporting.page.runs_over_time import RunsOverTime
 from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.judgment import Vote
 from rubric_integrations.scoring.report import CriterionReport
@@ -67,6 +69,22 @@ def redact_comparability(comparable: Comparability) -> Comparability:
         refused=redact_sentences(comparable.refused, "compare"),
         warnings=redact_sentences(comparable.warnings, "compare"),
     )
+
+
+def redact_over_time(over_time: RunsOverTime) -> RunsOverTime:
+    """Return the figures of many runs without the sentences that may quote inputs."""
+    runs = [run._replace(reason=run.reason and LEFT_OUT) for run in over_time.runs]
+    pairs = [
+        pair._replace(comparison=pair.comparison and _redact_comparison(pair.comparison)) for pair in over_time.pairs
+    ]
+    return over_time._replace(runs=runs, pairs=pairs)
+
+
+def _redact_comparison(comparison: Comparison) -> Comparison:
+    figures = comparison.figures
+    sentences = {"warnings": figures.warnings, "not_comparable": figures.not_comparable}
+    redacted = {name: redact_sentences(values, "compare") for name, values in sentences.items()}
+    return comparison._replace(figures=figures.model_copy(update=redacted))
 
 
 def redact_sentences(sentences: Sequence[str], command: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from rubric_integrations.reporting.page.figures import (
     SummaryFigures,
 )
 from rubric_integrations.reporting.page.overview_figures import FactFigures, GroupFigures
-from rubric_integrations.reporting.page.redaction import redact_comparability, redact_row
+from rubric_integrations.reporting.page.redaction import redact_comparability, redact_over_time, redact_row
 from rubric_integrations.reporting.page.runs_over_time import ComparedPair, RunsOverTime, draw, draw_small, follow_runs
 from rubric_integrations.reporting.page.trust_figures import trust_figures
 from rubric_integrations.runs.files import RunFile, import_notes, matched_rows
@@ -103,6 +103,8 @@ def page_parts(
     template = _template()
     if len(runs) > 2 and over_time is None:
         over_time = follow_runs(runs)
+    if redact and over_time is not None:
+        over_time = redact_over_time(over_time)
     # The runs whose rows are on the page.
     with_rows = range(len(runs)) if over_time is None else over_time.with_rows
     kept = [runs[place] for place in with_rows]
