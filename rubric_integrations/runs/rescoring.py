@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations._util.text import one_line
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
 from rubric_integrations.graders import GRADERS, CallLimits, Grader, OptionDisplay, TextLimits, Voting
@@ -114,7 +115,14 @@ def _rescore(
     judges = [_recorded_judge(description) for description in configuration["judges"]]
     final = [_final_judge(judge) for judge in judges]
     penalty = _length_penalty(ledger, configuration["settings"])
-    grader = _grader(configuration, judges, cannot_assess, penalty).with_store(_ReadOnlyStore(ledger))
+    try:
+        grader = _grader(configuration, judges, cannot_assess, penalty).with_store(_ReadOnlyStore(ledger))
+    except (KeyError, TypeError, ValueError) as error:
+        raise LedgerError(
+            f"`ledger` {ledger.address!r}: this version cannot rebuild the grader of its last run "
+            f"({one_line(str(error))}): use the version that wrote it, or run `grade_many` again with the new rubric "
+            "and this ledger, whose judgments it reuses"
+        ) from None
     # A ledger has only the fingerprints of the judges, not their names.
     record = {name: value for name, value in grader.scoring_record().items() if name != "names"}
     rubrics = RowRubrics(rubric)
@@ -152,8 +160,19 @@ def _grader(
     cannot_assess: CannotAssess | None,
     length_penalty: LengthPenalty | None,
 ) -> Grader:
-    """Rebuild the grader of a run from its recorded configuration."""
+    """Rebuild the grader of a run from its recorded configuration.
+
+    Raises:
+        TypeError: A setting is not known.
+        ValueError: A setting is not valid.
+    """
     settings: dict[str, Any] = {**configuration["settings"], "length_penalty": length_penalty}
+    # The names and forms of two settings in ledgers of earlier versions.
+    if "limits" in settings:
+        settings["text_limits"] = settings.pop("limits")
+    partial_credit = settings.pop("partial_credit", 0.5)
+    if settings["cannot_assess"] == "partial" and partial_credit != 0.5:
+        settings["cannot_assess"] = partial_credit
     settings["voting"] = Voting.model_validate(settings["voting"])
     if "options" in settings:
         settings["options"] = OptionDisplay.model_validate(settings["options"])

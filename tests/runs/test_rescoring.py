@@ -123,6 +123,32 @@ def test_run_of_a_version_that_did_not_record_the_length_penalty_gives_a_warning
     assert [warning.filename for warning in caught] == [__file__]
 
 
+def test_ledger_of_a_version_with_other_names_of_settings_is_rescored_by_them(tmp_path: Path) -> None:
+    grader = PerCriterionGrader(FakeJudge("CANNOT_ASSESS", fingerprint="f"), cannot_assess="partial")
+    with Ledger(tmp_path / "run.sqlite") as ledger:
+        list(grade_many(["good"], ONE, grader, ledger=ledger))
+        earlier = grader.configuration()
+        earlier["settings"] |= {"partial_credit": 0.2, "limits": {"step_limit": 500, "chunk_size": 2_000}}
+        ledger.record_grader(earlier)
+        [rescored] = rescore(ledger, ONE)
+    assert (rescored.score, rescored.grader["text_limits"]) == (0.2, {"step_limit": 500, "chunk_size": 2_000})
+
+
+@pytest.mark.parametrize("change", [{"rounding": 2}, {"voting": {"binary": "coin"}}, {"options": 7}])
+def test_ledger_with_settings_of_a_later_version_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any]) -> None:
+    grader = PerCriterionGrader(InstantJudge())
+    with Ledger(tmp_path / "run.sqlite") as ledger:
+        list(grade_many(["good"], SMALL_RUBRIC, grader, ledger=ledger))
+        later = grader.configuration()
+        later["settings"] |= change
+        ledger.record_grader(later)
+        with pytest.raises(LedgerError, match="cannot rebuild the grader of its last run") as caught:
+            list(rescore(ledger, SMALL_RUBRIC))
+        assert "\n" not in str(caught.value)
+        [graded] = grade_many(["good"], SMALL_RUBRIC, grader, ledger=ledger)
+        assert graded.score == 1.0
+
+
 def test_ledger_without_a_run_is_refused(tmp_path: Path) -> None:
     with Ledger(tmp_path / "run.sqlite") as ledger, pytest.raises(LedgerError, match="has no run"):
         list(rescore(ledger, SMALL_RUBRIC))
