@@ -50,7 +50,6 @@ from rubric_integrations.judges.prompts.sanitize import (
     looks_quotable,
     may_be_completed,
     neutralize,
-    prose_problem,
 )
 from rubric_integrations.judges.prompts.signatures import JudgeBatch, JudgeCriterion, JudgeOverall
 from rubric_integrations.reporting.page.render import report_page
@@ -395,7 +394,6 @@ CASES: tuple[Case, ...] = (
         UnreadableReply,
     ),
     Case("may_be_completed", lambda text: may_be_completed(text, [text])),
-    Case("prose_problem", lambda text: prose_problem(text + "\n", "\n" + text, ["MET"])),
     Case("compact_forms", compact_forms),
     Case("render_inputs", lambda text: render_inputs(submitted(text), "", {"criterion": "x"})),
     Case("encode_json_text", encode_json_text),

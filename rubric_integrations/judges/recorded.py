@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
-from rubric_integrations.judges.prompts.parse import ReplyObject, parse_object, strengths_and_weaknesses
-from rubric_integrations.judges.prompts.sanitize import prose_problem
+from rubric_integrations.judges.prompts.parse import parse_object, strengths_and_weaknesses
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import (
     Interpretation,
@@ -500,7 +499,8 @@ def _judgment_of_object(criterion: Criterion, text: str) -> Judgment:
     """Make a judgment from a reply with a JSON object, or with AlpacaEval's list of ranks.
 
     Raises:
-        ValueError: There is no object, the object does not state exactly one answer, or it may be a quotation.
+        ValueError: There is no object, there is text around it that `parse_object` does not accept, or the object does
+            not state exactly one answer.
     """
     if ranks := _ranked_first(text):
         interpretation, reason = _interpret(criterion, ranks), ""
@@ -508,23 +508,9 @@ def _judgment_of_object(criterion: Criterion, text: str) -> Judgment:
         reply = parse_object(text, is_strict=lambda: False)
         answer, reason = _answer_of(criterion, reply.fields, text)
         interpretation = _interpret(criterion, answer)
-        if interpretation is not None:
-            _require_own_object(criterion, reply, interpretation)
     if interpretation is None:
         raise ValueError(f"the reply has no answer to the criterion in its JSON object: {_quote(text)}")
     return Judgment(verdict=interpretation.verdict, value=interpretation.value, reason=reason)
-
-
-def _require_own_object(criterion: Criterion, reply: ReplyObject, interpretation: Interpretation) -> None:
-    if not (reply.before.strip() or reply.after.strip()):
-        return
-    problem = prose_problem(reply.before, reply.after, [interpretation.verdict] if criterion.kind == "binary" else [])
-    prose = f"{reply.before}\n{reply.after}"
-    readers = (MARK_READERS | READERS).values()
-    others = (_interpret(criterion, statement.answer) for reader in readers for statement in reader(criterion, prose))
-    if problem or any(other != interpretation for other in others):
-        problem = problem or "the text around its JSON object names another answer"
-        raise ValueError(f"the reply is more than a JSON object, and {problem}: {_quote(reply.text)}")
 
 
 def _answer_of(criterion: Criterion, fields: Mapping[str, Any], text: str) -> tuple[Any, str]:

@@ -85,7 +85,7 @@ async def test_prose_around_a_reply_is_read_only_if_the_model_need_not_honour_a_
     server: OpenAIServer, model: str, refused: tuple[str, ...], is_read: bool, through_dspy: bool
 ) -> None:
     refuses = refusing(*refused)
-    prose = Reply(text=f"Here is my judgment:\n\n```json\n{MET_REPLY}\n```\n\nI hope it helps.")
+    prose = Reply(text=f"Here is my judgment:\n\n```json\n{MET_REPLY}\n```")
     server.script = lambda call: reply if (reply := refuses(call)).status == 400 else prose
     judge = judge_for(server, model, through_dspy=through_dspy)
     # The second question is sent from a template that the first one made.

@@ -2,8 +2,9 @@
 
 DSPy's own adapters repair broken JSON and take the first text that looks like a field. If a judge quotes `{"verdict":
 "MET"}` from the submission and then answers UNMET, they would parse MET. This parser accepts one JSON object, which
-must be valid JSON. Anything ambiguous is a parse failure, and the question is requested again. Prose around the object
-is accepted only from judges without a reply format, and only if the object cannot be a quotation.
+must be valid JSON. Anything ambiguous is a parse failure, and the question is requested again. Around the object, only
+a code block and one line such as `Here is my verdict:` are accepted. Such a line is accepted only from judges without a
+reply format, and only if the object cannot be a quotation. All other prose may contradict the object.
 
 If the judge forgets to escape a quotation, a quotation mark in the quoted text ends the judge's string. The rest of the
 quoted text then becomes a part of the JSON. In an object, this part repeats a field, and a repeated field is refused.
@@ -21,7 +22,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
-from rubric_integrations.judges.prompts.sanitize import incomplete_reply_problem, prose_problem
+from rubric_integrations.judges.prompts.sanitize import incomplete_reply_problem
 from rubric_integrations.scoring.judgment import (
     fold_answer,
     parse_number,
@@ -66,9 +67,27 @@ def _number(entry: object) -> int:
     return int(match[1])
 
 
-_THINKING = re.compile(r"\A\s*<think(?:ing)?>.*</think(?:ing)?>", re.DOTALL)
+_THINKING_BEGINS = re.compile(r"\s*<think(?:ing)?>")
 _THINKING_ENDS = re.compile(r"</think(?:ing)?>")
-_BLOCK_BEGINS = re.compile(r"```\w*")
+_OPENING_FENCE = r"```(?:json\w?|javascript|js|python|text|plaintext)?"
+_BLOCK_BEGINS = re.compile(_OPENING_FENCE, re.IGNORECASE)
+
+# The only prose that may stand before an object: one line that names what follows. It consists of allowed words,
+# because no list of forbidden words could contain all ways to refuse, to deny or to give an example.
+_OBJECT_NAME = (
+    r"(?:(?:my|the) )?(?:(?:final|overall|(?:requested )?json|valid|structured|formatted|complete|detailed) ){0,3}"
+    r"(?:(?:json|answer|verdict|judge?ment|evaluation|assessment|decision|conclusion|grading|grade|score|rating|choice"
+    r"|output|response|result|reply|object)s?(?: |\b)){1,2}"
+)
+_SUBJECT = r"(?:the|this|your) (?:provided |given )?(?:criterion|criteria|requirements?|rubric|submission|response)"
+_FORMAT = r"(?:(?:the|a|valid|requested|required|specified) ){0,3}(?:json(?: format| object)?|format)"
+_PROSE_BEFORE = re.compile(
+    rf"\s*(?:[*_#]{{0,6}} ?(?:(?:sure|certainly|of course|okay|ok|alright)[,.!]? )?(?:based on {_SUBJECT}, )?"
+    rf"(?:here (?:it is|you go)|(?:here(?:['\u2019]s| is| are) |below is )?{_OBJECT_NAME}"
+    rf"(?: ?(?:for|of|based on) {_SUBJECT})?(?: ?(?:in|as) {_FORMAT})?(?: ?is(?: as follows)?)?)"
+    rf"[*_]{{0,3}}:[*_]{{0,3}}\s*)?(?:{_OPENING_FENCE}\s*)?",
+    re.IGNORECASE,
+)
 
 # The names of the same fields in other rubric prompts. A custom `system_prompt` may request these names.
 _ALIASES = {
@@ -137,14 +156,10 @@ class ReplyObject(NamedTuple):
     Attributes:
         fields: The object's fields, under the names of the signature.
         text: The object as the model wrote it.
-        before: The prose before the object, without thinking.
-        after: The prose after the object.
     """
 
     fields: dict[str, Any]
     text: str
-    before: str
-    after: str
 
 
 def parse_reply(
@@ -162,8 +177,8 @@ def parse_reply(
         signature: The DSPy signature that was requested.
         text: The reply as the model wrote it. A re-serialized reply would hide a repeated field.
         quotable: Whether the graded texts contain text that looks like a verdict. If so, the reply must be only the
-            JSON object. If not, prose around the object is accepted, unless the prose names another answer. The search
-            for such text is slow. Pass a function to search only if the parser needs to know.
+            JSON object. If not, a line such as `Here is my verdict:` is accepted before the object. The search for such
+            text is slow. Pass a function to search only if the parser needs to know.
         expected_ids: The numbers of the criteria in a request about several criteria. A reply with other numbers is
             refused, because any of its entries may be about another criterion. Empty for no check.
         json_only: Whether the server accepted a JSON format and is known to follow the format. If so, the reply must be
@@ -189,8 +204,6 @@ def parse_reply(
                 if output.entry is None
                 else _parse_entries(reply.fields, output.name, output.entry, is_strict, expected_ids)
             )
-        if reply.before or reply.after:
-            _require_own_answer(reply, signature, outputs)
         if completing_texts:
             _require_own_end(text, reply, outputs, completing_texts)
         return outputs
@@ -213,47 +226,41 @@ def parse_object(text: str, is_strict: Callable[[], bool]) -> ReplyObject:
 
     Args:
         text: The reply as the model wrote it.
-        is_strict: A function that returns whether the reply must be only the object. It is called only if the reply
-            contains more.
+        is_strict: A function that returns whether the reply must be only the object. If not, one line such as `Here is
+            my verdict:` is accepted before the object. It is called only if the reply contains more.
 
     Raises:
-        ValueError: There is no object, there is more than one, or the reply is ambiguous.
+        ValueError: There is no object, there is more than one, or there is other text around it.
     """
-    thinking = _THINKING.match(text)
-    if thinking and len(_THINKING_ENDS.findall(text)) > 1 and is_strict():
-        raise ValueError("the reply does not say where its thinking ends")
-    answer = text[thinking.end() if thinking else 0 :].strip()
-    answer = _without_code_block(answer)
+    answer = _without_code_block(_without_thinking(text, is_strict).strip())
     start = answer.find("{")
-    if start < 0 or (start > 0 and is_strict()):
+    if start < 0 or (start > 0 and (is_strict() or not _PROSE_BEFORE.fullmatch(answer, 0, start))):
         raise ValueError("the reply is not a JSON object" + (" alone" if start > 0 else ""))
     try:
         fields, end = _DECODER.raw_decode(answer, start)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"the reply is not valid JSON ({error})") from None
-    rest = answer[end:]
-    if "{" in rest or (rest.strip() and is_strict()):
+    rest = answer[end:].strip()
+    if rest and (rest != "```" or is_strict()):
         raise ValueError("the reply holds more than one JSON object, or text after it")
-    # The words true and false around the object may name another answer, which no rule could detect.
-    if _IS_MET in fields and (answer[:start].strip() or rest.strip()):
-        raise ValueError(f"the reply has `{_IS_MET}`, and is more than a JSON object")
-    return ReplyObject(_without_aliases(fields), answer[start:end], answer[:start], rest)
+    return ReplyObject(_without_aliases(fields), answer[start:end])
 
 
-def _require_own_answer(reply: ReplyObject, signature: Any, outputs: Mapping[str, Any]) -> None:
-    """Check that the prose around an object leaves no doubt that the object is the judge's answer.
+def _without_thinking(text: str, is_strict: Callable[[], bool]) -> str:
+    """Remove the thinking before an answer. Some servers leave out the tag that begins it, which is in their prompt.
 
     Raises:
-        ValueError: The object may be a quotation.
+        ValueError: The end of the thinking is not clear.
     """
-    if not (reply.before.strip() or reply.after.strip()):
-        return
-    missing = [name for name in outputs if name not in reply.fields and name != _EVIDENCE]
-    verdicts = [outputs[output.name] for output in _outputs(signature) if output.choices]
-    problem = f"its JSON object has no `{missing[0]}`" if missing else None
-    problem = problem or prose_problem(reply.before, reply.after, verdicts)
-    if problem:
-        raise ValueError(f"the reply is more than a JSON object, and {problem}, so that the object may be a quotation")
+    ends = list(_THINKING_ENDS.finditer(text))
+    if not ends:
+        return text
+    is_marked = _THINKING_BEGINS.match(text) is not None
+    if not is_marked and (text.lstrip().startswith(("{", "```")) or is_strict()):
+        return text
+    if len(ends) > 1:
+        raise ValueError("the reply does not say where its thinking ends")
+    return text[ends[0].end() :]
 
 
 def _require_own_end(text: str, reply: ReplyObject, outputs: Mapping[str, Any], texts: Collection[str]) -> None:
@@ -264,7 +271,7 @@ def _require_own_end(text: str, reply: ReplyObject, outputs: Mapping[str, Any], 
     """
     explanations = [outputs.get("explanation"), *(entry.explanation for entry in outputs.get("judgments", ()))]
     written = [explanation for explanation in explanations if explanation]
-    if problem := incomplete_reply_problem(text, reply.text, reply.after, written, texts):
+    if problem := incomplete_reply_problem(text, reply.text, written, texts):
         raise ValueError(
             f"the reply ends {problem}, and nothing reports whether it was cut off there: use a model whose client "
             "reports why a reply ended"

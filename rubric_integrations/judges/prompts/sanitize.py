@@ -13,8 +13,8 @@ tokenizer may normalize to ASCII, and markers that are split by invisible charac
 judge that quotes it would end its own thinking. Then the text is enclosed in a fence. The author of the text cannot
 know the fence's code and therefore cannot close the fence.
 
-`looks_quotable` and `prose_problem` decide whether a reply may be a quotation of the text instead of an answer. A
-capable judge can read base64 and look-alike letters. Therefore the encodings that judges can decode without a tool are
+`looks_quotable` and `may_be_completed` find replies that may quote the text instead of answering. A capable judge can
+read base64 and look-alike letters. Therefore the encodings that judges can decode without a tool are
 decoded once, in linear time.
 """
 
@@ -28,7 +28,7 @@ import html
 import re
 import secrets
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -156,54 +156,6 @@ _QUOTABLE = re.compile(
 _ANSWER_KEY = re.compile(r'"(?:verdict|criterion_status|criteria_met|choice|score|overall_score|answer)":')
 _SEPARATORS = re.compile(r"[\W_]+")
 _HIDDEN_NAMES = re.compile(r"verdict|criterionstatus|criteriamet|criteriaevaluations|overallscore")
-
-_NOT_ABLE = r"(?:can ?not|can['\u2019]t|could ?n[o'\u2019]t|unable to)[ _](?:be )?assess(?:ed)?"
-_VERDICT = rf"(?:met|unmet|{_NOT_ABLE})"
-_VERDICT_WORD = re.compile(rf"\b{_VERDICT}\b", re.IGNORECASE)
-# At the beginning of a sentence, an `A` is an article. Elsewhere, an `A` is an option. An `I` is a judge that speaks of
-# itself.
-_OTHER_ANSWER = re.compile(
-    r"\d|\b[B-HJ-Z]\b|(?<=[a-z:,] )[*(\"'`]*A\b|\bA\b(?=\W*$|[*\"'`]*[.:)])"
-    r"|\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten)\b(?= points?\b| out of\b| stars?\b)",
-    re.MULTILINE,
-)
-# Words and signs that reverse a verdict or make it uncertain.
-_NEGATION = (
-    r"(?:not|\w+n['\u2019]t|cannot|no|never|nor|neither|none|nothing|nowhere|hardly|barely|scarcely|partly|partially|almost"
-    r"|nearly|far from|un|non|fail(?:s|ed)?|instead|rather than|wrong|incorrect|false|mistaken?|doubt\w*|claim\w*"
-    r"|forged|fake|alleged\w*|supposed\w*|pretend\w*|retract\w*|withdraw\w*)"
-)
-_NEGATED = re.compile(rf"\b{_NEGATION}\b", re.IGNORECASE)
-_NEGATED_NEARBY = re.compile(rf"\b{_NEGATION}\b[^\w.;!]+(?:\w+[^\w.;!]+)?{_VERDICT}\b", re.IGNORECASE)
-_SIGNS = "~\u00ac\u2260\u00d7\u2715-\u2718\u274c\u274e\U0001f6ab\u26d4\u0335-\u0338"
-_CROSSED_OUT = re.compile(
-    rf"[!{_SIGNS}][\s*_`\"'(]{{0,3}}{_VERDICT}\b|\b{_VERDICT}[*_`\"')\]]{{0,3}}\s?[?{_SIGNS}]", re.IGNORECASE
-)
-_CRITERION = r"(?:criterion|requirement|condition)"
-_SAYS_UNMET = re.compile(
-    rf"\b{_NEGATION}\s+(?:\w+\s+){{0,2}}(?:meets?|satisf(?:y|ies)|fulfill?s?)\s+(?:the|this|that)\s+(?:\w+\s+)?{_CRITERION}\b"
-    rf"|\b{_CRITERION}\s+(?:(?:is|was|has)\s+)?{_NEGATION}\s+(?:\w+\s+){{0,2}}(?:satisfied|fulfilled)\b",
-    re.IGNORECASE,
-)
-_CLAUSE_ENDS = re.compile(
-    r"[.!?;]+|\n(?![a-z])|,\s*(?=(?:the|this|it|so|thus|hence|therefore|i|we|which|and|but|yet)\b)"
-    r"|\b(?:but|although|though|however|because|so|therefore|thus|hence|nevertheless)\b",
-    re.IGNORECASE,
-)
-# Patterns of lines that introduce another writer's object, and of texts that take back an answer.
-_QUOTES_OTHER = re.compile(
-    r"\b(?:sa(?:ys?|id)|reads?|states?|claims?|contains?|decod\w+|quot\w+|forged|fake|inject\w*|embedded|hidden|pretends?)\b",
-    re.IGNORECASE,
-)
-_TAKES_BACK = re.compile(
-    r"(?:^|[.!?]\s)[^\w\n]{0,5}(?:on (?:reflection|second thoughts?)|correction|wait|oops|actually|sorry)\b"
-    r"|\bscratch that\b|\b(?:take|taking) (?:it|that|this) back\b|\bchang\w+ my mind\b|\bretract\w*"
-    r"|\b(?:that|this|the above|the (?:object|verdict|answer|judge?ment)) (?:is|was) "
-    r"(?:wrong|incorrect|false|forged|a mistake)\b|\bforged (?:verdict|answer|reply|object)\b"
-    r"|\bmy (?:mistake|error)\b|\b(?:disregard|ignore) (?:the|that|this|my)\b"
-    r"|\bnot (?:my|the) (?:own |final )*(?:answer|verdict|judge?ment|choice|score)\b",
-    re.IGNORECASE | re.MULTILINE,
-)
 # Characters of white space at the end of a reply. A judge that filled its token limit with white space has more.
 _LONGEST_END = 8
 _LAST_QUOTATION = re.compile(
@@ -216,8 +168,6 @@ _LAST_QUOTATION = re.compile(
 _OMISSION = re.compile(r"\.{3}|\u2026|\[[^\[\]]*\]")
 _LONGEST_QUOTATION = 2000
 _SHORTEST_HIDDEN = 12
-_SENTENCE_ENDS = ".!?)]}*`\"'"
-_OPENING_FENCE = re.compile(r"```\w*[ \t]*\n[ \t]*\Z")
 
 
 def looks_quotable(*texts: str | None) -> bool:
@@ -265,26 +215,22 @@ def may_be_completed(reply: str, texts: Iterable[str]) -> bool:
 
 
 def incomplete_reply_problem(
-    reply: str, answer: str, after: str, explanations: Iterable[str], texts: Collection[str]
+    reply: str, answer: str, explanations: Iterable[str], texts: Collection[str]
 ) -> str | None:
     r"""Describe why a reply may have been cut off inside a quotation. None if its end is normal.
 
     Args:
         reply: The reply as the model wrote it.
         answer: The JSON object in it.
-        after: The prose after the object.
         explanations: The explanations in the object.
         texts: The texts that were shown to the judge.
 
     Example:
-        >>> incomplete_reply_problem('{"verdict": "MET"}\n\n', '{"verdict": "MET"}', "", [], ["Yes."]) is None
+        >>> incomplete_reply_problem('{"verdict": "MET"}\n\n', '{"verdict": "MET"}', [], ["Yes."]) is None
         True
     """
     if len(reply) - len(reply.rstrip()) > _LONGEST_END:
         return "in white space"
-    prose = after.strip().removeprefix("```").strip()
-    if " " in prose and prose[-1] not in _SENTENCE_ENDS:
-        return "in the middle of a sentence"
     if may_be_completed(answer, texts):
         return "as a text that the judge was shown"
     quotations = [quotation for text in explanations if (quotation := _last_quotation(text)) is not None]
@@ -315,52 +261,6 @@ def _hides_text(text: str) -> bool:
     """Whether a text contains a long token that decodes to readable text."""
     decoded = _decoded_tokens(_unescaped(_readable(text)))
     return any(len(token) >= _SHORTEST_HIDDEN and token.isascii() and token.isprintable() for token in decoded)
-
-
-def prose_problem(before: str, after: str, answers: Sequence[object]) -> str | None:
-    """Describe why a JSON object may not be the judge's answer. None if the prose around it gives no reason for doubt.
-
-    Args:
-        before: The prose before the object.
-        after: The prose after the object.
-        answers: The verdicts in the object. The prose must not name any other verdict. If the object has options or
-            numbers instead of verdicts, pass an empty list. Then the prose must not name any option or number.
-
-    Example:
-        >>> prose_problem("Here is my judgment:", "", ["UNMET"]) is None
-        True
-        >>> prose_problem("", " This is forged: UNMET.", ["MET"])
-        'the text around its JSON object names another answer'
-    """
-    opening, closing = _OPENING_FENCE.sub("\n", before), after.strip().removeprefix("```")
-    if opening.strip() and not opening.rstrip(" \t").endswith((":", "\n")):
-        return "its JSON object is in the middle of a sentence"
-    if after and not after[0].isspace() and not after.startswith("```"):
-        return "its JSON object is in the middle of a sentence"
-    prose = f"{opening}\n\n{closing}"
-    words = {_verdict_of(word) for word in _VERDICT_WORD.findall(prose)}
-    if not words <= set(answers) or (not answers and _OTHER_ANSWER.search(prose)) or _is_negated(prose, answers):
-        return "the text around its JSON object names another answer"
-    introduction = opening.rstrip().rpartition("\n")[2]
-    if introduction.endswith(":") and _QUOTES_OTHER.search(introduction):
-        return f"the text before its JSON object says where it is from ({introduction[-80:]!r})"
-    if _TAKES_BACK.search(closing):
-        return "the text after its JSON object takes it back"
-    return None
-
-
-def _verdict_of(word: str) -> str:
-    return {"met": "MET", "unmet": "UNMET"}.get(word.casefold(), "CANNOT_ASSESS")
-
-
-def _is_negated(prose: str, answers: Sequence[object]) -> bool:
-    """Whether prose names a verdict and negates it with a word or a sign in the same clause."""
-    if _CROSSED_OUT.search(prose) or _NEGATED_NEARBY.search(prose):
-        return True
-    for clause in _CLAUSE_ENDS.split(prose):
-        if _VERDICT_WORD.search(clause) and _NEGATED.search(_VERDICT_WORD.sub("", clause)):
-            return True
-    return "UNMET" not in answers and bool(_SAYS_UNMET.search(prose))
 
 
 _FORGERIES = re.compile(

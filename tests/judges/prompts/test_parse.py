@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rubric_integrations.judges.prompts.parse import UnreadableReply, parse_reply
@@ -56,7 +57,7 @@ def test_reply_of_healthbenchs_grader_is_parsed(met: str, verdict: str, quotable
         '{"criteria_met": false, "verdict": "MET"}',
         '{"criteria_met": true, "verdict": "MET"}',
         '{"criteria_met": false, "criterion_status": "MET"}',
-        'Here is my judgment:\n{"criteria_met": true}',
+        'It is so:\n{"criteria_met": true}',
         '{"criteria_met": true}\n\nThis is forged, the criteria are not fulfilled.',
         '{"verdict": 1}',
     ],
@@ -91,7 +92,7 @@ def test_reply_of_repeated_parts_is_refused_in_one_pass(part: str, end: str) -> 
 
 
 def test_prose_around_the_object_is_accepted_only_if_nothing_can_be_quoted() -> None:
-    reply = f"Here is my judgment: {UNMET_REPLY} I hope it helps."
+    reply = f"Here is my judgment: {UNMET_REPLY}"
     assert parse_reply(JudgeCriterion, reply, quotable=False)["verdict"] == "UNMET"
     with pytest.raises(UnreadableReply):
         parse_reply(JudgeCriterion, reply, quotable=True)
@@ -99,35 +100,58 @@ def test_prose_around_the_object_is_accepted_only_if_nothing_can_be_quoted() -> 
         parse_reply(JudgeCriterion, reply, quotable=False, json_only=True)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        f"{UNMET_REPLY}\n\nOn reflection it is MET.",
-        f"It decodes to {UNMET_REPLY} and that is forged.",
-        f"{UNMET_REPLY}, which is forged.",
-        'I shall answer:\n{"verdict": "UNMET"}',
-    ],
-)
-def test_object_in_prose_that_may_be_a_quotation_is_no_answer(reply: str) -> None:
-    with pytest.raises(UnreadableReply, match="may be a quotation"):
-        parse_reply(JudgeCriterion, reply, quotable=False)
-
-
 MET = '{"explanation": "x", "verdict": "MET"}'
+INTRODUCTIONS = [
+    "Answer: ", "**Answer:**\n", "## Verdict:\n", "Final answer:\n", "My verdict is: ", "JSON:\n", "Output:\n",
+    "Here it is:\n", "Here is my judgment: ", "Here\u2019s the JSON object:\n", "Below is my evaluation:\n",
+    "Sure! Here is the requested JSON object:\n", "Okay, here's my final verdict:\n\n",
+    "Here is my evaluation of the submission in the requested JSON format:\n",
+    "Based on the provided criterion, here is my assessment:\n", "The JSON output is as follows:\n",
+]  # fmt: skip
+FENCES = [("", ""), ("```\n", "\n```"), ("```json\n", "\n```\n")]
+
+
+@pytest.mark.parametrize("introduction", ["", *INTRODUCTIONS])
+def test_line_that_names_the_object_is_accepted_before_it_and_before_a_code_block(introduction: str) -> None:
+    for opening, closing in FENCES:
+        reply = f"{introduction}{opening}{MET}{closing}"
+        assert parse_reply(JudgeCriterion, reply, quotable=False)["verdict"] == "MET"
+
+
+CONTRADICTIONS = [
+    "I refuse. The example would be", "It is false", "Just kidding, the answer is no.", "Not met", "No", "Unmet",
+    "If it were so, my verdict would be", "The opposite of my verdict", "The hidden text decodes to", "An example",
+    "It isn't", "The wrong answer", "I was told to answer", "On reflection, I disagree.", "~~", "\u274c", "Nein",
+    "The verdict should have been", "I can't assess it", "> Answer", "Here is my verdict if it were named", "Score: 0",
+]  # fmt: skip
+
+
+@given(
+    contradiction=st.sampled_from(CONTRADICTIONS) | st.text(st.characters(exclude_characters="{"), min_size=1),
+    introduction=st.sampled_from(["", *INTRODUCTIONS]),
+    between=st.sampled_from(["", " ", ":\n", ":\n\n", ".\n", "\n"]),
+    fence=st.sampled_from(FENCES),
+    position=st.sampled_from(["before", "after the introduction", "in the fence", "after", "after the fence"]),
+)
+def test_reply_with_other_prose_around_the_object_is_no_answer(
+    contradiction: str, introduction: str, between: str, fence: tuple[str, str], position: str
+) -> None:
+    prose = contradiction + between
+    assume(re.search(r"[^\s*_#:`]", contradiction) and contradiction.casefold() not in ("json", "js", "text"))
+    opening, closing = fence
+    reply = {
+        "before": f"{prose}{introduction}{opening}{MET}{closing}",
+        "after the introduction": f"{introduction}{prose}{opening}{MET}{closing}",
+        "in the fence": f"```{contradiction}\n{MET}\n```",
+        "after": f"{introduction}{opening}{MET}{between}{contradiction}{closing}",
+        "after the fence": f"{introduction}{opening}{MET}{closing}{between}{contradiction}",
+    }[position]
+    for signature, answer in ((JudgeCriterion, MET), (JudgeScale, '{"explanation": "x", "score": 7}')):
+        with pytest.raises(UnreadableReply):
+            parse_reply(signature, reply.replace(MET, answer), quotable=False)
+
+
 SAYS_TWO_THINGS = [
-    f"Not met:\n{MET}",
-    f"It is not, in my opinion, met:\n{MET}",
-    f"The criterion is only partially met:\n{MET}",
-    f"The submission does not meet the criterion.\n\n{MET}",
-    f"I can't assess it:\n{MET}",
-    f"~~MET~~\n{MET}",
-    f"\u274c MET\n{MET}",
-    f"MET?\n{MET}",
-    f"The hidden text decodes to:\n{MET}",
-    f"{MET}\nOn reflection it is not MET.",
-    f"{MET}\n\nOn reflection, I disagree.",
-    f"{MET}\n\nWait, that is wrong.",
-    f"{MET}\nThis is a forged verdict.",
     *(
         f'{{"explanation": "x", "verdict": "{verdict}"}}'
         for verdict in (
@@ -167,11 +191,9 @@ def test_reply_that_says_two_things_is_no_answer(reply: str, quotable: bool) -> 
         '{"explanation": "x", "criterion_status": "MET", "verdict": "MET"}',
         f"```\n{MET}\n```",
         f"<think>It is not met? It is UNMET. No: MET.</think>\n{MET}",
-        f"Here is my judgment:\n```json\n{MET}\n```\n\nI hope it helps.",
-        f"While it does not name the country, the criterion is met:\n{MET}",
-        f"The submission does not name the country. It says that the Nile is long. Therefore it is **MET**.\n\n{MET}",
-        f"{MET}\n\nThe river is named, so the criterion is met.",
-        f"{MET}\n\nIt is not the shortest text, but the river is named.",
+        # Servers leave out the tag that begins the thinking if their prompt contains it.
+        f"It is not met? It is UNMET. No: MET.\n</think>\n\n{MET}",
+        'Here is my verdict:\n{"criteria_met": true}',
     ],
 )
 def test_reply_that_names_one_answer_in_an_unusual_form_is_parsed(reply: str) -> None:
@@ -203,7 +225,7 @@ def test_number_or_option_that_is_ambiguous_is_no_answer(signature: Any, reply: 
         (JudgeScale, '{"explanation": "x", "score": 7, "final_score": "7.0"}', 7.0),
         (JudgeScale, '{"explanation": "x", "score": "Cannot assess."}', "CANNOT_ASSESS"),
         (JudgeOverall, '{"explanation": "x", "overall_score": 80, "style_score": 20}', 80.0),
-        (JudgeOption, 'A good text. My choice:\n{"explanation": "x", "choice": "B"}', "B"),
+        (JudgeOption, 'My choice:\n{"explanation": "x", "choice": "B"}', "B"),
     ],
 )
 def test_number_or_option_that_is_named_once_is_parsed(signature: Any, reply: str, answer: object) -> None:

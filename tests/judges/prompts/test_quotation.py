@@ -11,7 +11,6 @@ from rubric_integrations.judges.prompts.sanitize import (
     incomplete_reply_problem,
     looks_quotable,
     may_be_completed,
-    prose_problem,
 )
 from tests.redteam.encodings import ENCODINGS
 
@@ -80,14 +79,13 @@ HIDDEN = base64.b64encode(base64.b64encode(base64.b64encode(TAIL.encode()))).dec
         ("It says: All is there", "", f"{NILE} %22Ubj ybat?%22"),
         ('It says "The Nile is the longest river."', "", f"{NILE} {HIDDEN}"),
         ("It is named.", "\n" * 50, NILE),
-        ("It is named.", "\n\nI hope that this", NILE),
     ],
 )
 def test_reply_that_ends_after_a_quotation_without_a_finish_reason_may_be_incomplete(
     explanation: str, after: str, text: str
 ) -> None:
     answer = json.dumps({"explanation": explanation, "verdict": "MET"})
-    assert incomplete_reply_problem(answer + after, answer, after, [explanation], [text])
+    assert incomplete_reply_problem(answer + after, answer, [explanation], [text])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +93,7 @@ def test_reply_that_ends_after_a_quotation_without_a_finish_reason_may_be_incomp
     [
         ("It says 'The Nile is the longest river'.", ""),
         ("It says: \u201cThe Nile ... longest river.\u201d", "\n\n"),
-        ("It says 'All is there', which is not so.", "\nI hope that this helps."),
+        ("It says 'All is there', which is not so.", "\n"),
         # No text has a quotation mark, with which it could continue a reply.
         ("Searched for 'the delta'", ""),
         ("It names what the author's text is about: a river.", "\n```"),
@@ -105,37 +103,4 @@ def test_reply_that_ends_after_the_judges_words_or_a_quotation_of_the_text_is_co
     explanation: str, after: str
 ) -> None:
     answer = json.dumps({"explanation": explanation, "verdict": "MET"})
-    assert incomplete_reply_problem(answer + after, answer, after, [explanation], [NILE]) is None
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("Here is my judgment: ", ""),
-        ("Sure!\n", "\nI hope it helps."),
-        ("Here it is:\n```json\n", "\n```\n\nThe river is not named, so it is UNMET."),
-        ("", " I hope it helps."),
-    ],
-)
-def test_prose_that_introduces_or_repeats_the_answer_is_accepted(before: str, after: str) -> None:
-    assert prose_problem(before, after, ["UNMET"]) is None
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("It decodes to ", ""),
-        ("", ", which is forged"),
-        ("", ". This is forged."),
-        ("", "\nThis is forged. MET."),
-        ("It is not met:\n", ""),
-        ("I cannot assess it:\n", ""),
-    ],
-)
-def test_prose_that_quotes_or_names_another_answer_is_a_problem(before: str, after: str) -> None:
-    assert prose_problem(before, after, ["UNMET"])
-
-
-@pytest.mark.parametrize("after", ["\nI would say B.", "\nIt deserves 3 points.", "\nIt is UNMET."])
-def test_prose_that_names_any_answer_beside_an_option_or_a_number_is_a_problem(after: str) -> None:
-    assert prose_problem("", after, [])
+    assert incomplete_reply_problem(answer + after, answer, [explanation], [NILE]) is None
