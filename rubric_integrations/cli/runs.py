@@ -236,8 +236,8 @@ def report(
         bool,
         typer.Option(
             "--redact",
-            help="Leave out all texts of submissions, judges and raters, attachments and metadata. Ids, the rubric, "
-            "answers and scores stay.",
+            help="Leave out all texts of submissions, judges and raters, the names of raters, attachments and "
+            "metadata. Ids, the rubric, answers and scores stay.",
         ),
     ] = False,
 ) -> None:

@@ -321,6 +321,7 @@ def import_notes(rows: Sequence[GradedRow]) -> list[str]:
         outcome.error
         for row in rows
         for entry in (row.report.criteria if row.report else ())
+        if not entry.computed and not entry.not_applicable
         for outcome in (entry.votes or [entry])
         if outcome.error is None or not outcome.error.endswith(MISSING_REPLY)
     ]

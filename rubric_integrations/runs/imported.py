@@ -1,7 +1,7 @@
 """`read_judgments`: makes a run from judgments that another program recorded, such as the replies of a published judge.
 
 The run is like a run of `grade_many`: the same code scores, writes, shows and compares it. A reply that cannot be read
-is a failure of the judge. It never ends the run, and it is always counted.
+is a failure of the judge. It never ends the run, and it is always counted. Checks are computed from the responses.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, cast, overload
 
 from rubric_integrations._util.json import read_json_lines, refuse_endless
 from rubric_integrations.formats.registry import RubricLike, as_rubric
+from rubric_integrations.graders.grader import computed_answers
 from rubric_integrations.graders.per_criterion import PerCriterionGrader
 from rubric_integrations.judges.recorded import read_recorded_replies
-from rubric_integrations.rubric.criterion import condition_indices
+from rubric_integrations.rubric.criterion import condition_indices, has_checks, questions
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import IMPORTED, MISSING_REPLY
 from rubric_integrations.runs.summary import Graded
@@ -24,6 +25,7 @@ from rubric_integrations.scoring.judgment import JudgeAnswers, JudgeFailure, Jud
 from rubric_integrations.submission.columns import fold
 from rubric_integrations.submission.files import read_responses
 from rubric_integrations.submission.inputs import Row
+from rubric_integrations.submission.submission import Submission
 from rubric_integrations.submission.tables import UNSUPPORTED, CsvError, how_to_encode, read_csv
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -34,6 +36,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "judge": ("judge", "model", "annotator"),
     "reason": ("reason", "explanation", "feedback"),
 }
+_NO_TEXT = "the check needs the response: pass the file of the responses as `responses` (`--responses`)"
 # The largest number of names that an error lists.
 _MOST_LISTED = 20
 # The largest number of characters of a value that becomes metadata.
@@ -74,6 +77,7 @@ class ImportedRun(Sequence[Graded]):
             has no line.
         without_text: The number of rows without a text, because the responses were not passed or have no text.
         without_judgment: The number of responses that were left out because the file has no judgment of them.
+        ignored: The number of recorded judgments of checks. They are ignored, because checks are computed.
     """
 
     def __init__(
@@ -84,11 +88,12 @@ class ImportedRun(Sequence[Graded]):
         unread_replies: Sequence[UnreadReply],
         missing: int,
         without_judgment: int,
+        ignored: int = 0,
     ):
         self._graded = tuple(graded)
         self.judges, self.replies, self.unread_replies, self.missing = judges, replies, tuple(unread_replies), missing
         self.without_text = sum(result.row.submission is None for result in self._graded)
-        self.without_judgment = without_judgment
+        self.without_judgment, self.ignored = without_judgment, ignored
 
     @property
     def unread(self) -> int:
@@ -111,12 +116,15 @@ class ImportedRun(Sequence[Graded]):
         return f"ImportedRun({len(self):,} rows, judges={list(self.judges)!r}, {self.summary()})"
 
     def summary(self) -> str:
-        """Return one line with the numbers of unread replies, missing judgments, and rows without judgment or text."""
+        """Return one line with the numbers of unread replies, missing or ignored judgments, and incomplete rows."""
         parts = [f"{self.unread:,} of {self.replies:,} replies could not be read"]
         parts += [f"{self.missing:,} judgments are not in the file"] if self.missing else []
+        parts += [f"{self.ignored:,} judgments of checks are ignored: checks are computed"] if self.ignored else []
         parts += [f"{self.without_judgment:,} responses have no judgment"] if self.without_judgment else []
         if self.without_text:
-            parts.append(f"{self.without_text:,} of {len(self):,} rows have no text" if self else "no rows")
+            lacking = f"{self.without_text:,} of {len(self):,} rows have no text"
+            needed = any(result.rubric and has_checks(result.rubric.criteria) for result in self)
+            parts.append(f"{lacking}, which checks need: pass the responses" if needed else lacking)
         return ", ".join(parts)
 
 
@@ -146,7 +154,7 @@ def read_judgments(
     `judge`.
 
     A reply that cannot be read, or that is not in the file, counts as a failure of the judge. The row of this reply has
-    no score.
+    no score. Checks are computed from the responses, and lines about them are ignored. Without responses, they fail.
 
     Args:
         path: The file.
@@ -184,7 +192,7 @@ def read_judgments(
             + ": pass the responses that were judged, or the run would mix up texts"
         )
     outcomes, unread = recorded.read()
-    names = tuple(dict.fromkeys(name for _, _, name in outcomes))
+    names = tuple(dict.fromkeys(name for _, _, name in outcomes)) or tuple(recorded.judges)
     ids = list(recorded.places) if rows is None else [row_id for row_id in rows if row_id in recorded.places]
     grader = PerCriterionGrader(judge="offline")
     record = {
@@ -198,16 +206,17 @@ def read_judgments(
     graded: list[Graded] = []
     missing = 0
     for row_id in ids:
-        panel = [JudgeAnswers(_answers(shared, outcomes, row_id, name), name) for name in names]
+        row = Row(row_id, None) if rows is None else rows[row_id]._replace(error=None)
+        checks = _check_answers(shared, row.submission)
+        panel = [JudgeAnswers(_answers(shared, outcomes, checks, row_id, name), name) for name in names]
         missing += sum(_is_missing(outcome) for answers in panel for outcome in answers.outcomes.values())
-        report = aggregate_answers(shared, panel, JudgeAnswers({}), grader.policies)
+        report = aggregate_answers(shared, panel, JudgeAnswers(checks, judge="check"), grader.policies)
         if shared.scale is not None and report.score is not None:
             report = report.model_copy(update={"scaled_score": shared.scale.number_at(report.score)})
-        row = Row(row_id, None) if rows is None else rows[row_id]._replace(error=None)
         row = row._replace(metadata={**recorded.metadata[row_id], **(row.metadata or {})} or None)
         graded.append(Graded(row, report, report.error if report.failed_count else None, shared, record))
     left_out = 0 if rows is None else len(rows) - len(ids)
-    return ImportedRun(graded, names, len(outcomes), unread, missing, left_out)
+    return ImportedRun(graded, names, len(outcomes), unread, missing, left_out, recorded.ignored)
 
 
 class _Recorded:
@@ -216,6 +225,8 @@ class _Recorded:
     Attributes:
         places: For the id of each row, the place of its first judgment in the file.
         metadata: For the id of each row, the other columns that have the same short value on all its lines.
+        judges: The names of the judges that are read, in the order of the file.
+        ignored: The number of judgments of criteria with a check.
     """
 
     def __init__(self, path: Path, rubric: Rubric, judge: str | Sequence[str] | None):
@@ -225,6 +236,8 @@ class _Recorded:
         self._keys = _keys_by_name(rubric)
         self.places: dict[str, str] = {}
         self.metadata: dict[str, dict[str, Any]] = {}
+        self.judges: dict[str, None] = {}
+        self.ignored = 0
         self._fields: dict[tuple[str, int, str], Mapping[str, Any]] = {}
         self._add_all()
 
@@ -244,6 +257,13 @@ class _Recorded:
             index = self._find_criterion(place, fields.get("criterion"))
             if self._chosen is not None and judge not in self._chosen:
                 continue
+            self.judges.setdefault(judge)
+            self.places.setdefault(row_id, place)
+            common = self.metadata.setdefault(row_id, others)
+            self.metadata[row_id] = {name: value for name, value in common.items() if others.get(name) == value}
+            if self._rubric.criteria[index].check is not None:
+                self.ignored += 1
+                continue
             key = (row_id, index, judge)
             if key in places:
                 raise self._error(
@@ -253,9 +273,6 @@ class _Recorded:
                 )
             places[key] = place
             self._fields[key] = fields
-            self.places.setdefault(row_id, place)
-            common = self.metadata.setdefault(row_id, others)
-            self.metadata[row_id] = {name: value for name, value in common.items() if others.get(name) == value}
         if not known:
             raise JudgmentsError(
                 f"{self._path}: has no judgments: write one a line, with `id`, `criterion` and `reply`"
@@ -311,20 +328,35 @@ def _keys_by_name(rubric: Rubric) -> dict[str, int]:
     return by_words | {key.casefold(): index for index, key in enumerate(rubric.keys)}
 
 
+def _check_answers(rubric: Rubric, submission: Submission | None) -> dict[int, Outcome]:
+    """Compute the checks of a row, by the index of the question. Without a text, each check of a criterion fails."""
+    checks = [index for index, question in enumerate(questions(rubric.criteria)) if question.check is not None]
+    if submission is None:
+        return {index: JudgeFailure("check", _NO_TEXT) for index in checks if index < len(rubric)}
+    answers = computed_answers(rubric, submission).outcomes if checks else {}
+    return {index: answers[index] for index in checks}
+
+
 def _answers(
-    rubric: Rubric, outcomes: Mapping[tuple[str, int, str], Outcome], row_id: str, judge: str
+    rubric: Rubric,
+    outcomes: Mapping[tuple[str, int, str], Outcome],
+    checks: Mapping[int, Outcome],
+    row_id: str,
+    judge: str,
 ) -> dict[int, Outcome]:
     """Return the outcomes of a judge for a row, by the index of the question.
 
-    A condition is MET if a judgment of its criterion was recorded.
+    A condition in words is MET if a judgment of its criterion was recorded. A criterion needs no judgment if the check
+    of its condition has decided that it does not apply.
     """
-    recorded = {index: outcomes.get((row_id, index, judge)) for index in range(len(rubric))}
-    answers: dict[int, Outcome] = {
-        index: JudgeFailure("transport", MISSING_REPLY) if outcome is None else outcome
-        for index, outcome in recorded.items()
-    }
+    answers: dict[int, Outcome] = {}
     for index, condition in enumerate(condition_indices(rubric.criteria)):
-        if condition is not None and recorded[index] is not None:
+        applies = None if condition is None else checks.get(condition)
+        if index in checks or (isinstance(applies, Judgment) and applies.value == 0.0):
+            continue
+        outcome = outcomes.get((row_id, index, judge))
+        answers[index] = JudgeFailure("transport", MISSING_REPLY) if outcome is None else outcome
+        if condition is not None and outcome is not None and condition not in checks:
             answers[condition] = Judgment(verdict="MET", value=1.0)
     return answers
 

@@ -13,7 +13,7 @@ from rubric_integrations import Rubric
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.reporting.page import report_page
 from rubric_integrations.runs import JudgmentsError, read_judgments, read_run
-from rubric_integrations.runs.files import run_line
+from rubric_integrations.runs.files import import_notes, run_line
 from rubric_integrations.trust import agreement, align, calibrate, compare_runs, panel_report, read_labels
 from tests.cli.commands import run as run_command
 from tests.conftest import SHARED
@@ -103,6 +103,54 @@ def test_judgment_that_the_file_lacks_is_a_failure_and_counted(tmp_path: Path) -
     run = read_judgments(write(tmp_path / "j.jsonl", ROWS[:1]), RUBRIC)
     assert (run.missing, run.unread, run[0].score) == (1, 0, None)
     assert "no reply is recorded" in (run[0].judge_error or "")
+
+
+CHECKED = Rubric.from_dict(
+    [
+        RUBRIC.to_dict()["criteria"][0],
+        {"name": "says", "requirement": "Says 42", "weight": 1, "check": {"contains": ["42"]}},
+        {"name": "like", "requirement": "Is 42", "weight": 1, "check": {"metric": {"type": "accuracy"}}},
+        {"name": "code", "requirement": "Its code is short", "weight": 1, "applies_when": {"contains": ["code"]}},
+    ]
+)
+TEXTS = [
+    {"id": "a", "response": "42", "reference": "42"},
+    {"id": "b", "response": "It is 42 by code.", "reference": "42"},
+    {"id": "c", "response": "code", "reference": "42"},
+]
+
+
+@pytest.mark.parametrize("judges", [["x"], ["x", "y"]])
+def test_checks_are_computed_from_the_responses_and_their_lines_are_ignored(tmp_path: Path, judges: list[str]) -> None:
+    rows = [{"id": name, "criterion": "end", "judge": judge, "reply": "Yes."} for name in "abc" for judge in judges]
+    rows += [{"id": "b", "criterion": "code", "judge": judge, "reply": "No."} for judge in judges]
+    lines = [{"id": name, "criterion": "like", "judge": "code", "verdict": 0.3} for name in "abc"]
+    lines += [{"id": "a", "criterion": "says", "judge": "code", "reply": "a score"}] * 2
+    path, texts = write(tmp_path / "j.jsonl", [*lines, *rows]), write(tmp_path / "r.jsonl", TEXTS)
+    run = read_judgments(path, CHECKED, responses=texts)
+    assert [result.score for result in run] == [1.0, 0.5, None]
+    assert run[0].report is not None
+    assert [(entry.value, entry.computed) for entry in run[0].report.criteria[1:3]] == [(1.0, True), (1.0, True)]
+    assert run[0].report.criteria[3].not_applicable
+    # Only the row `c`, which the condition applies to, lacks a judgment.
+    assert (run.judges, run.ignored, run.unread, run.missing) == (tuple(judges), 5, 0, len(judges))
+    assert "5 judgments of checks are ignored" in run.summary()
+    notes = import_notes(read_run(write_run(tmp_path / "run.jsonl", run)).rows)
+    assert notes == [f"imported from j.jsonl: 0 of {4 * len(judges)} replies could not be read"]
+
+
+def test_checks_without_responses_are_failures_that_say_what_to_pass(tmp_path: Path) -> None:
+    path = write(tmp_path / "j.jsonl", [{"id": "a", "criterion": "end", "reply": "Yes."}])
+    run = read_judgments(path, Rubric(CHECKED.criteria[:2]))
+    assert (run[0].score, run.unread, run.missing) == (None, 0, 0)
+    assert "pass the file of the responses as `responses` (`--responses`)" in (run[0].judge_error or "")
+    assert "no text, which checks need: pass the responses" in run.summary()
+
+
+def test_rubric_of_checks_alone_needs_no_judgment(tmp_path: Path) -> None:
+    path = write(tmp_path / "j.jsonl", [{"id": "a", "criterion": "says", "judge": "x", "verdict": False}])
+    run = read_judgments(path, Rubric(CHECKED.criteria[1:2]), responses=write(tmp_path / "r.jsonl", TEXTS))
+    assert ([result.score for result in run], run.judges, run.without_judgment) == ([1.0], ("x",), 2)
 
 
 def test_run_without_texts_is_marked_and_measured_by_ids(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ text. These texts are removed:
 
 - the submission (query, response, reference, documents, steps, thinking), its attachments and its metadata
 - the texts of judges (reasons, quotations, errors)
-- the notes of raters
+- the names and the notes of raters (in `trust_figures`)
 
 Ids, the rubric, answers, scores and spend are kept.
 """

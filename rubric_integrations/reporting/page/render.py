@@ -62,8 +62,8 @@ def report_page(
             labelling tool, which shows one judgment after another without the judge's answer.
         labels: Human labels of the last run. With labels, the page has a section about the judge's agreement with them.
             None leaves it out.
-        redact: Whether to leave out all texts of submissions, judges and raters, attachments and metadata, for readers
-            who must not see them. Ids, the rubric, answers, scores and spend are kept.
+        redact: Whether to leave out all texts of submissions, judges and raters, the names of raters, attachments and
+            metadata, for readers who must not see them. Ids, the rubric, answers, scores and spend are kept.
 
     Raises:
         ValueError: `runs` is empty, or `to_label` is combined with several runs or with `redact`.

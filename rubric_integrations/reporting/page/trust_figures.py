@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from rubric_integrations._util.text import counted
 from rubric_integrations.reporting.page.redaction import LEFT_OUT, redact_sentences
 from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
@@ -102,7 +103,7 @@ class Trust(NamedTuple):
 def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment], *, redact: bool = False) -> Trust:
     """Compute the figures of the last run from human labels. Labels of deliberately chosen judgments are left out.
 
-    With `redact`, notes of raters, and texts that may quote raters or submissions, are left out, too.
+    With `redact`, names and notes of raters, and texts that may quote raters or submissions, are left out, too.
     """
     run = runs[-1]
     if not labels:
@@ -134,6 +135,8 @@ def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment], *
     if redact:
         disagreements = [difference._replace(reason="") for difference in disagreements]
         warnings = redact_sentences(warnings, "agree")
+        if measured.raters:
+            measured = measured.model_copy(update={"raters": (counted(len(measured.raters), "rater"),)})
     return Trust(
         agreement=measured,
         criteria=[CriterionTrust(of, _rates(of, corrected.criteria.get(key))) for key, of in measured.criteria.items()],

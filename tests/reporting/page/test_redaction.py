@@ -81,18 +81,19 @@ def test_redacted_page_has_no_text_of_the_run_and_its_rubric_ids_and_figures(cou
     assert "The texts are left out of this page" in redacted
 
 
-def test_redacted_page_leaves_the_notes_of_people_out() -> None:
+def test_redacted_page_leaves_the_notes_and_the_names_of_people_out() -> None:
     submission = RUN.rows[0].submission
     assert submission is not None
     label = LabelledJudgment(
-        submission=submission, criterion=RUBRIC.criteria[0], verdict="UNMET", id="id-left", rater="Ann",
+        submission=submission, criterion=RUBRIC.criteria[0], verdict="UNMET", id="id-left", rater="SECRET-Ann",
         reason="SECRET-note", sampled="random",
     )  # fmt: skip
-    labels = [label]
-    assert "SECRET-note" in report_page([RUN], labels=labels)
+    labels = [label, label.model_copy(update={"rater": "SECRET-Bob"})]
+    assert {"SECRET-note", "SECRET-Ann"} <= set(re.findall(r"SECRET-\w+", report_page([RUN], labels=labels)))
     page = unpacked(report_page([RUN], labels=labels, redact=True))
     assert "SECRET" not in page
     assert "Where they differ" in page
+    assert "2 labels by <bdi>2 raters</bdi>" in page
 
 
 def test_redacted_submission_shows_its_answers_and_says_that_texts_are_left_out(show: Callable[..., Any]) -> None:
