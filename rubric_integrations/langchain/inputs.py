@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from pydantic import ValidationError
+
 from rubric_integrations.submission.attachments import MAX_BYTES, attachment_fields
 from rubric_integrations.submission.inputs import join_fields, output_fields
 from rubric_integrations.submission.messages import Respond, document_texts, split_outputs
-from rubric_integrations.submission.submission import Submission
+from rubric_integrations.submission.submission import Submission, error_line
 
 
 def attachments_of(value: object) -> list[Any]:
@@ -83,7 +85,12 @@ class FieldSelector(NamedTuple):
     context_key: FieldKey | None = None
 
     def select(
-        self, inputs: Any, outputs: Any, reference_outputs: Any, attachments: Sequence[Any] = ()
+        self,
+        inputs: Any,
+        outputs: Any,
+        reference_outputs: Any,
+        attachments: Sequence[Any] = (),
+        own: Mapping[str, Any] = {},
     ) -> Submission | None:
         """Return the submission to grade. Returns None if the outputs contain no text.
 
@@ -94,14 +101,15 @@ class FieldSelector(NamedTuple):
             outputs: The outputs of the run.
             reference_outputs: The outputs of the example.
             attachments: Attachments, as `attachments_of` returns them.
+            own: Fields of the submission that replace the fields of the response.
 
         Raises:
-            ValueError: A mapping does not have the named key.
+            ValueError: A mapping does not have the named key, or a value cannot be graded.
         """
         output = self._pick("output_key", outputs)
         if output is outputs and isinstance(output, Mapping) and isinstance(self.context_key, str):
             output = split_outputs(cast("Mapping[str, Any]", output), self.context_key).graded
-        fields = output_fields(output)
+        fields = {**output_fields(output), **own}
         response = fields["response"]
         if not response or (isinstance(response, str) and not response.strip()):
             return None
@@ -111,9 +119,11 @@ class FieldSelector(NamedTuple):
         if self.context_key is not None:
             fields["context"] = self._documents(inputs, outputs, reference_outputs) or fields.get("context", ())
         files = [*attachments, *fields.get("attachments", ())]
-        return Submission.model_validate(
-            {**fields, "respond": self.respond, **({"attachments": files} if files else {})}
-        )
+        fields |= {"respond": self.respond, **({"attachments": files} if files else {})}
+        try:
+            return Submission.model_validate(fields)
+        except ValidationError as error:
+            raise ValueError(error_line(error)) from None
 
     def _documents(self, inputs: Any, *others: Any) -> tuple[str, ...]:
         key = self.context_key

@@ -19,7 +19,7 @@ from rubric_integrations.judges.protocol import Judge, Request, RequestWrapper, 
 from rubric_integrations.langchain.inputs import FieldSelector
 from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.submission.columns import USUAL_COLUMNS, missing_column
-from rubric_integrations.submission.inputs import is_row, is_state, row_fields
+from rubric_integrations.submission.inputs import evidence_fields, is_row, is_state, row_fields, without_arrays
 from rubric_integrations.submission.messages import Respond, is_message
 
 if TYPE_CHECKING:
@@ -41,8 +41,11 @@ class RubricInput(BaseModel):
         input: The task that the output answers, in the same forms.
         reference: A reference answer, in the same forms.
         context: Documents, such as retrieved passages: a text, or a list of texts or of LangChain documents.
-        fields: All keys and values of the input, for a function that returns the rubric of an input. This field is not
-            in the schema. Otherwise a model that calls the runnable as a tool could choose its own rubric.
+        thinking: The reasoning before the output. Like the following fields, it is not in the schema, because a model
+            that calls the runnable as a tool must not choose its own evidence or rubric.
+        attachments: Images and other files, as for `Rubric.grade`.
+        trajectory: The steps that led to the output, in any dialect that `Trajectory.from_messages` reads.
+        fields: All keys and values of the input, for a function that returns the rubric of an input.
     """
 
     output: Annotated[Any, _TEXT_OR_MESSAGES] = Field(
@@ -51,6 +54,9 @@ class RubricInput(BaseModel):
     input: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="The task that it answers.")
     reference: Annotated[Any, _TEXT_OR_MESSAGES] = Field(default=None, description="A reference answer.")
     context: Any = Field(default=None, description="Documents that the output can be compared with.")
+    thinking: SkipJsonSchema[Any] = None
+    attachments: SkipJsonSchema[Any] = None
+    trajectory: SkipJsonSchema[Any] = None
     fields: SkipJsonSchema[dict[str, Any]] = Field(default_factory=dict[str, Any], exclude=True)
 
 
@@ -58,7 +64,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
     """A LangChain Runnable that grades the output of a chain, and returns the report.
 
     The input is the output of a model or an agent, as in `model | RubricRunnable(rubric, judge=...)`, or a dict with
-    `output` and optionally `input`, `reference` and `context`. The type of the input decides what is graded:
+    `output` and optionally the other fields of a `RubricInput`. The type of the input decides what is graded:
 
     - a message: its text.
     - a list of messages: the last answer, with the other messages as context.
@@ -148,7 +154,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
     async def _grade(self, value: Any, run_manager: Any, config: RunnableConfig) -> EvaluationReport:
         parsed = _parse_input(value)
         texts = dict(parsed)  # `model_dump` would turn LangChain's messages into dicts
-        submission = self._fields.select(texts, texts, texts)
+        submission = self._fields.select(texts, texts, texts, own=evidence_fields(texts))
         if submission is None:
             raise ValueError(f"`output` is {parsed.output!r}: there is nothing to grade")
         child_config = patch_config(config, callbacks=run_manager.get_child())
@@ -171,7 +177,7 @@ def _parse_input(value: Any) -> RubricInput:
         return value
     if not isinstance(value, Mapping) or is_message(cast("object", value)):
         return RubricInput(output=cast("object", value))
-    fields = cast("Mapping[str, Any]", value)
+    fields = cast("Mapping[str, Any]", without_arrays(value))
     if not is_row(fields) or (is_state(fields) and "output" not in fields):
         return RubricInput(output=fields)
     if missing_column(fields, USUAL_COLUMNS) is not None:
@@ -180,10 +186,8 @@ def _parse_input(value: Any) -> RubricInput:
             "messages or the state of an agent, or nothing could be graded"
         )
     own = row_fields(fields)
-    return RubricInput(
-        output=own.get("response"), input=own.get("query"), reference=own.get("reference"), context=own.get("context"),
-        fields=dict(fields),
-    )  # fmt: skip
+    others = {name: own.get(name) for name in ("reference", "context", "thinking", "attachments", "trajectory")}
+    return RubricInput(output=own.get("response"), input=own.get("query"), fields=dict(fields), **others)
 
 
 class _TracedJudge(RequestWrapper):

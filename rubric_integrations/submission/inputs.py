@@ -330,10 +330,11 @@ def read_row(
     try:
         for name, value in data.items():
             plain[name] = without_arrays(value)
-        data, fields = plain, row_fields(plain, columns, warns=warns)
+        data, name = plain, "structured_response"  # the only column that `row_fields` converts
+        fields = row_fields(plain, columns, warns=warns)
         for name in [name for name in ("trajectory", "labels", "metadata") if name in fields]:
             fields[name] = _parsed(fields[name])
-    except NestingError as error:
+    except ValueError as error:
         row_id = own_id(data, columns) or str(number)
         return Row(row_id, None, f"row {row_id}: `{name}` {error}")
     row_id = str(fields.pop("id", "")).strip() or str(number)
@@ -536,6 +537,21 @@ def as_row(item: Any, number: int, *, warns: bool = True) -> Row:
 def _is_missing(value: object) -> bool:
     """Whether a value is None, or NaN as in an empty cell of a data frame."""
     return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124
+
+
+def evidence_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `thinking`, `attachments` and `trajectory` of a row for a `Submission`, without missing values.
+
+    Example:
+        >>> evidence_fields({"thinking": None, "attachments": "https://example.com/chart.png"})
+        {'attachments': [{'url': 'https://example.com/chart.png'}]}
+    """
+    fields = {name: data[name] for name in ("thinking", "attachments", "trajectory") if data.get(name) is not None}
+    if "attachments" in fields:
+        fields["attachments"] = attachment_fields(fields["attachments"])
+    if "trajectory" in fields:
+        fields["trajectory"] = _parsed(fields["trajectory"])
+    return fields
 
 
 def _parsed(value: object) -> object:

@@ -15,7 +15,12 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from pydantic import BaseModel, RootModel
 
 from rubric_integrations._util.records import Record
-from rubric_integrations.submission.dialects.blocks import FilesAsPlaceholders, Message, UnknownBlockError
+from rubric_integrations.submission.dialects.blocks import (
+    FilesAsPlaceholders,
+    Message,
+    UnknownBlockError,
+    refuse_bytes,
+)
 from rubric_integrations.submission.dialects.chat import is_item, read_message
 from rubric_integrations.submission.dialects.detect import Conversation, read_conversation
 from rubric_integrations.submission.steps import render_steps
@@ -230,13 +235,15 @@ def value_text(value: object, simplify: Simplify = _no_special_type) -> str:
     A text is returned unchanged. A conversation is returned as its text, and None as the empty text. Any other value
     becomes JSON.
 
-    A value that becomes JSON is converted by `plain_value` first, which replaces images and other binary data by
-    placeholders.
+    A value that becomes JSON is converted by `plain_value` first, which replaces images and base64 by placeholders.
 
     Args:
         value: The value.
         simplify: A function that returns the text or the fields of a value that has a type of a framework, and None for
             any other value. It is called before any other conversion, also for nested values.
+
+    Raises:
+        ValueError: The value is or contains bytes.
 
     Example:
         >>> value_text({"answer": 42}), value_text(None)
@@ -254,18 +261,22 @@ def plain_value(value: object, simplify: Simplify = _no_special_type) -> Any:
     """Convert a value, and all values in it, to values that JSON can represent.
 
     Pydantic models and dataclasses become dictionaries. Enums become their values, and sets become sorted lists. The
-    keys of dictionaries become texts. Binary values and base64 become placeholders such as `[image]`, because they
-    would fill the judge's prompt. Other values, such as dates, are not changed.
+    keys of dictionaries become texts. Images and base64 become placeholders such as `[image]`, because they would fill
+    the judge's prompt. Other values, such as dates, are not changed.
 
     Args:
         value: The value.
         simplify: A function that returns the text or the fields of a value that has a type of a framework, and None for
             any other value. It is called before any other conversion.
 
+    Raises:
+        ValueError: The value is or contains bytes.
+
     Example:
-        >>> plain_value({(1, 2): {b"x"}})
-        {'(1, 2)': ['[binary]']}
+        >>> plain_value({(1, 2): {"x"}})
+        {'(1, 2)': ['x']}
     """
+    refuse_bytes(value)
     simple = simplify(value)
     if simple is not None:
         return simple if isinstance(simple, str) else plain_value(simple, simplify)
@@ -274,8 +285,6 @@ def plain_value(value: object, simplify: Simplify = _no_special_type) -> Any:
     if isinstance(value, str):
         data_uri = _DATA_URI.fullmatch(value)
         return value if data_uri is None else f"[{data_uri[1] if data_uri[1] in _MEDIA else 'file'}]"
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "[binary]"
     if type(value).__module__.partition(".")[0] == "PIL":
         return "[image]"
     if isinstance(value, RootModel):
@@ -283,7 +292,7 @@ def plain_value(value: object, simplify: Simplify = _no_special_type) -> Any:
     fields = _fields(value)
     if fields is not None:
         return {
-            str(name.value if isinstance(name, Enum) else name): plain_value(item, simplify)
+            str(refuse_bytes(name.value if isinstance(name, Enum) else name)): plain_value(item, simplify)
             for name, item in fields.items()
         }
     if isinstance(value, set | frozenset):

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from rubric_integrations._util.records import EncodableText, SparseRecord
 from rubric_integrations.rubric.criterion import Criterion, Evidence
 from rubric_integrations.submission.attachments import Attachment, check_attachments, refuse_paths
+from rubric_integrations.submission.dialects.blocks import refuse_bytes
 from rubric_integrations.submission.messages import Messages, Respond, check_respond, document_texts
 from rubric_integrations.submission.trajectory import Trajectory, convert_conversations
 
@@ -138,6 +139,11 @@ class Submission(SparseRecord):
     @classmethod
     def _convert_conversations(cls, data: Any) -> Any:
         return convert_conversations(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else data
+
+    @field_validator("response", "thinking", "query", "reference", mode="before")
+    @classmethod
+    def _refuse_bytes(cls, value: Any) -> Any:
+        return refuse_bytes(value)  # pydantic would decode some bytes as UTF-8
 
     @field_validator("context", mode="before")
     @classmethod

@@ -112,7 +112,6 @@ def test_tool_is_written_without_the_address_of_its_function() -> None:
         (dspy.File(file_data=f"data:application/pdf;base64,{PIXELS}"), "[file]"),
         (f"data:application/pdf;base64,{PIXELS}", "[file]"),
         (Video(data=PIXELS), "a film\n[video]"),
-        (b"\x00\x01", "[binary]"),
     ],
 )
 def test_binary_value_is_written_as_a_placeholder(value: object, text: str) -> None:

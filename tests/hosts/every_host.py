@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import tempfile
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dspy
+from langsmith import evaluate
+from langsmith.schemas import Example
 
 from rubric_integrations import JudgeError, Rubric, grade_many
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import Grader
-from rubric_integrations.langchain import RubricEvaluator, RubricRunnable
+from rubric_integrations.langchain import RubricEvaluator, RubricRunnable, RubricStringEvaluator, offline_client
 from rubric_integrations.submission import read_responses
 from tests.hosts.six_responses import QUERY
 from tests.server.serving import serving
@@ -30,7 +33,7 @@ def _outcome(grade: Callable[[], Any]) -> Outcome:
         return grade()
     except JudgeError:
         return FAILED
-    except ValueError:
+    except (ValueError, TypeError):
         return EMPTY
 
 
@@ -66,6 +69,26 @@ def grade_in_dspy(rubric: Rubric, grader: Grader, output: Any) -> Outcome:
 def grade_in_langsmith(rubric: Rubric, grader: Grader, output: Any) -> Outcome:
     evaluator = RubricEvaluator(rubric, grader=grader)
     return _outcome(lambda: evaluator(inputs={"question": QUERY}, outputs=output)["score"])
+
+
+def grade_in_an_experiment(rubric: Rubric, grader: Grader, output: Any) -> Outcome:
+    examples = [Example(id=uuid.uuid4(), inputs={"question": QUERY})]
+    evaluators: Any = [RubricEvaluator(rubric, grader=grader)]
+    settings: Any = {"upload_results": False, "client": offline_client()}
+
+    def target(inputs: Any) -> Any:
+        return output
+
+    [row] = evaluate(target, data=examples, evaluators=evaluators, **settings)
+    total: Any = row["evaluation_results"].get("results", [])[0]
+    return (
+        FAILED if (total.comment or "").startswith("not graded: `") else EMPTY if total.score is None else total.score
+    )
+
+
+def grade_in_langchain_classic(rubric: Rubric, grader: Grader, output: Any) -> Outcome:
+    evaluator: Any = RubricStringEvaluator(rubric, grader=grader)
+    return _outcome(lambda: evaluator.evaluate_strings(prediction=output, input=QUERY)["score"])
 
 
 def grade_in_langchain(rubric: Rubric, grader: Grader, output: Any) -> Outcome:
@@ -113,6 +136,8 @@ HOSTS: dict[str, Host] = {
     "file": grade_a_file,
     "DSPy": grade_in_dspy,
     "LangSmith": grade_in_langsmith,
+    "LangSmith experiment": grade_in_an_experiment,
+    "langchain_classic": grade_in_langchain_classic,
     "LangChain": grade_in_langchain,
     "LangChain, after a chain": grade_after_a_chain,
     "pydantic-evals": grade_in_pydantic_evals,

@@ -16,9 +16,10 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, StateGraph
 from pydantic import BaseModel
 
-from rubric_integrations import EvaluationReport, JudgeError, PerCriterionGrader, Rubric
+from rubric_integrations import Criterion, EvaluationReport, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.langchain import RubricInput, RubricRunnable
+from tests.fakes import FakeJudge
 from tests.langchain.helpers import SOURCE_RUBRIC, AgentModel, chat_model, source_script
 from tests.openai_server import Call, OpenAIServer, Reply
 
@@ -117,6 +118,49 @@ def test_runnable_as_tool_takes_the_fields_of_the_input(server: OpenAIServer) ->
     tool = runnable.as_tool(name="grade", description="Grade a text.")
     assert tool.invoke({"output": "source: a"}).score == 1.0
     assert set(tool.args) == {"output", "input", "reference", "context"}
+    schema = cast("type[BaseModel]", tool.args_schema).model_json_schema()
+    assert set(schema["properties"]) == {"output", "input", "reference", "context"}
+
+
+_STEPS = [
+    {"role": "user", "content": "q"},
+    {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "1", "content": "found"},
+    {"role": "assistant", "content": "source: a"},
+]
+_GIF = {"data": b"GIF89a", "mime_type": "image/gif"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"output": "a", "thinking": "hm"},
+        {"Answer": "a", "question": "q", "Thinking": "hm", "attachments": [_GIF], "trajectory": _STEPS},
+        {"output": "a", "attachments": "https://example.com/a.png"},
+        {"output": "a", "attachments": json.dumps([{"url": "https://example.com/a.png"}])},
+        {"output": "a", "trajectory": json.dumps(_STEPS)},
+        {"output": _STEPS, "attachments": [_GIF], "thinking": "hm"},
+        {"output": {"answer": "a", "thinking": "inner", "attachments": [_GIF]}, "thinking": "outer"},
+        {"messages": _STEPS, "attachments": [_GIF]},
+        {"output": "a", "attachments": [{"path": "a.png"}]},
+        {"output": "a", "thinking": 5},
+        {"output": "a", "trajectory": "no steps"},
+    ],
+)
+def test_runnable_grades_the_evidence_in_a_mapping_as_rubric_grade_does(value: Any) -> None:
+    rubric, results = Rubric([Criterion(requirement="Is right")]), list[Any]()
+    for is_runnable in (False, True):
+        judge = FakeJudge("MET")
+        grader = PerCriterionGrader(judge)
+        try:
+            if is_runnable:
+                RubricRunnable(rubric, grader=grader).invoke(value)
+            else:
+                rubric.grade_sync(value, grader)
+            results.append(judge.questions[0].submission)
+        except ValueError as error:
+            results.append(str(error))
+    assert results[0] == results[1]
 
 
 def test_runnable_messages_as_output_are_graded(server: OpenAIServer) -> None:

@@ -270,16 +270,30 @@ def data_text(value: Any) -> str:
     """Return a value as JSON. Parts that JSON cannot represent are written as text.
 
     Raises:
-        ValueError: The value contains itself, is nested too deeply, or has keys that are not texts.
+        ValueError: The value contains itself or bytes, is nested too deeply, or has keys that are not texts.
 
     Example:
         >>> data_text({"margin": 17.2})
         '{"margin": 17.2}'
     """
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
+        return json.dumps(value, ensure_ascii=False, default=lambda part: str(refuse_bytes(part)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"a message cannot be written as JSON: {str(error) or 'nested too deeply'}") from None
+
+
+def refuse_bytes(value: object) -> object:
+    """Return a value unchanged unless it is `bytes`, a `bytearray` or a `memoryview`.
+
+    Raises:
+        ValueError: The value is bytes.
+    """
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise ValueError(
+            f"a value of type `{type(value).__name__}` is not a text: decode it, as in `bytes(value).decode()`, or pass a "
+            "file in `attachments`; a judge would see its repr instead of its content"
+        )
+    return value
 
 
 def _encodable(value: Any, depth: int) -> Any:
