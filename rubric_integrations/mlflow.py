@@ -7,8 +7,6 @@ the same judge share one grader and its concurrency limit.
 from __future__ import annotations
 
 import re
-import sys
-from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -117,8 +115,7 @@ class RubricScorer(_Scorer):
         submission = submission_of(outputs, inputs, reference)
         failure = None
         try:
-            with _without_traces_of_judges():
-                report = self._grader.grade_sync(rubric, submission)
+            report = self._grader.grade_sync(rubric, submission)
         except JudgeError as error:
             report, failure = error.report, error
         total, *criteria = outcomes_of(report, self.name, failure)
@@ -153,20 +150,6 @@ def _check_names(rubric: Rubric) -> None:
 def _totals(report: EvaluationReport) -> dict[str, str]:
     totals = {"passed": report.passed, "coverage": report.coverage, "cost": report.cost}
     return {name: str(value) for name, value in totals.items() if value is not None}
-
-
-def _without_traces_of_judges() -> AbstractContextManager[None]:
-    """Remove MLflow's callbacks for the calls of a judge.
-
-    `mlflow.genai.evaluate` switches on the tracing of DSPy for programs that it runs itself. Each call of a judge would
-    then be recorded among the traces of the program, and would take the slower path through DSPy.
-    """
-    # DSPy is not imported here: if the judge has a model, the grader has already imported it.
-    dspy: Any = sys.modules.get("dspy")
-    if dspy is None:
-        return nullcontext()
-    callbacks = [item for item in dspy.settings.callbacks if not type(item).__module__.startswith("mlflow.")]
-    return dspy.context(callbacks=callbacks)
 
 
 def _import_entities() -> Any:

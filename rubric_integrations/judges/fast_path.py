@@ -312,7 +312,7 @@ async def template_for(
         The template. None if the question must go through DSPy itself. These are some of the reasons:
 
         - The LM or the predictor is an object of a subclass.
-        - Callbacks or instrumentation observe the call.
+        - Callbacks of the LM or the predictor, or instrumentation, observe the call.
         - The protocol is not OpenAI's, or a proxy is needed.
         - The installed DSPy sends other bytes than the filled template, or parses replies in another way.
     """
@@ -393,7 +393,7 @@ def _is_plain(predict: dspy.Predict, own: Mapping[str, Any], lm: dspy.LM) -> boo
     """
     if type(lm) is not dspy.LM or type(predict) is not dspy.Predict or lm.cache or own["fields"]:
         return False
-    callbacks = (*lm.callbacks, *own["callbacks"], *dspy.settings.callbacks)
+    callbacks = (*lm.callbacks, *own["callbacks"])
     if callbacks and any(map(_listens, callbacks)):
         return False
     steps = (dspy.LM.__call__, dspy.LM.acall, dspy.Predict.forward, dspy.Predict.aforward, dspy.Predict.acall)

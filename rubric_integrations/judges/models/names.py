@@ -119,11 +119,13 @@ NO_MODEL = _NoModel()
 def judge_context(lm: dspy.BaseLM) -> AbstractContextManager[None]:
     """Make a DSPy context in which a judge's calls do not appear in the trace, history and usage of the program.
 
+    The callbacks in `dspy.settings` are not called. The callbacks of a model or a module are called.
+
     Args:
         lm: The model for predictors that do not have their own model. If there is no such model, pass `NO_MODEL`. Each
             call of such a predictor is then an error.
     """
-    return dspy.context(lm=lm, trace=None, usage_tracker=None, caller_modules=None, send_stream=None)
+    return dspy.context(lm=lm, callbacks=[], trace=None, usage_tracker=None, caller_modules=None, send_stream=None)
 
 
 class _AsyncFunctionEngine:
@@ -142,7 +144,7 @@ class _AsyncFunctionEngine:
         user = turns[0][1] if len(turns) == 1 else "\n\n".join(f"[{role}]\n{text}" for role, text in turns)
         try:
             # Without the judge's adapter, which must not be used for DSPy requests that the function itself makes.
-            with dspy.context(adapter=None, caller_modules=None):
+            with dspy.context(adapter=None, callbacks=[], caller_modules=None):
                 reply: object = self._generate_fn(system, user)
                 if not inspect.isawaitable(reply):
                     raise TypeError(f"`generate_fn` must be async, but it returned {type(reply).__name__}")

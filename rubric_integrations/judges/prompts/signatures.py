@@ -535,10 +535,14 @@ class JudgeAdapter(dspy.JSONAdapter):
             await run_in_thread(lambda: self.quotable)
 
     def isolated_context(self) -> AbstractContextManager[None]:
-        """Make a DSPy context in which the judge's calls appear neither in DSPy's trace nor in its usage tracking."""
+        """Make a DSPy context in which the judge's calls appear neither in DSPy's trace nor in its usage tracking.
+
+        The callbacks in `dspy.settings` are not called. The callbacks of the judge's model are called.
+        """
         return dspy.context(
-            adapter=self, trace=None, disable_history=False, track_usage=False, usage_tracker=None, send_stream=None
-        )
+            adapter=self, callbacks=[], trace=None, disable_history=False, track_usage=False, usage_tracker=None,
+            send_stream=None,
+        )  # fmt: skip
 
     def parse(self, signature: type[dspy.Signature], completion: str) -> dict[str, Any]:
         """Parse the output fields of a reply.

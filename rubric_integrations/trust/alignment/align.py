@@ -488,7 +488,7 @@ def _search(
     # DSPy saves the attachments of few-shot examples as texts, so examples with attachments are left out.
     trainset = [student.example(item) for item in sets.train if not item.question.submission.attachments]
     valset = [student.example(item) for item in sets.dev]
-    with dspy.context(lm=settings.proposer):
+    with dspy.context(lm=settings.proposer, callbacks=[]):
         program = run_optimizer(optimizer, student, trainset, valset)
     if not isinstance(program, JudgeStudent):
         raise TypeError(

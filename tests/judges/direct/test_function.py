@@ -37,21 +37,21 @@ class Listener(BaseCallback):
 async def outcomes(reply: str | Exception, questions: list[Question], *, through_dspy: bool, **options: Any) -> Any:
     model = FakeModel(reply)
     judge, results = LMJudge(model, **options), list[Any]()
-    with dspy.context(callbacks=[Listener()] if through_dspy else []):
-        for question in questions:
-            try:
-                results.append((await judge.judge(question)).model_dump())
-            except JudgeFailure as failure:
-                results.append(vars(failure))
+    judge.lm.callbacks.extend([Listener()] if through_dspy else [])
+    for question in questions:
         try:
-            results.append((await judge.judge_batch(dict(enumerate(questions, 1)))).spend)
+            results.append((await judge.judge(question)).model_dump())
         except JudgeFailure as failure:
             results.append(vars(failure))
-        try:
-            overall = await judge.judge_overall(questions[0].submission, Rubric([each.criterion for each in questions]))
-            results.append(overall)
-        except JudgeFailure as failure:
-            results.append(vars(failure))
+    try:
+        results.append((await judge.judge_batch(dict(enumerate(questions, 1)))).spend)
+    except JudgeFailure as failure:
+        results.append(vars(failure))
+    try:
+        overall = await judge.judge_overall(questions[0].submission, Rubric([each.criterion for each in questions]))
+        results.append(overall)
+    except JudgeFailure as failure:
+        results.append(vars(failure))
     templates = [each for cache in judge._caller._templates.values() for each in cache.templates.values()]  # pyright: ignore[reportPrivateUsage]
     assert all(isinstance(each, FunctionTemplate) for each in templates)
     assert bool(templates) != through_dspy

@@ -209,9 +209,17 @@ def listening(callback: BaseCallback, place: str, server: OpenAIServer) -> Gener
         yield judge
 
 
+async def test_callback_in_the_settings_of_dspy_leaves_the_fast_path_on(
+    server: OpenAIServer, sent: list[bytes]
+) -> None:
+    with listening(type("Active", (BaseCallback,), {"on_lm_start": ignore})(), "settings", server) as judge:
+        assert (await judge.judge(question_about())).verdict == "MET"
+    assert len(sent) == len(server.calls) == 1
+
+
 @pytest.mark.parametrize(
     ("hook", "place"),
-    [(None, "lm"), (None, "predict"), (None, "settings"), *((hook, "settings") for hook in UNUSED_HOOKS)],
+    [(None, "lm"), (None, "predict"), *((hook, "lm") for hook in UNUSED_HOOKS)],
 )
 async def test_callback_without_a_hook_for_a_judge_leaves_the_fast_path_on(
     server: OpenAIServer, sent: list[bytes], hook: str | None, place: str
@@ -222,7 +230,7 @@ async def test_callback_without_a_hook_for_a_judge_leaves_the_fast_path_on(
     assert len(sent) == len(server.calls) == 1
 
 
-@pytest.mark.parametrize("place", ["lm", "predict", "settings"])
+@pytest.mark.parametrize("place", ["lm", "predict"])
 @pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook not in UNUSED_HOOKS])
 @pytest.mark.parametrize("inherited", [False, True])
 async def test_callback_with_a_hook_for_a_judge_is_called_by_dspy(
@@ -239,7 +247,7 @@ async def test_callback_with_a_hook_for_a_judge_is_called_by_dspy(
         assert (await judge.judge(question_about())).verdict == "MET"
     assert sent == []
     # DSPy tells the callbacks of a model and of a module only what concerns these.
-    concerned = {"lm": "lm", "predict": "module"}.get(place, hook.split("_")[1])
+    concerned = {"lm": "lm", "predict": "module"}[place]
     assert bool(calls) == (hook.split("_")[1] == concerned)
 
 
@@ -248,7 +256,7 @@ async def test_callback_whose_hook_is_set_on_the_object_goes_through_dspy(
 ) -> None:
     callback: Any = BaseCallback()
     callback.on_lm_end = ignore
-    with listening(callback, "settings", server) as judge:
+    with listening(callback, "lm", server) as judge:
         await judge.judge(question_about())
     assert sent == []
 
