@@ -141,7 +141,7 @@ def test_pickled_metric_and_evaluators_grade(server: OpenAIServer, library: Any,
         (evaluator, lambda evaluator: evaluator(inputs={}, outputs={"a": "Please."})["score"]),
         (RubricRunnable(RUBRIC, judge=judge), lambda runnable: runnable.invoke({"output": "Please."}).score),
         (RubricStringEvaluator(RUBRIC, judge=judge), lambda it: it.evaluate_strings(prediction="Please.")["score"]),
-        (RubricMiddleware(RUBRIC, judge=judge), type),
+        (RubricMiddleware(RUBRIC, judge=judge, name="tone"), type),
     ]
     for value, use in uses:
         expected = use(value)

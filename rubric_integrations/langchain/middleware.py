@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, get_args
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast, get_args, get_type_hints
 
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, PrivateStateAttr, hook_config
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -54,7 +56,7 @@ _logger = logging.getLogger(__name__)
 _SENDER = "rubric"
 
 # Callbacks and traces get the calls of every kind of judge. The stream of the agent's messages does not.
-_INTERNAL_CALL: RunnableConfig = {"run_name": "rubric", "tags": [TAG_NOSTREAM], "metadata": _metadata}
+_INTERNAL_CALL: RunnableConfig = {"tags": [TAG_NOSTREAM], "metadata": _metadata}
 
 
 class _ReportChannel(LastValue[EvaluationReport | None]):
@@ -80,7 +82,7 @@ def _as_report(value: Any) -> Any:
 
 
 class RubricState(AgentState[Any]):
-    """The agent's state with the fields that the middleware adds.
+    """The agent's state with the fields that the middleware adds. With a `name`, their keys end with `_` and the name.
 
     Attributes:
         rubric_report: The report of the model's most recent answer, or None if there was no text to grade. If the judge
@@ -93,6 +95,37 @@ class RubricState(AgentState[Any]):
     rubric_report: NotRequired[Annotated[EvaluationReport | None, _ReportChannel]]
     rubric_revisions: NotRequired[int]
     rubric_message_id: NotRequired[Annotated[str | None, PrivateStateAttr]]
+
+
+_STATE_KEYS = ("rubric_report", "rubric_revisions", "rubric_message_id")
+
+
+@cache
+def _state_schema(keys: tuple[str, ...]) -> Any:
+    """Make a state like `RubricState` with other keys for its fields, which are in the order of `_STATE_KEYS`."""
+    if keys == _STATE_KEYS:
+        return RubricState
+    hints = get_type_hints(RubricState, include_extras=True)
+    create: Any = TypedDict
+    return create("RubricState", {key: hints[field] for field, key in zip(_STATE_KEYS, keys, strict=True)})
+
+
+class _UniqueName(str):
+    """The name of a middleware, which cannot be compared with an equal name of another `RubricMiddleware`.
+
+    `create_agent` compares the names in order to find duplicates. Its error message does not say how to fix them.
+    """
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _UniqueName) and other is not self and str.__eq__(self, other):
+            raise ValueError(
+                f"two middlewares of the agent have the name {str(self)!r}: pass different names, such as "
+                '`RubricMiddleware(..., name="tone")`, or the report of one would overwrite the report of the other'
+            )
+        return str.__eq__(self, other)
 
 
 class RubricMiddleware(AgentMiddleware[RubricState]):
@@ -128,6 +161,9 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         on_judge_failure: With `"pass_through"`, the answer is returned without a score if the judge or the ledger
             fails. With `"raise"`, `JudgeError` or `StoreError` is raised, or `TimeoutError` after `timeout`.
         timeout: The time limit for grading one answer with all retries, in seconds, above 0.
+        name: A name for an agent with several of these middlewares, made of letters, digits and `_`. With the name
+            `tone`, the keys in the state are `rubric_report_tone` and `rubric_revisions_tone`, and the runs in traces
+            are called `rubric_tone`. By default, the names have no suffix.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
@@ -141,7 +177,6 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         1
     """
 
-    state_schema = RubricState
     transformers = _transformers
 
     def __init__(
@@ -154,8 +189,11 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         max_revisions: int = 2,
         on_judge_failure: OnJudgeFailure = "pass_through",
         timeout: float = 60.0,
+        name: str | None = None,
     ):
         super().__init__()
+        if name is not None and not re.fullmatch(r"\w+", name):
+            raise ValueError(f"`name` must consist of letters, digits and `_`, because the state has it, got {name!r}")
         if on_judge_failure not in get_args(OnJudgeFailure):
             raise ValueError(f"`on_judge_failure` must be 'pass_through' or 'raise', got {on_judge_failure!r}")
         if not 0 < timeout < math.inf:
@@ -166,17 +204,32 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         self.on_judge_failure, self.timeout = on_judge_failure, timeout
         self._grader = HostGrader("RubricMiddleware", judge, grader, ledger)
         self._has_graded = False
+        suffix = "" if name is None else f"_{name}"
+        self._name = _UniqueName(type(self).__name__ + suffix)
+        self._keys = tuple(key + suffix for key in _STATE_KEYS)
+        self._report_key, self._revisions_key, self._message_id_key = self._keys
+        self._config: RunnableConfig = {**_INTERNAL_CALL, "run_name": f"rubric{suffix}"}
+
+    @property
+    def state_schema(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride] -- it has the keys of an object
+        """The type of the state: a `RubricState`, whose keys end with the name if there is one."""
+        return _state_schema(self._keys)
+
+    @property
+    def name(self) -> str:
+        """The name of the middleware's nodes in the graph of the agent, such as `RubricMiddleware_tone`."""
+        return self._name
 
     def before_agent(self, state: RubricState, runtime: Any) -> dict[str, Any]:
         """Reset the report and the count of revisions, which a checkpointer restores from the previous turn."""
-        return {"rubric_report": None, "rubric_revisions": 0, "rubric_message_id": None}
+        return {self._report_key: None, self._revisions_key: 0, self._message_id_key: None}
 
     def after_model(self, state: RubricState, runtime: Any) -> dict[str, Any]:
         """Record the id of the message that the model wrote, because only messages of the model are graded.
 
         LangChain skips this hook if the model was not called.
         """
-        return {"rubric_message_id": _last_id(state["messages"])}
+        return {self._message_id_key: _last_id(state["messages"])}
 
     @hook_config(can_jump_to=["model"])
     def after_agent(self, state: RubricState, runtime: Any) -> Any:
@@ -186,27 +239,34 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
     @hook_config(can_jump_to=["model"])
     async def aafter_agent(self, state: RubricState, runtime: Any) -> Any:
         """Grade the answer asynchronously, as `after_agent` does."""
-        return await RunnableLambda(self._grade).ainvoke(state, _INTERNAL_CALL)
+        return await RunnableLambda(self._grade).ainvoke(state, self._config)
 
     async def _grade(self, state: RubricState) -> dict[str, Any] | Command[Any]:
         """Grade the agent's answer, and return the update of the agent's state."""
-        revisions, message_id = state.get("rubric_revisions", 0), state.get("rubric_message_id")
+        values = cast("dict[str, Any]", state)
+        revisions, message_id = values.get(self._revisions_key, 0), values.get(self._message_id_key)
         # The id is removed at the end of a turn, because `before_agent` is skipped if another middleware ends the next
         # turn at its start.
-        end = {"rubric_report": None, "rubric_revisions": revisions, "rubric_message_id": None}
+        end = {self._report_key: None, self._revisions_key: revisions, self._message_id_key: None}
         if message_id != _last_id(state["messages"]) and not _is_reply(state["messages"][-1]):
             # Without a message of the model in this turn, the report in the state belongs to an earlier turn.
-            return {**end, "rubric_report": None if message_id is None else state.get("rubric_report")}
-        submission = _submission(state)
+            return {**end, self._report_key: None if message_id is None else values.get(self._report_key)}
+        try:
+            submission = _submission(state)
+        except ValueError as error:  # the answer cannot be graded, for example because it contains bytes
+            if self.on_judge_failure == "raise":
+                raise
+            return {**end, self._report_key: _ungraded(self.rubrics.of(state, None), str(error))}
         if submission is None:
             return end
         report = await self._report(self.rubrics.of(state, None), submission)
         request = _revision_request(report)
         has_failed = report.score is None and report.error is not None
         if report.passed or has_failed or not request or revisions >= self.max_revisions:
-            return {**end, "rubric_report": report}
+            return {**end, self._report_key: report}
         messages = [HumanMessage(request, name=_SENDER)]
-        update = {"rubric_report": report, "rubric_revisions": revisions + 1, "messages": messages, "jump_to": "model"}
+        counts = {self._report_key: report, self._revisions_key: revisions + 1}
+        update = {**counts, "messages": messages, "jump_to": "model"}
         # LangGraph streams messages that it finds in a dict, but not in pairs. This message quotes the judge and must
         # not be streamed.
         return Command(update=list(update.items()))
@@ -230,8 +290,12 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
             if self.on_judge_failure == "raise":
                 raise type(error)(message) from None
             report = None
-        _logger.warning("the agent's answer is returned without a grade: %s", one_line(message))
-        return ungraded_report(rubric, message, report)
+        return _ungraded(rubric, message, report)
+
+
+def _ungraded(rubric: Rubric, message: str, report: EvaluationReport | None = None) -> EvaluationReport:
+    _logger.warning("the agent's answer is returned without a grade: %s", one_line(message))
+    return ungraded_report(rubric, message, report)
 
 
 def _last_id(messages: Sequence[AnyMessage]) -> str | None:

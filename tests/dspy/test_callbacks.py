@@ -1,7 +1,8 @@
-"""Callbacks in `dspy.settings`, such as those of `mlflow.dspy.autolog`, see the program and none of the judge's calls."""
+"""Global DSPy callbacks, such as those of `mlflow.dspy.autolog`, see the program and no call of a judge."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import dspy
@@ -65,7 +66,7 @@ def _own(server: OpenAIServer) -> LMJudge:
     return LMJudge(OwnLM("openai/mock", api_base=server.url, api_key="k", cache=False))
 
 
-WAYS: dict[str, Any] = {
+WAYS: dict[str, Callable[[OpenAIServer], dict[str, Any]]] = {
     "by name": lambda server: {"judge": _plain(server)},
     "a model of a user's class": lambda server: {"judge": _own(server)},
     "confidence": lambda server: {"judge": _confident(server)},

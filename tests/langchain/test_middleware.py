@@ -25,10 +25,11 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from rubric_integrations import EvaluationReport, JudgeError
+from rubric_integrations import Check, Criterion, EvaluationReport, JudgeError, Rubric
 from rubric_integrations.langchain import RubricMiddleware
 from rubric_integrations.runs.ledger import Ledger
 from tests.langchain.helpers import SOURCE_RUBRIC, AgentModel, chat_model, source_script
+from tests.langchain.test_runnable import RunRecorder
 from tests.openai_server import Call, OpenAIServer, Reply
 
 
@@ -279,6 +280,91 @@ def test_middleware_state_survives_a_checkpointer_with_strict_deserialization(
     agent.update_state(config, {"rubric_report": {"score": 1.0, "field_of_another_version": 1}})
     assert agent.get_state(config).values["rubric_report"] is None
     assert "Blocked deserialization of rubric_integrations" not in caplog.text
+
+
+def two_middlewares() -> list[Any]:
+    sourced, kind = (
+        Rubric([Criterion(name=text, requirement=f"Says {text}", check=Check(contains=text))])
+        for text in ("source:", "please")
+    )
+    return [RubricMiddleware(sourced, "offline"), RubricMiddleware(kind, "offline", max_revisions=1, name="tone")]
+
+
+@pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_middlewares_with_names_have_reports_revisions_and_traces_of_their_own(method: str, reverse: bool) -> None:
+    recorder, middlewares = RunRecorder(), two_middlewares()
+    # The last middleware of the list grades first.
+    answers = ["In 1912.", "source: a" if reverse else "please", "In 1912, source: a, please"]
+    model = AgentModel(responses=[])
+    agent: Any = create_agent(
+        model,
+        middleware=middlewares[::-1] if reverse else middlewares,
+        checkpointer=InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=None)),
+    )
+    for turn in ("1", "2"):  # without a checkpoint, and after one
+        config: Any = {"configurable": {"thread_id": "1"}, "callbacks": [recorder]}
+        model.responses, model.i = [AIMessage(text) for text in answers], 0
+        inputs = {"messages": [HumanMessage(f"When was it, {turn}?")]}
+        state = agent.invoke(inputs, config) if method == "invoke" else asyncio.run(agent.ainvoke(inputs, config))
+        assert (state["rubric_report"].score, state["rubric_report_tone"].score) == (1.0, 1.0)
+        assert isinstance(state["rubric_report_tone"], EvaluationReport)
+        assert [row.name for row in state["rubric_report_tone"].criteria] == ["please"]
+        assert (state["rubric_revisions"], state["rubric_revisions_tone"]) == (1, 1)
+        assert not {"rubric_message_id", "rubric_message_id_tone"} & set(state)
+    assert {name for _, name, _, _ in recorder.select("chain", "rubric")} == {"rubric", "rubric_tone"}
+    assert recorder.select("chain", "RubricMiddleware_tone.after_agent")
+
+
+def test_middlewares_without_names_are_refused_with_the_remedy() -> None:
+    one, two = (RubricMiddleware(SOURCE_RUBRIC, judge="offline") for _ in range(2))
+    with pytest.raises(ValueError, match=r"name 'RubricMiddleware'.*name=\"tone\""):
+        create_agent(AgentModel(responses=[AIMessage("a")]), middleware=[one, two])
+    with pytest.raises(AssertionError, match="remove duplicate middleware"):  # LangChain's own message is right here
+        create_agent(AgentModel(responses=[AIMessage("a")]), middleware=[one, one])
+    named = [RubricMiddleware(SOURCE_RUBRIC, judge="offline", name="a") for _ in range(2)]
+    with pytest.raises(ValueError, match="the name 'RubricMiddleware_a'"):
+        create_agent(AgentModel(responses=[AIMessage("a")]), middleware=named)
+
+
+def test_middleware_waits_with_its_name_for_an_approval_and_goes_on() -> None:
+    approval: Any = HumanInTheLoopMiddleware(interrupt_on={"search": True})
+    responses: list[Any] = [AIMessage("In 1912, source: a"), search_call(1), AIMessage("source: a, please")]
+    saver = InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+    agent: Any = create_agent(
+        AgentModel(responses=responses), tools=[search], checkpointer=saver,
+        middleware=[*two_middlewares(), approval],
+    )  # fmt: skip
+    config: Any = {"configurable": {"thread_id": "1"}}
+    agent.invoke({"messages": [HumanMessage("When was it?")]}, config)
+    waiting = agent.get_state(config).values
+    assert (waiting["rubric_report_tone"].score, waiting["rubric_revisions_tone"]) == (0.0, 1)
+    final = agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), config)
+    assert (final["rubric_report"].score, final["rubric_report_tone"].score, final["rubric_revisions_tone"]) == (
+        1,
+        1,
+        1,
+    )
+
+
+class Bytes(BaseModel):
+    figure: bytes
+
+
+@pytest.mark.parametrize("behaviour", ["pass_through", "raise"])
+def test_middleware_answer_with_bytes_has_a_report_without_a_score(behaviour: Any) -> None:
+    answer = AIMessage("", tool_calls=[{"name": "Bytes", "args": {"figure": "42"}, "id": "1"}])
+    middleware: Any = RubricMiddleware(SOURCE_RUBRIC, judge="offline", on_judge_failure=behaviour)
+    agent: Any = create_agent(
+        AgentModel(responses=[answer]), middleware=[middleware], response_format=ToolStrategy(Bytes)
+    )
+    if behaviour == "raise":
+        with pytest.raises(ValueError, match="a value of type `bytes` is not a text"):
+            agent.invoke({"messages": [HumanMessage("6 x 7?")]})
+    else:
+        report = agent.invoke({"messages": [HumanMessage("6 x 7?")]})["rubric_report"]
+        assert report.score is None
+        assert "a value of type `bytes` is not a text" in report.error
 
 
 class Answer(BaseModel):

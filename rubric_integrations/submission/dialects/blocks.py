@@ -290,8 +290,8 @@ def refuse_bytes(value: object) -> object:
     """
     if isinstance(value, bytes | bytearray | memoryview):
         raise ValueError(
-            f"a value of type `{type(value).__name__}` is not a text: decode it, as in `bytes(value).decode()`, or pass "
-            "a file in `attachments`; a judge would see its repr instead of its content"
+            f"a value of type `{type(value).__name__}` is not a text: decode it, as in `bytes(value).decode()`, or "
+            "pass a file in `attachments`; a judge would see its repr instead of its content"
         )
     return value
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import dspy
 import pytest
 from dspy.utils.callback import BaseCallback
 from hypothesis import given, settings
