@@ -267,6 +267,7 @@ class PerCriterionGrader(CriterionGrader):
         tasks: list[asyncio.Task[AttemptResult[Judgment]]] = []
         all_ended = asyncio.get_running_loop().create_future()
         ended, stops_at_first_failure = 0, self.stops_at_first_failure
+        first_failed: asyncio.Task[AttemptResult[Judgment]] | None = None
 
         def start(index: int, uses_cache: bool) -> None:
             question = self.question(rubric, submission, index, member)
@@ -277,9 +278,10 @@ class PerCriterionGrader(CriterionGrader):
             tasks.append(task)
 
         def on_end(task: asyncio.Task[AttemptResult[Judgment]]) -> None:
-            nonlocal ended
+            nonlocal ended, first_failed
             ended += 1
-            if stops_at_first_failure and self._is_final_failure(task):
+            if stops_at_first_failure and first_failed is None and self._is_final_failure(task):
+                first_failed = task
                 _cancel(tasks)
             if ended == expected and not all_ended.done():
                 all_ended.set_result(None)
@@ -303,6 +305,9 @@ class PerCriterionGrader(CriterionGrader):
         for index, task in zip(indices, tasks, strict=False):
             if not task.cancelled():
                 outcome, lost = task.result()
+                # Otherwise, the report would depend on whether the other calls failed before they could be cancelled.
+                if first_failed not in (None, task) and isinstance(outcome, JudgeFailure):
+                    outcome, lost = cancelled, outcome.spend + lost
                 outcomes[index] = with_spend(outcome, lost)
         return JudgeAnswers(outcomes, member.name, member.weight)
 

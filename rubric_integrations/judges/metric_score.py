@@ -41,8 +41,8 @@ class _CoercedToFloat(type):
 class MetricScore(dspy.Prediction, str, metaclass=_CoercedToFloat):
     """The value of a DSPy metric. It is a number in arithmetic and comparisons, and also has the feedback.
 
-    All operators, `round`, `sum`, `max` and the functions of `math` and `statistics` treat it as `float(score)`. NumPy
-    treats it as text: convert it with `float(score)` first.
+    All operators, also with a number or an array of NumPy, `round`, `sum`, `max` and the functions of `math` and
+    `statistics` treat it as `float(score)`. In an array, it is a text: convert it with `float(score)` first.
 
     Its type suits three consumers in DSPy:
 
@@ -87,6 +87,9 @@ class MetricScore(dspy.Prediction, str, metaclass=_CoercedToFloat):
         super().__init__(
             score=score, passed=passed, feedback=feedback, objective_scores=dict(objective_scores or {})
         )  # fmt: skip
+
+    # NumPy's numbers and arrays leave operations with a score to the operators below. It would multiply the text.
+    __array_ufunc__ = None
 
     def __bool__(self) -> bool:
         return bool(self._store["passed"])

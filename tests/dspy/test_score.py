@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any
 
 import dspy
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,3 +125,14 @@ def test_str_shows_whether_it_passed() -> None:
 def test_copies_and_pickles_hold_every_field() -> None:
     for other in (copy.deepcopy(HIGH), copy.copy(HIGH), pickle.loads(pickle.dumps(HIGH))):
         assert (float(other), bool(other), other.feedback, dict(other.items())) == (0.9, True, "f", dict(HIGH.items()))
+
+
+def test_number_or_array_of_numpy_before_a_score_computes_with_its_number() -> None:
+    score, array = RubricScore(score=0.5, passed=True, feedback="f", coverage=1.0), np.array([0.5, 2.0])
+    assert (np.float64(2) * score, np.float32(2) / score, np.int64(2) - score) == (1.0, 4.0, 1.5)
+    assert np.float64(0.5) == score
+    assert sum([np.float64(1), score]) == 1.5
+    assert (array * score).tolist() == [0.25, 1.0]
+    assert (array == score).tolist() == [True, False]
+    assert np.mean([float(score), 1.0]) == 0.75
+    assert pickle.loads(pickle.dumps(score)) == score

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rubric_integrations import JudgeError, PerCriterionGrader, Rubric, Submission
+from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.scoring import JudgeFailure, Judgment, Spend, TokenUsage
@@ -87,6 +87,31 @@ async def test_cancelled_criterion_has_its_own_kind_and_is_not_the_error_of_the_
     report = grader.aggregate(THREE, submission, [answers])
     assert report.error == "`c2` was not judged: config: wrong key"
     assert report.criteria[2].error == "cancelled: another criterion had failed"
+
+
+@pytest.mark.parametrize("in_run", [False, True])
+@pytest.mark.parametrize("order", ["abcd", "dcba", "bdac", None])
+async def test_first_failure_keeps_its_kind_and_the_others_are_cancelled_in_every_order(
+    order: str | None, in_run: bool
+) -> None:
+    async def judge(system: str, user: str) -> str:
+        if order is not None:  # otherwise, all replies arrive in the same step of the event loop
+            await asyncio.sleep(0.01 * order.index(next(name for name in order if f"Has {name}" in user)))
+        return "I would rather not answer."
+
+    rubric = Rubric([Criterion(requirement=f"Has {name}") for name in "abcd"])
+    grader = PerCriterionGrader(judge, max_retries=0)
+    if in_run:
+        [graded] = [graded async for graded in grade_many(["text"], rubric, grader)]
+        assert graded.report is not None
+        report = graded.report
+    else:
+        with pytest.raises(JudgeError) as caught:
+            await rubric.grade("text", grader)
+        report = caught.value.report
+    kinds = [(row.error or "").partition(":")[0] for row in report.criteria]
+    assert sorted(kinds) == ["cancelled", "cancelled", "cancelled", "parse"]
+    assert report.spend.calls >= 1
 
 
 async def test_failure_after_cancelled_criteria_is_the_error_of_the_report() -> None:
