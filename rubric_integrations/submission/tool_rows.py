@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +13,6 @@ from rubric_integrations.submission.dialects.blocks import first_field
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import row_fields
 from rubric_integrations.submission.messages import value_text
-from rubric_integrations.submission.submission import MAX_CHARS
 from rubric_integrations.submission.tool_answers import (
     Fields,
     LayoutError,
@@ -29,6 +26,7 @@ from rubric_integrations.submission.tool_answers import (
     has_value,
     list_at,
     object_at,
+    parsed_python,
     prefixed_values,
     prompt_of,
     query_of,
@@ -570,9 +568,5 @@ def _is_ragas_chat(value: object) -> bool:
 
 def _repr_list(value: object) -> Any:
     """Return the list in a cell of a CSV file, written as Python or JSON. Any other value is returned unchanged."""
-    # Parsing Python needs several hundred times the memory of the text.
-    if isinstance(value, str) and value.startswith("[") and len(value) <= MAX_CHARS:
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            parsed = ast.literal_eval(value)
-            return cast("list[Any]", parsed) if isinstance(parsed, list) else value
-    return value
+    parsed = parsed_python(value) if isinstance(value, str) else value
+    return cast("list[Any]", parsed) if isinstance(parsed, list) else value
