@@ -144,7 +144,8 @@ def _ragas(row: Fields) -> Iterable[ToolAnswer]:
         del fields["rubrics"]  # The descriptions of ragas' own scores.
     if has_value(row.get("retrieved_contexts")):
         fields["context"] = _repr_list(row["retrieved_contexts"])
-    messages = _repr_list(task)
+    # Next to a response, a text is the task of one turn, and not the list of several turns in a cell.
+    messages = task if "response" in row else _repr_list(task)
     if not _is_ragas_chat(messages):
         return [ToolAnswer({**fields, "query": task, "response": response})]
     conversation = _ragas_messages(messages)

@@ -363,9 +363,15 @@ def _texts(value: object) -> set[str]:
 
 
 class _Unmatched:
-    """The calls of a trace's spans to which no call in a message was matched yet."""
+    """The calls of a trace's spans to which no call in a message was matched yet.
 
-    def __init__(self, calls: Iterable[ToolCall]) -> None:
+    Args:
+        calls: The calls of the spans.
+        is_strict: Whether arguments that were recorded as one text must be the only argument of a call in a message.
+    """
+
+    def __init__(self, calls: Iterable[ToolCall], *, is_strict: bool = False) -> None:
+        self._is_strict = is_strict
         self._by_name = defaultdict[str, deque[ToolCall]](deque)
         for call in calls:
             self._by_name[call.name].append(call)
@@ -378,7 +384,7 @@ class _Unmatched:
         """
         waiting = self._by_name[call.name]
         for index, recorded in enumerate(islice(waiting, _MAX_COMPARED)):
-            if _is_same(call, recorded):
+            if _is_same(call, recorded, is_strict=self._is_strict):
                 del waiting[index]
                 return recorded
         return None
@@ -391,18 +397,17 @@ class _Unmatched:
 _MAX_COMPARED = 32
 
 
-def _is_same(call: ToolCall, recorded: ToolCall) -> bool:
+def _is_same(call: ToolCall, recorded: ToolCall, *, is_strict: bool) -> bool:
     """Return whether a call in a message can be a call of a span with the same name, by its arguments.
 
     A span also records the values of defaults. Some tools record the arguments in an object, or as a list or one text.
     """
     own, other = call.arguments, recorded.arguments
     if isinstance(own, dict) and isinstance(other, dict):
-        holders = [other, *other.values()]
-        return any(_contains(holder, own) for holder in holders[:_MAX_COMPARED])
-    if isinstance(own, dict) and isinstance(other, str) and len(own) == 1:
-        own = value_text(next(iter(own.values())))
-    return own == other or not (isinstance(own, str) and isinstance(other, str))
+        return any(_contains(holder, own) for holder in islice((other, *other.values()), _MAX_COMPARED))
+    if is_strict and isinstance(own, dict) and isinstance(other, str):
+        return [other] == [value_text(value) for value in own.values()]
+    return own == other or type(own) is not type(other)
 
 
 def _contains(holder: object, arguments: Mapping[str, Any]) -> bool:
@@ -452,7 +457,7 @@ def _settled(value: Any, recorded: Sequence[ToolCall]) -> Any:
     """Return a value that may be a text: parsed, unless it would then have a call that no span has."""
     if not isinstance(value, Unclear):
         return value
-    unmatched = _Unmatched(recorded)
+    unmatched = _Unmatched(recorded, is_strict=True)
     steps = [step for group in join_calls(_read(_messages(value))) for step in group]
     if all(unmatched.take(call) for step in steps for call in step.calls):
         return value.value
