@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -159,21 +160,21 @@ def _ragas_messages(messages: Sequence[Fields]) -> list[dict[str, Any]]:
 
     ragas writes no ids of calls. Therefore each result gets the id of the next call in order.
     """
-    roles, made, waiting = {"human": "user", "ai": "assistant"}, 0, list[str]()
+    roles, made, waiting = {"human": "user", "ai": "assistant"}, 0, deque[str]()
     converted = list[dict[str, Any]]()
     for message in messages:
         kind = str(message.get("type"))
         item: dict[str, Any] = {"role": roles.get(kind, kind), "content": message.get("content")}
         calls = list_at(message, "tool_calls")
         if calls:
-            waiting = [f"call{made + index}" for index in range(len(calls))]
+            waiting = deque(f"call{made + index}" for index in range(len(calls)))
             made += len(calls)
             item["tool_calls"] = [
                 {"id": call_id, "function": {"name": call.get("name"), "arguments": call.get("args")}}
                 for call_id, call in zip(waiting, calls, strict=True)
             ]
         elif kind == "tool" and waiting:
-            item["tool_call_id"] = waiting.pop(0)
+            item["tool_call_id"] = waiting.popleft()
         converted.append(item)
     return converted
 
