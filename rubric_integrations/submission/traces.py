@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from rubric_integrations.submission.dialects.blocks import (
     read_arguments,
 )
 from rubric_integrations.submission.dialects.detect import read_conversation
-from rubric_integrations.submission.inputs import MAX_DEPTH, is_row, is_state, row_fields
+from rubric_integrations.submission.inputs import is_row, is_state, row_fields
 from rubric_integrations.submission.messages import is_conversation, is_message, value_text
 from rubric_integrations.submission.steps import Step, ToolCall, join_calls
 from rubric_integrations.submission.tool_answers import (
@@ -234,8 +234,8 @@ def _answering(spans: Sequence[Span]) -> list[Span]:
     They are the roots with an output or an error. Without such roots, they are the outermost agents or requests of
     OpenTelemetry's GenAI, because only these are known to contain all messages.
     """
-    by_id = {span.id: span for span in spans}
-    roots = [span for span in spans if span.parent is None] or [span for span in spans if span.parent not in by_id]
+    ids = {span.id for span in spans}
+    roots = [span for span in spans if span.parent is None] or [span for span in spans if span.parent not in ids]
     ended = [
         span
         for span in roots
@@ -244,10 +244,10 @@ def _answering(spans: Sequence[Span]) -> list[Span]:
     if ended:
         return ended
     levels = dict[int, list[Span]]()
+    above = _spans_above(spans)
     for span in spans:
-        above = [by_id[parent].kind for parent in _ancestors(span, by_id)]
-        depth = above.count("agent")
-        if "tool" in above:
+        depth = above[span.id].agents
+        if above[span.id].has_tool:
             continue
         if span.kind == "agent" and span.output is not None:
             levels.setdefault(2 * depth, []).append(span)
@@ -263,12 +263,33 @@ def _answering(spans: Sequence[Span]) -> list[Span]:
 _REQUEST = "request"
 
 
-def _ancestors(span: Span, by_id: Mapping[str, Span]) -> list[str]:
-    above, parent = list[str](), span.parent
-    # The parents may form a cycle.
-    while parent in by_id and len(above) < MAX_DEPTH:
-        above.append(cast("str", parent))
-        parent = by_id[cast("str", parent)].parent
+class _Above(NamedTuple):
+    """The spans around a span: the number of agents, whether one is a tool, and whether one has the same name."""
+
+    agents: int = 0
+    has_tool: bool = False
+    is_repeated: bool = False
+
+
+def _spans_above(spans: Sequence[Span]) -> defaultdict[str, _Above]:
+    """Return what is around each span, by its id. Nothing is around spans that contain each other."""
+    ids = {span.id for span in spans}
+    within = defaultdict[str | None, list[Span]](list)
+    for span in spans:
+        within[span.parent if span.parent in ids else None].append(span)
+    above, names = defaultdict[str, _Above](_Above), Counter[str]()
+    agents = tools = 0
+    waiting = [(span, 1) for span in within[None]]
+    while waiting:
+        span, change = waiting.pop()
+        if change > 0:
+            above[span.id] = _Above(agents, tools > 0, names[span.name] > 0)
+            # Removed, because several spans may have one id.
+            waiting += [(span, -1), *((child, 1) for child in within.pop(span.id, []))]
+        if span.kind == "tool":
+            tools += change
+            names[span.name] += change
+        agents += change * (span.kind == "agent")
     return above
 
 
@@ -325,7 +346,7 @@ def _recorded_calls(spans: Sequence[Span], answer: object) -> list[ToolCall]:
         spans: The spans of the trace.
         answer: The output that has the answer. A reply that may be the text of the answer has no calls.
     """
-    by_id = {span.id: span for span in spans}
+    above = _spans_above(spans)
     calls = [
         ToolCall(
             name=span.name,
@@ -335,9 +356,7 @@ def _recorded_calls(spans: Sequence[Span], answer: object) -> list[ToolCall]:
         )
         for span in spans
         # A tool's span inside a span with the same name is the same call, for example recorded by the tool's server.
-        if span.kind == "tool" and not any(
-            (by_id[parent].kind, by_id[parent].name) == ("tool", span.name) for parent in _ancestors(span, by_id)
-        )
+        if span.kind == "tool" and not above[span.id].is_repeated
     ]  # fmt: skip
     outputs = [span.output for span in spans if span.kind in ("chat", _REQUEST) and span.output is not None]
     # A program records all replies of its models as texts, or all as messages.
