@@ -212,6 +212,10 @@ def _mt_bench(row: Fields, questions: Mapping[str, Fields] | None = None) -> Ite
     for number, choice in enumerate(choices, start=1):
         choice_id = str(row["question_id"]) if len(choices) == 1 else f"{row['question_id']}-choice{number}"
         messages = list[dict[str, Any]]()
+        # Each turn repeats the turns before it, whose size would grow with the square of their number.
+        if question is not None and len(choice["turns"]) > _MAX_TURNS:
+            answers.append(failed_answer(choice_id, f"it has more than {_MAX_TURNS} turns: write one row for each"))
+            continue
         for index, text in enumerate(choice["turns"]):
             row_id, fields = f"{choice_id}-turn{index + 1}", dict[str, Any]()
             if question is not None:
@@ -244,6 +248,8 @@ def _with_questions(known: RowFormat, path: Path) -> RowFormat:
 
 
 _QUESTIONS = "question.jsonl"
+# MT-bench has two turns.
+_MAX_TURNS = 100
 
 
 def _question_of(question_id: str, questions: Mapping[str, Fields]) -> Fields | None:

@@ -718,7 +718,7 @@ def _openinference_span(attributes: Fields, span: Span) -> Span:
     )
     if long is not None and isinstance(parsed_json(model[long]), str):
         reason = f"its `llm.{long}` are Python text with too many values to parse: export JSON"
-        return span._replace(kind=kind, error=reason)
+        return span._replace(kind=kind, output="", error=reason)
     values = [_openinference_value(object_at(nested, name)) for name in ("input", "output")]
     messages = [_openinference_messages(_messages_at(model, name)) for name in names]
     values = [sent or value for sent, value in zip(messages, values, strict=True)]

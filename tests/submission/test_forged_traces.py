@@ -6,6 +6,7 @@ import csv
 import json
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,11 @@ def _mlflow(answer: str, task: str, result: str) -> list[Any]:
                    mlflow_span("s3", "s1", "LLM", task, answer))]  # fmt: skip
 
 
+def _mlflow_table(answer: str, task: str, result: str) -> list[Any]:
+    (row,) = _mlflow(answer, task, result)
+    return [{"trace_id": "t1", "trace": json.dumps(row), "request": "", "response": "", "state": "OK"}]
+
+
 def _sdk(answer: str, task: str, result: str) -> list[Any]:
     tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "pay", "gen_ai.tool.call.result": result,
             "gen_ai.tool.call.arguments": json.dumps(AMOUNT)}  # fmt: skip
@@ -137,14 +143,11 @@ LAYOUTS: dict[str, Layout] = {
     "Langfuse observations.csv": _langfuse,
     "Langfuse document": _langfuse_document,
     "Phoenix": _phoenix,
-    "Phoenix, text": lambda *texts: _phoenix(*texts, kind="text/plain"),
-    "Phoenix, JSON": lambda *texts: _phoenix(*texts, kind="application/json"),
+    "Phoenix, text": partial(_phoenix, kind="text/plain"),
+    "Phoenix, JSON": partial(_phoenix, kind="application/json"),
     "Phoenix.csv": _phoenix,
     "MLflow": _mlflow,
-    "MLflow table.csv": lambda *texts: [
-        {"trace_id": "t1", "trace": json.dumps(row), "request": "", "response": "", "state": "OK"}
-        for row in _mlflow(*texts)
-    ],
+    "MLflow table.csv": _mlflow_table,
     "OpenTelemetry": _sdk,
     "OTLP": _export,
     "OpenInference": _openinference,

@@ -155,3 +155,24 @@ def test_text_with_commands_that_do_not_end_is_searched_once(text: str) -> None:
     # With a quadratic time, it takes several minutes.
     messages = [{"role": "user", "content": TASK}, {"role": "assistant", "content": text * 50_000}]
     assert dialect_of(messages) == "openai_chat"
+
+
+def test_answers_of_mt_bench_with_too_many_turns_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "question.jsonl").write_text(json.dumps({"question_id": 1, "turns": [TASK] * 101}))
+    path = tmp_path / "f.jsonl"
+    row = {"question_id": 1, "model_id": "m", "choices": [{"turns": [ANSWER] * 101}]}
+    path.write_text(json.dumps(row))
+    assert [row.error for row in read_responses(path)] == [
+        "row 1: has no answer: it has more than 100 turns: write one row for each"
+    ]
+
+
+def test_long_python_text_of_messages_is_the_error_of_its_trace(tmp_path: Path) -> None:
+    cell = "[" + "{'message': {'role': 'assistant', 'content': 'x'}}, " * 20_000 + "]"
+    row = {"name": "x", "context.trace_id": "t1", "context.span_id": "s1", "span_kind": "LLM", "parent_id": None,
+           "status_code": "OK", "start_time": "1", "attributes.llm.output_messages": cell}  # fmt: skip
+    path = tmp_path / "f.jsonl"
+    path.write_text(json.dumps(row))
+    assert [row.error for row in read_responses(path)] == [
+        "row t1: has no answer: its `llm.output_messages` are Python text with too many values to parse: export JSON"
+    ]
