@@ -4,7 +4,7 @@ A trace has one answer: the output of its root span. The output of a step is nev
 for each span, the spans of a trace are joined by the id of the trace (`read_traces`).
 
 A value is parsed once, where its writer encodes it. A text within it is never read as messages, because a model could
-have written it. If an export does not tell a text from the JSON of a value, the value is `Unclear`.
+have written it. If an export does not tell a text from the JSON of a value, the value is `MaybeJson`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from rubric_integrations.submission.tool_answers import (
 
 
 @dataclass(frozen=True)
-class Unclear:
+class MaybeJson:
     """A text that may be the JSON of a value, or a text that a model wrote. The export does not tell which.
 
     Attributes:
@@ -79,8 +79,8 @@ class Span(NamedTuple):
             also be an `agent` or a `request`. None if the span is not a step of a language model.
         name: The name of the step, or of the called tool.
         start: The start time, as the platform wrote it. It gives the order of the spans of a trace.
-        input: The task, the messages or the arguments, perhaps `Unclear`. None if the trace does not contain the input.
-        output: The answer, the messages or the result, perhaps `Unclear`. None if the trace does not contain the
+        input: The task, the messages or the arguments, perhaps `MaybeJson`. None if the trace does not contain it.
+        output: The answer, the messages or the result, perhaps `MaybeJson`. None if the trace does not contain the
             output.
         error: The reason of a failure. None if the step did not fail.
     """
@@ -299,7 +299,7 @@ def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
     Without calls there is no trajectory. A trace may lack some calls, and a check must not conclude from an empty
     trajectory that there were none.
     """
-    is_certain = not any(isinstance(value, Unclear) for value in (own.input, own.output))
+    is_certain = not any(isinstance(value, MaybeJson) for value in (own.input, own.output))
     recorded = _recorded_calls(spans, own.output)
     own = own._replace(input=_settled(own.input, recorded), output=_settled(own.output, recorded))
     output = own.output
@@ -363,7 +363,7 @@ def _recorded_calls(spans: Sequence[Span], answer: object) -> list[ToolCall]:
     are_texts, texts = any(isinstance(output, str) for output in outputs), _texts(answer)
     requested = list[Step]()
     for output in outputs:
-        if not isinstance(output, Unclear) or not (are_texts or output.text in texts):
+        if not isinstance(output, MaybeJson) or not (are_texts or output.text in texts):
             with suppress(*_MALFORMED):
                 requested += [step for group in join_calls(_read(_messages(output))) for step in group]
     unmatched = _Unmatched(calls)
@@ -374,7 +374,7 @@ def _texts(value: object) -> set[str]:
     """Return all texts in a value, at every depth."""
     values = [value]
     for item in values:  # which grows
-        if isinstance(item, Unclear):
+        if isinstance(item, MaybeJson):
             values += [item.text, item.value]
         elif isinstance(item, Mapping | list):
             values += item.values() if isinstance(item, Mapping) else cast("list[object]", item)
@@ -474,7 +474,7 @@ def _with_recorded(
 
 def _settled(value: Any, recorded: Sequence[ToolCall]) -> Any:
     """Return a value that may be a text: parsed, unless it would then have a call that no span has."""
-    if not isinstance(value, Unclear):
+    if not isinstance(value, MaybeJson):
         return value
     unmatched = _Unmatched(recorded, is_strict=True)
     steps = [step for group in join_calls(_read(_messages(value))) for step in group]
@@ -492,7 +492,7 @@ def _settled(value: Any, recorded: Sequence[ToolCall]) -> Any:
 
 def _call_arguments(sent: Any) -> dict[str, Any] | str | None:
     """Return the arguments of a tool's span. LangChain writes them as Python text."""
-    sent = sent.text if isinstance(sent, Unclear) else sent
+    sent = sent.text if isinstance(sent, MaybeJson) else sent
     is_python = isinstance(sent, str) and sent.startswith("{")
     arguments = read_arguments(sent)
     return read_arguments(parsed_python(sent)) if is_python and isinstance(arguments, str) else arguments
@@ -500,7 +500,7 @@ def _call_arguments(sent: Any) -> dict[str, Any] | str | None:
 
 def _result_text(output: Any) -> str:
     """Return the result of a tool's span. LangChain writes a message with the result."""
-    if isinstance(output, Unclear):
+    if isinstance(output, MaybeJson):
         return output.text
     return value_text(as_mapping(output).get("content", output) if is_message(output) else output)
 
@@ -515,7 +515,7 @@ def _read(messages: list[Any]) -> list[Message]:
 
 def _messages(value: object) -> list[Any]:
     """Return the messages in an input or an output of a step. Empty for a value of any other form."""
-    value = value.value if isinstance(value, Unclear) else value
+    value = value.value if isinstance(value, MaybeJson) else value
     if is_conversation(value):
         return list(cast("list[Any]", value))
     if not isinstance(value, Mapping):
@@ -628,7 +628,7 @@ def _langfuse_span(row: Fields) -> Span:
     error = str(message or "it failed") if text_at(row, "level") == "ERROR" else None
     return Span(
         _id(trace), _id(row["id"]), _id(parent) if has_value(parent) else None, kind, name, str(start),
-        _unclear(row.get("input")), _unclear(row.get("output")), error,
+        _maybe_json(row.get("input")), _maybe_json(row.get("output")), error,
     )  # fmt: skip
 
 
@@ -643,7 +643,7 @@ def _read_langfuse_trace(row: Fields) -> list[ToolAnswer]:
 
 
 def _langfuse_whole(trace: Fields, *, is_json: bool = False) -> Span:
-    values = [_decoded(trace.get(name)) if is_json else _unclear(trace.get(name)) for name in ("input", "output")]
+    values = [_decoded(trace.get(name)) if is_json else _maybe_json(trace.get(name)) for name in ("input", "output")]
     error = "its level is ERROR" if text_at(trace, "level") == "ERROR" and values[1] is None else None
     return Span(_id(trace["id"]), "", None, "step", str(trace.get("name") or ""), "", values[0], values[1], error)
 
@@ -683,11 +683,11 @@ def _decoded(value: object) -> Any:
     return value if has_value(value) and value not in ([], {}) else None
 
 
-def _unclear(value: object) -> Any:
+def _maybe_json(value: object) -> Any:
     """Return a value of a tool that writes texts and the JSON of values alike, or None if it is missing or empty."""
     parsed = parsed_json(value)
     if isinstance(value, str) and not isinstance(parsed, str):
-        return Unclear(value, parsed) if parsed else None
+        return MaybeJson(value, parsed) if parsed else None
     return _decoded(value) if not isinstance(value, str) else value or None
 
 
@@ -843,7 +843,7 @@ def _read_mlflow_row(row: Fields) -> list[ToolAnswer]:
     if isinstance(trace, Mapping) and _is_mlflow_trace(cast("Fields", trace)):
         return _read_mlflow_trace(cast("Fields", trace))
     trace_id, state = _id(row["trace_id"]), str(row.get("state")).rpartition(".")[2]
-    values = [_unclear(row[name]) for name in ("request", "response")]
+    values = [_maybe_json(row[name]) for name in ("request", "response")]
     error = None if state == "OK" else f"its state is {state}"
     return trace_answers([], Span(trace_id, "", None, "step", "", "", values[0], values[1], error))
 
