@@ -147,7 +147,7 @@ def test_each_list_and_each_object_of_a_sample_may_be_long(tmp_path: Path, sampl
             path.write_bytes(encode(sample.suffix, _grown(sample.data, place, size)))
             counts.append(count_calls(path))
         # With a quadratic time, the second growth is four times the first one.
-        assert counts[2] - counts[1] <= 2.5 * (counts[1] - counts[0]) + 2_000, (place, counts)
+        assert counts[2] - counts[1] <= 2.5 * max(counts[1] - counts[0], 0) + 2_000, (place, counts)
 
 
 @pytest.mark.parametrize("text", ["```bash\nx", "<mswea_bash_command>"])
@@ -175,4 +175,15 @@ def test_long_python_text_of_messages_is_the_error_of_its_trace(tmp_path: Path) 
     path.write_text(json.dumps(row))
     assert [row.error for row in read_responses(path)] == [
         "row t1: has no answer: its `llm.output_messages` are Python text with too many values to parse: export JSON"
+    ]
+
+
+def test_sample_of_inspect_that_repeats_a_long_attachment_is_an_error(tmp_path: Path) -> None:
+    calls = [{"role": "assistant", "content": "attachment://h"}] * 2_000
+    row = {"id": "a", "epoch": 1, "input": TASK, "target": "", "messages": [*calls, MESSAGE],
+           "output": {"choices": [{"message": MESSAGE}]}}  # fmt: skip
+    path = tmp_path / "f.jsonl"
+    path.write_text(json.dumps({**row, "attachments": {"h": "x" * 50_001}}))
+    assert [str(row.error)[:71] for row in read_responses(path)] == [
+        "row a: `messages` refers to `attachments` of more than 100,000,000 char"
     ]
