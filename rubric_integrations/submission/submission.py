@@ -138,7 +138,11 @@ class Submission(SparseRecord):
     @model_validator(mode="before")
     @classmethod
     def _convert_conversations(cls, data: Any) -> Any:
-        return convert_conversations(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else data
+        try:
+            return convert_conversations(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else data
+        except TypeError as error:
+            # pydantic reports only a ValueError as a fault of the data. A TypeError of one row would end a run.
+            raise ValueError(str(error)) from None
 
     @field_validator("response", "thinking", "query", "reference", mode="before")
     @classmethod

@@ -6,6 +6,7 @@ mistaken for the file of a tool. A row without an answer, such as a failed reque
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from rubric_integrations._util.json import parse_json
 from rubric_integrations.submission.columns import USUAL_COLUMNS, missing_column
 from rubric_integrations.submission.inputs import task_fields
 from rubric_integrations.submission.messages import Respond, is_conversation, value_text
+from rubric_integrations.submission.submission import MAX_CHARS
 
 Fields = Mapping[str, Any]
 
@@ -201,6 +203,26 @@ def parsed_json(value: object) -> Any:
         with suppress(ValueError):
             return parse_json(value)
     return value
+
+
+def parsed_python(text: str) -> Any:
+    """Parse a text that is a Python list or dictionary, as pandas writes it to a cell. Any other text is returned.
+
+    A text that is not `is_short_python` is also returned.
+    """
+    if text.startswith(("[", "{")) and is_short_python(text):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            return ast.literal_eval(text)
+    return text
+
+
+def is_short_python(text: str) -> bool:
+    """Return whether a text can be parsed as Python in about a second. It takes far longer than for JSON."""
+    return len(text) <= MAX_CHARS and text.count(",") + text.count(":") <= MAX_PYTHON_VALUES
+
+
+MAX_PYTHON_VALUES = 50_000
+"""The largest number of commas and colons in a text that is parsed as Python."""
 
 
 def prompt_of(prompt: object) -> Any:

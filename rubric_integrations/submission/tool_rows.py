@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +14,6 @@ from rubric_integrations.submission.dialects.blocks import first_field
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import row_fields
 from rubric_integrations.submission.messages import value_text
-from rubric_integrations.submission.submission import MAX_CHARS
 from rubric_integrations.submission.tool_answers import (
     Fields,
     LayoutError,
@@ -29,6 +27,7 @@ from rubric_integrations.submission.tool_answers import (
     has_value,
     list_at,
     object_at,
+    parsed_python,
     prefixed_values,
     prompt_of,
     query_of,
@@ -146,7 +145,8 @@ def _ragas(row: Fields) -> Iterable[ToolAnswer]:
         del fields["rubrics"]  # The descriptions of ragas' own scores.
     if has_value(row.get("retrieved_contexts")):
         fields["context"] = _repr_list(row["retrieved_contexts"])
-    messages = _repr_list(task)
+    # Next to a response, a text is the task of one turn, and not the list of several turns in a cell.
+    messages = task if "response" in row else _repr_list(task)
     if not _is_ragas_chat(messages):
         return [ToolAnswer({**fields, "query": task, "response": response})]
     conversation = _ragas_messages(messages)
@@ -160,21 +160,21 @@ def _ragas_messages(messages: Sequence[Fields]) -> list[dict[str, Any]]:
 
     ragas writes no ids of calls. Therefore each result gets the id of the next call in order.
     """
-    roles, made, waiting = {"human": "user", "ai": "assistant"}, 0, list[str]()
+    roles, made, waiting = {"human": "user", "ai": "assistant"}, 0, deque[str]()
     converted = list[dict[str, Any]]()
     for message in messages:
         kind = str(message.get("type"))
         item: dict[str, Any] = {"role": roles.get(kind, kind), "content": message.get("content")}
         calls = list_at(message, "tool_calls")
         if calls:
-            waiting = [f"call{made + index}" for index in range(len(calls))]
+            waiting = deque(f"call{made + index}" for index in range(len(calls)))
             made += len(calls)
             item["tool_calls"] = [
                 {"id": call_id, "function": {"name": call.get("name"), "arguments": call.get("args")}}
                 for call_id, call in zip(waiting, calls, strict=True)
             ]
         elif kind == "tool" and waiting:
-            item["tool_call_id"] = waiting.pop(0)
+            item["tool_call_id"] = waiting.popleft()
         converted.append(item)
     return converted
 
@@ -212,6 +212,10 @@ def _mt_bench(row: Fields, questions: Mapping[str, Fields] | None = None) -> Ite
     for number, choice in enumerate(choices, start=1):
         choice_id = str(row["question_id"]) if len(choices) == 1 else f"{row['question_id']}-choice{number}"
         messages = list[dict[str, Any]]()
+        # Each turn repeats the turns before it, whose size would grow with the square of their number.
+        if question is not None and len(choice["turns"]) > _MAX_TURNS:
+            answers.append(failed_answer(choice_id, f"it has more than {_MAX_TURNS} turns: write one row for each"))
+            continue
         for index, text in enumerate(choice["turns"]):
             row_id, fields = f"{choice_id}-turn{index + 1}", dict[str, Any]()
             if question is not None:
@@ -244,6 +248,8 @@ def _with_questions(known: RowFormat, path: Path) -> RowFormat:
 
 
 _QUESTIONS = "question.jsonl"
+# MT-bench has two turns.
+_MAX_TURNS = 100
 
 
 def _question_of(question_id: str, questions: Mapping[str, Fields]) -> Fields | None:
@@ -570,9 +576,5 @@ def _is_ragas_chat(value: object) -> bool:
 
 def _repr_list(value: object) -> Any:
     """Return the list in a cell of a CSV file, written as Python or JSON. Any other value is returned unchanged."""
-    # Parsing Python needs several hundred times the memory of the text.
-    if isinstance(value, str) and value.startswith("[") and len(value) <= MAX_CHARS:
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            parsed = ast.literal_eval(value)
-            return cast("list[Any]", parsed) if isinstance(parsed, list) else value
-    return value
+    parsed = parsed_python(value) if isinstance(value, str) else value
+    return cast("list[Any]", parsed) if isinstance(parsed, list) else value

@@ -2,15 +2,20 @@
 
 A trace has one answer: the output of its root span. The output of a step is never an answer. If a tool writes one row
 for each span, the spans of a trace are joined by the id of the trace (`read_traces`).
+
+A value is parsed once, where its writer encodes it. A text within it is never read as messages, because a model could
+have written it. If an export does not tell a text from the JSON of a value, the value is `MaybeJson`.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-from collections import Counter
+import warnings
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 
 from rubric_integrations._util.json import parse_json
@@ -23,7 +28,7 @@ from rubric_integrations.submission.dialects.blocks import (
     read_arguments,
 )
 from rubric_integrations.submission.dialects.detect import read_conversation
-from rubric_integrations.submission.inputs import MAX_DEPTH, is_row, is_state, row_fields
+from rubric_integrations.submission.inputs import is_row, is_state, row_fields
 from rubric_integrations.submission.messages import is_conversation, is_message, value_text
 from rubric_integrations.submission.steps import Step, ToolCall, join_calls
 from rubric_integrations.submission.tool_answers import (
@@ -37,15 +42,30 @@ from rubric_integrations.submission.tool_answers import (
     has_keys,
     has_no_response,
     has_value,
+    is_short_python,
     list_at,
     object_at,
     parsed_json,
+    parsed_python,
     prefixed_values,
     query_of,
     response_of,
     text_at,
     unread_rows,
 )
+
+
+@dataclass(frozen=True)
+class MaybeJson:
+    """A text that may be the JSON of a value, or a text that a model wrote. The export does not tell which.
+
+    Attributes:
+        text: The text.
+        value: The parsed value, an object or a list.
+    """
+
+    text: str
+    value: Any
 
 
 class Span(NamedTuple):
@@ -59,8 +79,9 @@ class Span(NamedTuple):
             also be an `agent` or a `request`. None if the span is not a step of a language model.
         name: The name of the step, or of the called tool.
         start: The start time, as the platform wrote it. It gives the order of the spans of a trace.
-        input: The task, the messages or the arguments. None if the trace does not contain the input.
-        output: The answer, the messages or the result. None if the trace does not contain the output.
+        input: The task, the messages or the arguments, perhaps `MaybeJson`. None if the trace does not contain it.
+        output: The answer, the messages or the result, perhaps `MaybeJson`. None if the trace does not contain the
+            output.
         error: The reason of a failure. None if the step did not fail.
     """
 
@@ -192,7 +213,8 @@ def trace_answers(spans: Iterable[Span], trace: Span | None = None) -> list[Tool
     if own.error or own.output is None:
         return [failed_answer(own.trace, own.error or "its root span has no output")]
     try:
-        if not all(set() < _tasks(earlier) <= _tasks(own) for earlier in answering[:-1]):
+        tasks = _tasks(own) if len(answering) > 1 else set[str]()
+        if not all(set() < _tasks(earlier) <= tasks for earlier in answering[:-1]):
             names = ", ".join(repr(span.name) for span in answering[:5])
             return [failed_answer(own.trace, f"none of its {len(answering)} outermost spans ({names}) contains the "
                                              "others: trace them within one span that has the answer")]  # fmt: skip
@@ -212,8 +234,8 @@ def _answering(spans: Sequence[Span]) -> list[Span]:
     They are the roots with an output or an error. Without such roots, they are the outermost agents or requests of
     OpenTelemetry's GenAI, because only these are known to contain all messages.
     """
-    by_id = {span.id: span for span in spans}
-    roots = [span for span in spans if span.parent is None] or [span for span in spans if span.parent not in by_id]
+    ids = {span.id for span in spans}
+    roots = [span for span in spans if span.parent is None] or [span for span in spans if span.parent not in ids]
     ended = [
         span
         for span in roots
@@ -222,10 +244,10 @@ def _answering(spans: Sequence[Span]) -> list[Span]:
     if ended:
         return ended
     levels = dict[int, list[Span]]()
+    above = _spans_above(spans)
     for span in spans:
-        above = [by_id[parent].kind for parent in _ancestors(span, by_id)]
-        depth = above.count("agent")
-        if "tool" in above:
+        depth = above[span.id].agents
+        if above[span.id].has_tool:
             continue
         if span.kind == "agent" and span.output is not None:
             levels.setdefault(2 * depth, []).append(span)
@@ -241,12 +263,33 @@ def _answering(spans: Sequence[Span]) -> list[Span]:
 _REQUEST = "request"
 
 
-def _ancestors(span: Span, by_id: Mapping[str, Span]) -> list[str]:
-    above, parent = list[str](), span.parent
-    # The parents may form a cycle.
-    while parent in by_id and len(above) < MAX_DEPTH:
-        above.append(cast("str", parent))
-        parent = by_id[cast("str", parent)].parent
+class _Above(NamedTuple):
+    """The spans around a span: the number of agents, whether one is a tool, and whether one has the same name."""
+
+    agents: int = 0
+    has_tool: bool = False
+    is_repeated: bool = False
+
+
+def _spans_above(spans: Sequence[Span]) -> defaultdict[str, _Above]:
+    """Return what is around each span, by its id. Nothing is around spans that contain each other."""
+    ids = {span.id for span in spans}
+    within = defaultdict[str | None, list[Span]](list)
+    for span in spans:
+        within[span.parent if span.parent in ids else None].append(span)
+    above, names = defaultdict[str, _Above](_Above), Counter[str]()
+    agents = tools = 0
+    waiting = [(span, 1) for span in within[None]]
+    while waiting:
+        span, change = waiting.pop()
+        if change > 0:
+            above[span.id] = _Above(agents, tools > 0, names[span.name] > 0)
+            # Removed, because several spans may have one id.
+            waiting += [(span, -1), *((child, 1) for child in within.pop(span.id, []))]
+        if span.kind == "tool":
+            tools += change
+            names[span.name] += change
+        agents += change * (span.kind == "agent")
     return above
 
 
@@ -256,6 +299,9 @@ def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
     Without calls there is no trajectory. A trace may lack some calls, and a check must not conclude from an empty
     trajectory that there were none.
     """
+    is_certain = not any(isinstance(value, MaybeJson) for value in (own.input, own.output))
+    recorded = _recorded_calls(spans, own.output)
+    own = own._replace(input=_settled(own.input, recorded), output=_settled(own.output, recorded))
     output = own.output
     if isinstance(output, Mapping) and not _messages(cast("Fields", output)):
         values = cast("Fields", output)
@@ -275,13 +321,12 @@ def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
         return failed_answer(own.trace, "the messages of its output are empty")
     last = max((index for index, message in enumerate(messages) if _is_task(message)), default=None)
     groups = join_calls(messages)
-    steps = [step for group in groups for step in group]
-    steps += [] if replied else [Step(role="assistant", text=value_text(response))]
     # Only a request to a model is known to contain the earlier calls of its trace. In any other span, calls before the
     # task belong to earlier turns, not to this one.
-    is_request = own.kind in ("chat", _REQUEST)
-    turn = [step for group in groups[0 if is_request or last is None else last :] for step in group]
-    others = _other_calls(turn, spans)
+    start = 0 if last is None or own.kind in ("chat", _REQUEST) else last
+    turn, others = _with_recorded([step for group in groups[start:] for step in group], recorded, keeps=is_certain)
+    steps = [step for group in groups[:start] for step in group] + turn
+    steps += [] if replied else [Step(role="assistant", text=value_text(response))]
     steps[-1:-1] = others
     calls = any(step.calls for step in (*turn, *others))
     trajectory = {"steps": [step.model_dump() for step in steps]} if calls else None
@@ -294,38 +339,170 @@ def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
     return ToolAnswer({**fields, **({"trajectory": trajectory} if trajectory else {})})
 
 
-def _other_calls(steps: Sequence[Step], spans: Sequence[Span]) -> list[Step]:
-    """Return the calls in a trace's spans that are missing in its messages, as steps. Calls are compared by name."""
-    known = Counter(call.name for step in steps if step.role != "user" for call in step.calls)
-    by_id, added = {span.id: span for span in spans}, list[Step]()
-    tools = [
+def _recorded_calls(spans: Sequence[Span], answer: object) -> list[ToolCall]:
+    """Return the calls of a trace's spans, in order. Replies of models also have calls without a span of a tool.
+
+    Args:
+        spans: The spans of the trace.
+        answer: The output that has the answer. A reply that may be the text of the answer has no calls.
+    """
+    above = _spans_above(spans)
+    calls = [
         ToolCall(
             name=span.name,
-            arguments=read_arguments(span.input),
-            result=span.error if span.output is None else value_text(span.output),
+            arguments=_call_arguments(span.input),
+            result=span.error if span.output is None else _result_text(span.output),
             is_error=bool(span.error),
         )
         for span in spans
         # A tool's span inside a span with the same name is the same call, for example recorded by the tool's server.
-        if span.kind == "tool" and not any(
-            (by_id[parent].kind, by_id[parent].name) == ("tool", span.name) for parent in _ancestors(span, by_id)
-        )
+        if span.kind == "tool" and not above[span.id].is_repeated
     ]  # fmt: skip
-    requested = list[ToolCall]()
-    for span in spans:
-        if span.kind in ("chat", _REQUEST) and span.output is not None:
+    outputs = [span.output for span in spans if span.kind in ("chat", _REQUEST) and span.output is not None]
+    # A program records all replies of its models as texts, or all as messages.
+    are_texts, texts = any(isinstance(output, str) for output in outputs), _texts(answer)
+    requested = list[Step]()
+    for output in outputs:
+        if not isinstance(output, MaybeJson) or not (are_texts or output.text in texts):
             with suppress(*_MALFORMED):
-                groups = join_calls(_read(_messages(span.output)))
-                requested += [call for group in groups for step in group for call in step.calls]
-    # The spans of the tools have the results. The replies of a model also have calls without a span.
-    for calls in (tools, requested):
-        missing = +Counter(call.name for call in calls) - known
-        known += missing
+                requested += [step for group in join_calls(_read(_messages(output))) for step in group]
+    unmatched = _Unmatched(calls)
+    return calls + [call for step in requested for call in step.calls if unmatched.take(call) is None]
+
+
+def _texts(value: object) -> set[str]:
+    """Return all texts in a value, at every depth."""
+    values = [value]
+    for item in values:  # which grows
+        if isinstance(item, MaybeJson):
+            values += [item.text, item.value]
+        elif isinstance(item, Mapping | list):
+            values += item.values() if isinstance(item, Mapping) else cast("list[object]", item)
+    return {item for item in values if isinstance(item, str)}
+
+
+class _Unmatched:
+    """The calls of a trace's spans to which no call in a message was matched yet.
+
+    Args:
+        calls: The calls of the spans.
+        is_strict: Whether arguments that were recorded as one text must be the only argument of a call in a message.
+    """
+
+    def __init__(self, calls: Iterable[ToolCall], *, is_strict: bool = False) -> None:
+        self._is_strict = is_strict
+        self._by_name = defaultdict[str, deque[ToolCall]](deque)
         for call in calls:
-            if missing[call.name] > 0:
-                missing[call.name] -= 1
-                added.append(Step(role="assistant", calls=(call,)))
-    return added
+            self._by_name[call.name].append(call)
+
+    def take(self, call: ToolCall) -> ToolCall | None:
+        """Remove and return the recorded call that a call in a message is, or None if there is none.
+
+        The search ends after some calls with the same name. Otherwise, its time would grow with the square of their
+        number.
+        """
+        waiting = self._by_name[call.name]
+        for index, recorded in enumerate(islice(waiting, _MAX_COMPARED)):
+            if _is_same(call, recorded, is_strict=self._is_strict):
+                del waiting[index]
+                return recorded
+        return None
+
+    def ids(self) -> set[int]:
+        """Return the identities of these calls."""
+        return {id(call) for waiting in self._by_name.values() for call in waiting}
+
+
+_MAX_COMPARED = 32
+
+
+def _is_same(call: ToolCall, recorded: ToolCall, *, is_strict: bool) -> bool:
+    """Return whether a call in a message can be a call of a span with the same name, by its arguments.
+
+    A span also records the values of defaults. Some tools record the arguments in an object, or as a list or one text.
+    """
+    own, other = call.arguments, recorded.arguments
+    if isinstance(own, dict) and isinstance(other, dict):
+        return any(_contains(holder, own) for holder in islice((other, *other.values()), _MAX_COMPARED))
+    if is_strict and isinstance(own, dict) and isinstance(other, str):
+        return [other] == [value_text(value) for value in own.values()]
+    return own == other or type(own) is not type(other)
+
+
+def _contains(holder: object, arguments: Mapping[str, Any]) -> bool:
+    if isinstance(holder, Mapping):
+        fields = cast("Fields", holder)
+        return all(name in fields and fields[name] == value for name, value in arguments.items())
+    is_short = isinstance(holder, list) and len(holder) <= _MAX_COMPARED
+    return is_short and bool(arguments) and all(value in holder for value in arguments.values())
+
+
+def _with_recorded(
+    steps: Sequence[Step], recorded: Sequence[ToolCall], *, keeps: bool
+) -> tuple[list[Step], list[Step]]:
+    """Return steps whose calls are replaced by the recorded ones, and the other recorded calls as steps.
+
+    A span records its call when it happens. Therefore nothing in a message changes it.
+
+    Args:
+        steps: The steps of the messages.
+        recorded: The calls of the spans.
+        keeps: Whether the messages are certain, so that they can add what a span does not record.
+    """
+    unmatched = _Unmatched(recorded)
+
+    def joined(call: ToolCall) -> ToolCall:
+        own = unmatched.take(call)
+        if own is None or not keeps:
+            return own or call
+        return ToolCall(
+            name=own.name,
+            arguments=call.arguments if own.arguments is None else own.arguments,
+            result=call.result if own.result is None else own.result,
+            is_error=own.is_error or call.is_error,
+        )
+
+    turn = [
+        step.model_copy(update={"calls": tuple(map(joined, step.calls))})
+        if step.calls and step.role != "user"
+        else step
+        for step in steps
+    ]
+    others = unmatched.ids()
+    return turn, [Step(role="assistant", calls=(call,)) for call in recorded if id(call) in others]
+
+
+def _settled(value: Any, recorded: Sequence[ToolCall]) -> Any:
+    """Return a value that may be a text: parsed, unless it would then have a call that no span has."""
+    if not isinstance(value, MaybeJson):
+        return value
+    unmatched = _Unmatched(recorded, is_strict=True)
+    steps = [step for group in join_calls(_read(_messages(value))) for step in group]
+    if all(unmatched.take(call) for step in steps for call in step.calls):
+        return value.value
+    # Without the trace's id: Python then prints the warning once for a file.
+    warnings.warn(
+        "a text in a trace may be the JSON of messages, or a text that a model wrote, and the export does not tell "
+        "which: its calls, which no span has, are left out, and it is read as a text; name an export with their spans, "
+        "or Langfuse's JSON of one trace",
+        stacklevel=2,
+    )
+    return value.text
+
+
+def _call_arguments(sent: Any) -> dict[str, Any] | str | None:
+    """Return the arguments of a tool's span. LangChain writes them as Python text."""
+    sent = sent.text if isinstance(sent, MaybeJson) else sent
+    is_python = isinstance(sent, str) and sent.startswith("{")
+    arguments = read_arguments(sent)
+    return read_arguments(parsed_python(sent)) if is_python and isinstance(arguments, str) else arguments
+
+
+def _result_text(output: Any) -> str:
+    """Return the result of a tool's span. LangChain writes a message with the result."""
+    if isinstance(output, MaybeJson):
+        return output.text
+    return value_text(as_mapping(output).get("content", output) if is_message(output) else output)
 
 
 def _is_task(message: Message) -> bool:
@@ -338,6 +515,7 @@ def _read(messages: list[Any]) -> list[Message]:
 
 def _messages(value: object) -> list[Any]:
     """Return the messages in an input or an output of a step. Empty for a value of any other form."""
+    value = value.value if isinstance(value, MaybeJson) else value
     if is_conversation(value):
         return list(cast("list[Any]", value))
     if not isinstance(value, Mapping):
@@ -363,23 +541,39 @@ def _messages(value: object) -> list[Any]:
 _LANGSMITH = "LangSmith runs"
 
 
-def _langsmith_spans(row: Fields, trace: str | None = None) -> Iterator[Span]:
+def _langsmith_spans(row: Fields) -> Iterator[Span]:
     """Yield a run and the runs inside it. The id of the trace is the id of its root run."""
+    runs, trace = [row], None
+    while runs:
+        run = runs.pop()
+        span = _langsmith_span(run, trace)
+        trace = span.trace
+        yield span
+        runs += [{"parent_run_id": span.id, **child} for child in reversed(list_at(run, "child_runs"))]
+
+
+def _langsmith_span(row: Fields, trace: str | None) -> Span:
     parent, run_id = row.get("parent_run_id"), _id(first_field(row, "id", "run_id"))
     parent = _id(parent) if has_value(parent) else None
     trace = trace or (_id(row.get("trace_id")) if parent else run_id)
     kind = {"tool": "tool", "llm": "chat"}.get(text_at(row, "run_type") or "", "step")
-    sent, received = _value(row.get("inputs")), _value(row.get("outputs"))
+    sent, received = _object(row.get("inputs")), _object(row.get("outputs"))
     error = str(row["error"]) if has_value(row.get("error")) else None
     if kind == "tool":
-        sent, received = _tool_arguments(sent), _tool_result(received)
+        inputs, outputs = as_mapping(sent), as_mapping(received)
+        sent = inputs["input"] if list(inputs) == ["input"] else sent
+        received = outputs["output"] if list(outputs) == ["output"] else received
     elif isinstance(received, Mapping):
         received = _generation(cast("Fields", received))
         if parent is None and error is None:
             error = _unclear_outputs(received)
-    yield Span(trace, run_id, parent, kind, str(row.get("name")), str(row.get("start_time")), sent, received, error)
-    for child in list_at(row, "child_runs"):
-        yield from _langsmith_spans({"parent_run_id": run_id, **child}, trace)
+    return Span(trace, run_id, parent, kind, str(row.get("name")), str(row.get("start_time")), sent, received, error)
+
+
+def _object(value: object) -> Any:
+    """Return an object that a table has as its JSON. A text that is not the JSON of an object stays a text."""
+    decoded = _decoded(value)
+    return value if isinstance(value, str) and value and not isinstance(decoded, Mapping) else decoded
 
 
 def _unclear_outputs(outputs: Fields) -> str | None:
@@ -409,26 +603,6 @@ def _generation(outputs: Fields) -> Any:
     return outputs if not reply else {"messages": messages} if is_conversation(messages) else reply.get("text")
 
 
-def _tool_arguments(inputs: object) -> Any:
-    """Return the arguments of a tool. LangChain writes them as Python text under `input`."""
-    fields = as_mapping(inputs)
-    text = fields.get("input")
-    if list(fields) == ["input"] and isinstance(text, str) and text.startswith("{") and len(text) <= _MAX_ARGUMENTS:
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            return ast.literal_eval(text)
-    return inputs
-
-
-# The largest number of characters that are parsed as Python, which needs several hundred times the memory of the text.
-_MAX_ARGUMENTS = 100_000
-
-
-def _tool_result(outputs: object) -> Any:
-    fields = as_mapping(outputs)
-    result = fields["output"] if list(fields) == ["output"] else outputs
-    return as_mapping(result).get("content", result) if is_message(result) else result
-
-
 def _is_langsmith_run(row: Fields) -> bool:
     return has_keys("run_type", "inputs", "start_time")(row) and ("outputs" in row or has_no_response(row))
 
@@ -454,7 +628,7 @@ def _langfuse_span(row: Fields) -> Span:
     error = str(message or "it failed") if text_at(row, "level") == "ERROR" else None
     return Span(
         _id(trace), _id(row["id"]), _id(parent) if has_value(parent) else None, kind, name, str(start),
-        _value(row.get("input")), _value(row.get("output")), error,
+        _maybe_json(row.get("input")), _maybe_json(row.get("output")), error,
     )  # fmt: skip
 
 
@@ -469,7 +643,7 @@ def _read_langfuse_trace(row: Fields) -> list[ToolAnswer]:
 
 
 def _langfuse_whole(trace: Fields, *, is_json: bool = False) -> Span:
-    values = [_value(trace.get(name), is_json=is_json) for name in ("input", "output")]
+    values = [_decoded(trace.get(name)) if is_json else _maybe_json(trace.get(name)) for name in ("input", "output")]
     error = "its level is ERROR" if text_at(trace, "level") == "ERROR" and values[1] is None else None
     return Span(_id(trace["id"]), "", None, "step", str(trace.get("name") or ""), "", values[0], values[1], error)
 
@@ -501,15 +675,20 @@ def _id(value: object) -> str:
     return str(value)
 
 
-def _value(value: object, *, is_json: bool = False) -> Any:
-    """Return a stored value: parsed if it is JSON text, or None if it is missing or empty."""
-    if not has_value(value):
-        return None
-    if is_json and isinstance(value, str):
+def _decoded(value: object) -> Any:
+    """Return a value that its tool writes as JSON text, or None if it is missing or empty. Other texts stay texts."""
+    if isinstance(value, str):
         with suppress(ValueError):
-            return _value(parse_json(value))
+            value = parse_json(value)
+    return value if has_value(value) and value not in ([], {}) else None
+
+
+def _maybe_json(value: object) -> Any:
+    """Return a value of a tool that writes texts and the JSON of values alike, or None if it is missing or empty."""
     parsed = parsed_json(value)
-    return None if parsed in ([], {}) else parsed
+    if isinstance(value, str) and not isinstance(parsed, str):
+        return MaybeJson(value, parsed) if parsed else None
+    return _decoded(value) if not isinstance(value, str) else value or None
 
 
 # Phoenix, and OpenInference in the spans of OpenTelemetry.
@@ -533,11 +712,25 @@ def _openinference_span(attributes: Fields, span: Span) -> Span:
     nested = _nested(attributes)
     kind = {"LLM": "chat", "TOOL": "tool"}.get(str(span.kind).upper(), "step")
     model, tool = object_at(nested, "llm"), object_at(nested, "tool")
-    values = [_value(object_at(nested, name).get("value")) for name in ("input", "output")]
-    messages = [_openinference_messages(_messages_at(model, f"{name}_messages")) for name in ("input", "output")]
+    names = ("input_messages", "output_messages")
+    long = next(
+        (name for name in names if isinstance(text := model.get(name), str) and not is_short_python(text)), None
+    )
+    if long is not None and isinstance(parsed_json(model[long]), str):
+        reason = f"its `llm.{long}` are Python text with too many values to parse: export JSON"
+        return span._replace(kind=kind, output="", error=reason)
+    values = [_openinference_value(object_at(nested, name)) for name in ("input", "output")]
+    messages = [_openinference_messages(_messages_at(model, name)) for name in names]
     values = [sent or value for sent, value in zip(messages, values, strict=True)]
     name = text_at(tool, "name") or span.name if kind == "tool" else span.name
     return span._replace(kind=kind, name=name, input=values[0], output=values[1])
+
+
+def _openinference_value(holder: Fields) -> Any:
+    """Return an input or an output. Its type says whether a text is JSON, or was written by a program or a model."""
+    value = holder.get("value")
+    is_text = isinstance(value, str) and not str(holder.get("mime_type")).startswith("application/json")
+    return value or None if is_text else _decoded(value)
 
 
 def _messages_at(model: Fields, name: str) -> list[Any]:
@@ -547,10 +740,7 @@ def _messages_at(model: Fields, name: str) -> list[Any]:
         ValueError: The value is neither a list nor a text of one.
     """
     value = parsed_json(model.get(name))
-    if isinstance(value, str) and value.startswith("[{'"):
-        with suppress(SyntaxError, MemoryError):
-            value = ast.literal_eval(value)
-    return list_at({name: value}, name)
+    return list_at({name: parsed_python(value) if isinstance(value, str) else value}, name)
 
 
 def _openinference_messages(items: list[Any]) -> list[dict[str, Any]]:
@@ -573,15 +763,21 @@ def _openinference_messages(items: list[Any]) -> list[dict[str, Any]]:
     return converted
 
 
+class _Nested(dict[str, Any]):
+    """An object that `_nested` made, so that it need not be copied again."""
+
+
 def _nested(flat: Fields) -> dict[str, Any]:
     """Return flat attributes such as `llm.output_messages.0.message.role` as objects and lists."""
-    nested = dict[str, Any]()
+    nested = _Nested()
     for path, value in flat.items():
         *parents, name = str(path).split(".", _MAX_NESTED)
         place = nested
         for parent in parents:
             inner = place.get(parent)
-            place[parent] = place = dict(inner) if isinstance(inner, Mapping) else {}
+            if not isinstance(inner, _Nested):
+                inner = place[parent] = _Nested(cast("Fields", inner) if isinstance(inner, Mapping) else {})
+            place = inner
         if value is not None or name not in place:
             place[name] = value
     return {name: _listed(value) for name, value in nested.items()}
@@ -622,13 +818,13 @@ def _mlflow_span(row: Fields, trace_id: str) -> Span:
     attributes = object_at(row, "attributes")
     if not attributes:
         raise ValueError("a span has no attributes, which have its type")
-    kind = text_at({"spanType": _value(attributes.get("mlflow.spanType"), is_json=True)}, "spanType")
+    kind = text_at({"spanType": _decoded(attributes.get("mlflow.spanType"))}, "spanType")
     kinds = {"TOOL": "tool", "CHAT_MODEL": "chat", "LLM": "chat"}
     parent = first_field(row, "parent_span_id", "parent_id")
     status = object_at(row, "status")
     code = str(text_at(status, "code") or text_at(row, "status_code"))
     failure = status.get("message") or row.get("status_message") or "it failed"
-    values = [_value(attributes.get(f"mlflow.span{name}"), is_json=True) for name in ("Inputs", "Outputs")]
+    values = [_decoded(attributes.get(f"mlflow.span{name}")) for name in ("Inputs", "Outputs")]
     start = first_field(row, "start_time_unix_nano", "start_time")
     return Span(
         trace_id, str(first_field(row, "span_id") or as_mapping(row.get("context")).get("span_id")),
@@ -647,7 +843,7 @@ def _read_mlflow_row(row: Fields) -> list[ToolAnswer]:
     if isinstance(trace, Mapping) and _is_mlflow_trace(cast("Fields", trace)):
         return _read_mlflow_trace(cast("Fields", trace))
     trace_id, state = _id(row["trace_id"]), str(row.get("state")).rpartition(".")[2]
-    values = [_value(row[name], is_json=True) for name in ("request", "response")]
+    values = [_maybe_json(row[name]) for name in ("request", "response")]
     error = None if state == "OK" else f"its state is {state}"
     return trace_answers([], Span(trace_id, "", None, "step", "", "", values[0], values[1], error))
 
@@ -703,12 +899,12 @@ def _otel_span(
         return _openinference_span(attributes, span._replace(kind=kind))
     operation = str(text_at(attributes, "gen_ai.operation.name"))
     if operation == "execute_tool":
-        values = [_value(attributes.get(f"gen_ai.tool.call.{key}")) for key in ("arguments", "result")]
+        values = [attributes.get(f"gen_ai.tool.call.{key}") for key in ("arguments", "result")]
         tool = text_at(attributes, "gen_ai.tool.name") or _TOOL_PREFIX.sub("", name)
         return span._replace(kind="tool", name=tool, input=values[0], output=values[1])
     if not any(key.startswith("gen_ai.") for key in attributes):
         return span
-    values = [_value(attributes.get(f"gen_ai.{key}.messages")) for key in ("input", "output")]
+    values = [_decoded(attributes.get(f"gen_ai.{key}.messages")) for key in ("input", "output")]
     if not error and any(value is not None and not all_objects(value, has_keys("role")) for value in values):
         error = "its `gen_ai.*.messages` are not a JSON list of messages: a limit of attributes may have cut them off"
     is_agent = operation in ("invoke_agent", "create_agent", "invoke_workflow")

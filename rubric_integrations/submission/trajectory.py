@@ -257,7 +257,9 @@ def _trajectory_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _is_dump(value: Any) -> bool:
     """Return whether a value is a trajectory that `model_dump` wrote."""
     steps = cast("Mapping[str, Any]", value).get("steps") if isinstance(value, Mapping) else None
-    return isinstance(steps, list | tuple) and all(isinstance(step, Step) or "role" in step for step in steps)
+    if not isinstance(steps, list | tuple):
+        return False
+    return all(isinstance(step, Step) or (isinstance(step, Mapping) and "role" in step) for step in steps)
 
 
 def _split_response(response: Any, thinking: Any) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def test_long_python_list_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None
     known = find_row_format(row)
     assert known
     assert next(iter(known.read(row))).fields["context"] == ["a", "b"]
-    monkeypatch.setattr("rubric_integrations.submission.tool_rows.MAX_CHARS", 5)
+    monkeypatch.setattr("rubric_integrations.submission.tool_answers.MAX_CHARS", 5)
     assert next(iter(known.read(row))).fields["context"] == "['a', 'b']"
 
 

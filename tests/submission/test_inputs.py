@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rubric_integrations import Submission
-from rubric_integrations.submission import as_submission, normalize_to_grade_input, parse_thinking_output
+from rubric_integrations import PerCriterionGrader, Submission, grade_many
+from rubric_integrations.submission import (
+    as_submission,
+    normalize_to_grade_input,
+    parse_thinking_output,
+    read_responses,
+)
 from rubric_integrations.submission.inputs import as_row
 from tests.submission.conversations import CHAT
 
@@ -91,3 +98,38 @@ def test_row_short_values_of_other_columns_are_its_metadata() -> None:
 
 def test_row_without_other_columns_has_no_metadata() -> None:
     assert as_row({"id": "a", "response": "42", "question": "6 x 7?"}, 1).metadata is None
+
+
+_SCALARS: list[Any] = [1, None, True, 1.5, "x", [], {}]
+_STEPS: list[Any] = [{"role": 1}, {"role": "user", "calls": [1]}, {"role": "user", "tool_calls": [1]},
+                     {"role": "user", "content": [1]}]  # fmt: skip
+_WRONG: list[Any] = [*_SCALARS, *([value] for value in (*_SCALARS, *_STEPS, [1]))]
+_NAMES = ("steps", "messages", "calls", "turns", "contents", "candidates", "history", "output", "choices", "thought_0")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "field", ["response", "trajectory", "query", "reference", "context", "attachments", "metadata"]
+)
+def test_value_of_another_type_in_a_field_is_at_most_the_error_of_its_row(tmp_path: Path, field: str) -> None:
+    values = _WRONG + [{name: value} for name in _NAMES for value in _WRONG]
+    good = {"id": "good", "response": "It is 42."}
+    rows = [good, *({"response": "x", field: value, "id": str(number)} for number, value in enumerate(values))]
+    path = tmp_path / "f.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    read = list(read_responses(path))
+    assert [row.error for row in read] == [as_row(row, 1).error for row in rows]
+    assert [row.id for row in read] == [row["id"] for row in rows]
+    assert all(row.error.startswith(f"row {row.id}") for row in read if row.error)
+    run = grade_many(
+        rows, [{"name": "a", "requirement": "A", "check": {"contains": "42"}}], PerCriterionGrader("offline")
+    )
+    assert [graded.row.id for graded in run] == [row["id"] for row in rows]
+
+
+@pytest.mark.parametrize("step", [1, None, True, "x", [1], {}])
+def test_trajectory_with_a_step_of_another_type_is_the_error_of_its_row(step: Any) -> None:
+    row = as_row({"id": "a", "response": "x", "trajectory": {"steps": [step]}}, 1)
+    assert str(row.error).startswith("row a: in the `trajectory`: `messages` must be a list of messages")
+    with pytest.raises(ValueError, match="in the `trajectory`"):
+        as_submission({"response": "x", "trajectory": {"steps": [step]}})

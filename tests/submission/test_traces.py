@@ -33,6 +33,7 @@ from tests.submission.traces import (
     export,
     genai,
     io,
+    json_io,
     langfuse,
     part,
     phoenix,
@@ -144,7 +145,7 @@ def test_call_without_a_span_is_in_the_trajectory(write: Write) -> None:
             {"role": "user", "content": "a"}, ASSISTANT_CALL, {"role": "tool", "tool_call_id": "c1", "content": "42"},
             {"role": "assistant", "content": "b"}, {"role": "user", "content": TASK}]),
         sdk("t1", "s1", None, genai("chat", [USER], [part("assistant", content=ANSWER)])),
-        phoenix("t1", "s1", None, "CHAIN", attributes=io(TASK, '{"x": [{"role": "assistant", "content": "42"}]}')),
+        phoenix("t1", "s1", None, "CHAIN", attributes=json_io(TASK, '{"x": [{"role": "assistant", "content": "42"}]}')),
     ],
 )  # fmt: skip
 def test_trace_without_calls_has_no_trajectory(write: Write, row: dict[str, Any]) -> None:
@@ -192,12 +193,12 @@ def chat(span: str, parent: str | None, task: str, answer: str) -> dict[str, Any
         ([sdk("t1", "s1", None, {**genai("chat", [USER]), "gen_ai.output.messages": '[{"role": "assistant", "par'})],
          "row t1: has no answer: its `gen_ai.*.messages` are not a JSON list of messages: a limit of attributes may "
          "have cut them off"),
-        ([phoenix("t1", "s1", None, "LLM", attributes=io(TASK, '{"choices": []}'))],
+        ([phoenix("t1", "s1", None, "LLM", attributes=json_io(TASK, '{"choices": []}'))],
          "row t1: has no answer: its output has no answer, or none that is known by its name: 'choices'"),
         ([langfuse("t1", "s1", None, "SPAN", "a", level="ERROR"), langfuse("t1", "s2", None, "SPAN", "b", output="x")],
          "row t1: has no answer: none of its 2 outermost spans ('a', 'b') contains the others: trace them within one "
          "span that has the answer"),
-        ([phoenix("t1", "s1", None, "CHAIN", attributes=io(TASK, '{"a": "1", "b": "2"}'))],
+        ([phoenix("t1", "s1", None, "CHAIN", attributes=json_io(TASK, '{"a": "1", "b": "2"}'))],
          "row t1: has no answer: its output has no answer, or none that is known by its name: 'a', 'b'"),
         ([sdk("t1", "s1", None, genai("chat", [USER], [GENAI_CALL]))],
          "row t1: has no answer: its last message, of the role 'assistant', has no answer"),
@@ -224,9 +225,12 @@ def test_call_of_this_turn_is_not_taken_for_an_earlier_one(write: Write) -> None
     tool = langfuse("t1", "s2", "s1", "TOOL", "times", input={"a": 7}, level="ERROR", statusMessage="no number")
     [row] = read_responses(write("f.jsonl", root, tool))
     assert calls(row) == [("times", {"a": 6}, "1"), ("times", {"a": 7}, "no number")]
-    # The last request to a model contains them.
-    [row] = read_responses(write("f.jsonl", {**root, "type": "GENERATION"}, tool))
-    assert calls(row) == [("times", {"a": 6}, "1")]
+    # The last request to a model contains the calls of its trace, and not one with other arguments.
+    for sent, expected in ({"a": 7}, [("times", {"a": 6}, "1"), ("times", {"a": 7}, "no number")]), (
+        {"a": 6, "round": True}, [("times", {"a": 6, "round": True}, "no number")]
+    ):  # fmt: skip
+        [row] = read_responses(write("f.jsonl", {**root, "type": "GENERATION"}, {**tool, "input": sent}))
+        assert calls(row) == expected
 
 
 @pytest.mark.parametrize(

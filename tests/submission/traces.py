@@ -45,6 +45,11 @@ def io(task: Any, answer: Any) -> dict[str, Any]:
     return {"input": {"value": task}, "output": {"value": answer}}
 
 
+def json_io(task: str, answer: str) -> dict[str, Any]:
+    """Return an output that an instrumentation encoded as JSON, as its type says."""
+    return {"input": {"value": task}, "output": {"value": answer, "mime_type": "application/json"}}
+
+
 PHOENIX = [
     phoenix("t1", "s2", "s1", "TOOL", attributes={"tool": {"name": "times"}, **io('{"a": 6}', "42")}),
     # Its parent is in no row.

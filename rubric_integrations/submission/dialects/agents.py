@@ -332,7 +332,14 @@ def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Mess
     else:
         values = get_field(conversation, "attachments")
         values = cast("Mapping[str, str]", values) if isinstance(values, Mapping) else {}
-        messages = [_resolve(message, values) for message in get_field(conversation, "messages")]
+        references: list[str] = []
+        messages = [_resolve(message, values, references) for message in get_field(conversation, "messages")]
+        # Thousands of references to one text are a small file, and their texts could be larger than the memory.
+        if sum(len(values[name]) for name in references) > _MAX_ATTACHED:
+            raise ValueError(
+                f"`messages` refers to `attachments` of more than {_MAX_ATTACHED:,} characters in all: remove "
+                "references that repeat a text"
+            )
     return [_read_message(message, f"messages[{index}]", attachments) for index, message in enumerate(messages)]
 
 
@@ -358,17 +365,21 @@ def _read_message(message: Any, place: str, attachments: AttachmentList) -> Mess
     return Message("tool", [result], place)
 
 
-def _resolve(value: Any, attachments: Mapping[str, str]) -> Any:
-    """Return a value with texts instead of references to attachments."""
+_MAX_ATTACHED = 100_000_000
+
+
+def _resolve(value: Any, attachments: Mapping[str, str], references: list[str]) -> Any:
+    """Return a value with texts instead of references to attachments. The names are added to `references`."""
     if isinstance(value, str) and value.startswith(_REFERENCE):
         if (name := value.removeprefix(_REFERENCE)) not in attachments:
             raise ValueError(
                 f"`messages` has {value[:100]!r}, which is not in the `attachments` of the sample: put the text there, "
                 "or the reference would be graded"
             )
+        references.append(name)
         return attachments[name]
     if isinstance(value, list):
-        return [_resolve(item, attachments) for item in cast("list[Any]", value)]
+        return [_resolve(item, attachments, references) for item in cast("list[Any]", value)]
     if isinstance(value, Mapping):
-        return {key: _resolve(item, attachments) for key, item in cast("Mapping[str, Any]", value).items()}
+        return {key: _resolve(item, attachments, references) for key, item in cast("Mapping[str, Any]", value).items()}
     return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from itertools import groupby
 from reprlib import repr as short_repr
 from typing import Any, Literal, NamedTuple, cast
 
@@ -491,12 +492,9 @@ def read_content(content: Any, place: str, attachments: AttachmentList) -> list[
 def _join_texts(parts: list[Part]) -> list[Part]:
     """Join adjacent texts into one, because Anthropic's citations divide a sentence into blocks."""
     joined: list[Part] = []
-    for part in parts:
-        last = joined[-1] if joined else None
-        if isinstance(part, Text) and isinstance(last, Text) and part.kind == last.kind == "text":
-            joined[-1] = Text(last.text + part.text)
-        else:
-            joined.append(part)
+    for is_text, group in groupby(parts, lambda part: isinstance(part, Text) and part.kind == "text"):
+        several = list(group)
+        joined += [Text("".join(part.text for part in several if isinstance(part, Text)))] if is_text else several
     return joined
 
 

@@ -224,17 +224,17 @@ def _merge_calls(parts: list[Part], calls: list[Call]) -> list[Part]:
     parsed: defaultdict[str | None, deque[Call]] = defaultdict(deque)
     for call in calls:
         parsed[call.id].append(call)
-    in_content: defaultdict[str, list[Part]] = defaultdict(list)
+    in_content: set[str] = set()
     merged: list[Part] = []
     for part in parts:
         if not isinstance(part, Call) or part.id is None:
             merged.append(part)
         elif parsed[part.id]:
             merged.append(parsed[part.id].popleft())
-            in_content[part.id] += [part, merged[-1]]
-        elif part not in in_content[part.id]:
+            in_content |= {repr(part), repr(merged[-1])}
+        elif repr(part) not in in_content:
             merged.append(part)
-            in_content[part.id].append(part)
+            in_content.add(repr(part))
     return merged + [call for waiting in parsed.values() for call in waiting]
 
 
@@ -448,28 +448,31 @@ def matches_openai_responses(conversation: Any) -> bool:
 def read_openai_responses(conversation: Any, attachments: AttachmentList) -> list[Message]:
     """Read the items of OpenAI's Responses API. Some of the items may be messages."""
     messages: list[Message] = []
+    # Whether the next call belongs to the last message: it is the assistant's, and has no result yet.
+    is_open = False
     for index, item in enumerate(conversation):
         place = f"messages[{index}]"
         if not is_item(item):
             message = read_message(item, place, attachments)
+            is_open = message.role == "assistant" and not _has_result(message.parts)
             # The reasoning item before a message belongs to it.
             if message.role == "assistant" and messages and _is_reasoning(messages[-1]):
                 message = message._replace(parts=[*messages.pop().parts, *message.parts])
             messages.append(message)
             continue
         parts = read_block(item, place, attachments)
-        if any(isinstance(part, Call) for part in parts) and messages and _is_open(messages[-1]):
-            messages[-1] = messages[-1]._replace(parts=[*messages[-1].parts, *parts], place=place)
-        elif parts and isinstance(parts[0], Result):
-            messages.append(Message("tool", parts, place))
+        is_result = bool(parts) and isinstance(parts[0], Result)
+        if is_open and any(isinstance(part, Call) for part in parts):
+            messages[-1].parts.extend(parts)
+            messages[-1] = messages[-1]._replace(place=place)
         else:
-            messages.append(Message("assistant", parts, place))
+            messages.append(Message("tool" if is_result else "assistant", parts, place))
+        is_open = not is_result and not _has_result(parts)
     return messages
 
 
-def _is_open(message: Message) -> bool:
-    """Return whether the next call belongs to a message: it is a message of the assistant, and has no result yet."""
-    return message.role == "assistant" and not any(isinstance(part, Result) for part in message.parts)
+def _has_result(parts: list[Part]) -> bool:
+    return any(isinstance(part, Result) for part in parts)
 
 
 def _is_reasoning(message: Message) -> bool:

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, cast
@@ -36,8 +37,8 @@ from rubric_integrations.submission.dialects.blocks import (
 )
 from rubric_integrations.submission.dialects.chat import is_item, read_message
 
-_FENCED = r"```(?:bash|mswea_bash_command)[^\S\n]*\n(.*?)\n```"
-_COMMAND = re.compile(rf"{_FENCED}|<mswea_bash_command>(.*?)</mswea_bash_command>", re.DOTALL)
+_COMMAND_BEGINS = re.compile(r"```(?:bash|mswea_bash_command)[^\S\n]*\n|<mswea_bash_command>")
+_COMMAND_ENDS = {"`": "\n```", "<": "</mswea_bash_command>"}
 _OWN_MARKS = ("```mswea_bash_command", "<mswea_bash_command>")
 _SENTINELS = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
 """The output of the last command of every run, in version 2 and in version 1."""
@@ -69,16 +70,16 @@ def read_mini_swe_agent(conversation: Any, attachments: AttachmentList) -> list[
     """
     items = conversation["messages"] if isinstance(conversation, Mapping) else conversation
     messages: list[Message] = []
-    waiting: list[str] = []
+    waiting: deque[str] = deque()
     for index, item in enumerate(items):
         place, extra = f"messages[{index}]", object_field(item, "extra")
         if _is_result(item, has_command=bool(waiting)):
-            call_id = text_field(item, "tool_call_id", "call_id") or (waiting.pop(0) if waiting else None)
+            call_id = text_field(item, "tool_call_id", "call_id") or (waiting.popleft() if waiting else None)
             if call_id is None:
                 raise UnknownBlockError(place, "is the result of a command, and no reader knows where the command is")
             messages.append(_read_result(item, call_id, place, attachments))
             continue
-        waiting = []
+        waiting = deque()
         if get_field(item, "role") == "exit":
             messages.append(_read_exit(item, place))
             continue
@@ -87,7 +88,7 @@ def read_mini_swe_agent(conversation: Any, attachments: AttachmentList) -> list[
             calls = [Call("bash", {"command": command}, f"{place}.{number}")
                      for number, command in enumerate(_commands(item, message, place))]  # fmt: skip
             message = message._replace(parts=[*message.parts, *calls])
-        waiting = [part.id or "" for part in message.parts if isinstance(part, Call)]
+        waiting = deque(part.id or "" for part in message.parts if isinstance(part, Call))
         messages.append(message._replace(cost=number_field(extra, "cost")) if message.role == "assistant" else message)
     replies = [message for message in messages if message.role == "assistant"]
     if replies and not any(isinstance(part, Call) for message in messages for part in message.parts):
@@ -114,7 +115,18 @@ def _has_own_text(messages: list[Mapping[str, Any]]) -> bool:
 
 
 def _find_commands(text: str) -> list[str]:
-    return [(fenced or tagged).strip() for fenced, tagged in _COMMAND.findall(text)]
+    commands, position, unclosed = list[str](), 0, set[str]()
+    while begin := _COMMAND_BEGINS.search(text, position):
+        mark = begin[0][0]
+        # If one command has no end, no later one of its kind has. Each search would read the rest of the text.
+        position = -1 if mark in unclosed else text.find(_COMMAND_ENDS[mark], begin.end())
+        if position < 0:
+            unclosed.add(mark)
+            position = begin.end()
+        else:
+            commands.append(text[begin.end() : position].strip())
+            position += len(_COMMAND_ENDS[mark])
+    return commands
 
 
 def _commands(item: Any, message: Message, place: str) -> list[str]:

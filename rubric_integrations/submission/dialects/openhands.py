@@ -74,8 +74,7 @@ def read_openhands(conversation: Any, attachments: AttachmentList) -> list[Messa
             reply = text_field(object_field(object_field(event, "tool_call_metadata"), "model_response"), "id")
             parts = _read_action(event, event_id, place)
             if reply is not None and reply in by_reply:
-                earlier = messages[by_reply[reply]]
-                messages[by_reply[reply]] = earlier._replace(parts=earlier.parts + parts)
+                messages[by_reply[reply]].parts.extend(parts)
                 continue
             if reply is not None:
                 by_reply[reply] = len(messages)

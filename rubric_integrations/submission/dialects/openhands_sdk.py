@@ -78,8 +78,7 @@ def read_openhands_sdk(conversation: Any, attachments: AttachmentList) -> list[M
             if not any(isinstance(part, Call) for part in parts):
                 finished.add(text_field(event, "tool_call_id") or place)
             if reply is not None and reply in by_reply:
-                earlier = messages[by_reply[reply]]
-                messages[by_reply[reply]] = earlier._replace(parts=earlier.parts + parts)
+                messages[by_reply[reply]].parts.extend(parts)
                 continue
             if reply is not None:
                 by_reply[reply] = len(messages)

@@ -77,7 +77,8 @@ def _read_ui_message(message: Mapping[str, Any], place: str, attachments: Attach
         kind = get_field(part, "type")
         if kind == "step-start":
             steps[-1] += results
-            steps, results = [*steps, []], []
+            steps.append([])
+            results = []
             continue
         read = _read_ui_part(part, kind, f"{place}.parts[{number}]", attachments)
         if any(isinstance(entry, Text) for entry in read):
