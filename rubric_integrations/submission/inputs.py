@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -402,15 +403,21 @@ def _drop_tokens(fields: dict[str, Any]) -> None:
         )
 
 
+# pandas writes a list into a CSV file in this way, which is not JSON.
+_PYTHON_MESSAGES = re.compile(r"\s*\[\{'(?:role|content|type)': ")
+
+
 def _warn_of_text_of_messages(response: object) -> None:
+    if not isinstance(response, str):
+        return
     messages = None
     with suppress(NestingError):
-        messages = _parsed(response) if isinstance(response, str) else None
-    if is_conversation(messages) or is_state(messages):
+        messages = _parsed(response)
+    if is_conversation(messages) or is_state(messages) or _PYTHON_MESSAGES.match(response):
         # Without the row's id, so that Python prints it once for a file.
         warnings.warn(
-            "a response is a text with the JSON of messages: all of this text is graded, and no check sees its calls; "
-            "if it is the conversation, name its column `messages`",
+            "a response is a text that contains a list of messages: all of this text is graded, and no check sees its "
+            "calls; if it is the conversation, write it as JSON into a column `messages`",
             stacklevel=3,
         )
 

@@ -169,7 +169,7 @@ def open_text(path: Path, encoding: str | None = None, newline: str | None = Non
         OSError: The file cannot be opened.
     """
     # The first bytes are read without a second opening, because a pipe could not be read again from its beginning.
-    file = path.open("rb", buffering=_HEAD)
+    file = io.BufferedReader(io.FileIO(path), _HEAD)
     try:
         head = file.peek(_HEAD)
         if (problem := binary_problem(path, head)) is not None:

@@ -155,7 +155,9 @@ def test_response_that_is_the_json_of_messages_is_told_once_for_a_file(tmp_path:
         warnings.simplefilter("default")
         assert [row.submission for row in read_responses(path)] == [Submission(response=TEXT)] * 3
     assert len(caught) == 1
-    assert "name its column `messages`" in str(caught[0].message)
+    assert "write it as JSON into a column `messages`" in str(caught[0].message)
+    with pytest.warns(UserWarning, match="a text that contains a list of messages"):
+        assert as_row({"messages": str([TASK, ANSWER])}, 1).submission == Submission(response=str([TASK, ANSWER]))
     deep = "[" * 200 + "]" * 200
     assert as_row({"response": deep}, 1) == Row("1", Submission(response=deep))
 
