@@ -30,7 +30,6 @@ from rubric_integrations.rubric.rubric import MAX_CRITERIA, MAX_LEAVES, Rubric
 from rubric_integrations.submission.columns import COLUMNS, ColumnNames
 from rubric_integrations.submission.readers import READERS
 from rubric_integrations.submission.submission import MAX_CHARS
-from rubric_integrations.submission.tables import UNSUPPORTED
 from rubric_integrations.trust import RunComparison
 from tests.cli.commands import EXAMPLE
 from tests.test_architecture import PUBLIC
@@ -180,11 +179,6 @@ def test_messages_on_the_page_of_the_files_are_in_the_code() -> None:
     for message in messages:
         pattern = re.compile(".*".join(map(re.escape, message.split("…"))))
         assert any(map(pattern.search, texts)), message
-
-
-def test_unsupported_formats_on_the_page_have_the_remedy_of_the_code() -> None:
-    [remedy] = [cells[1] for cells in rows("files.md", "message") if "not supported" in cells[0]]
-    assert all(("CSV" if "CSV" in message else "Parquet") in remedy for message in UNSUPPORTED.values())
 
 
 # The command line and the installation.

@@ -34,7 +34,7 @@ from rubric_integrations.reporting.grades import (
 from rubric_integrations.runs.files import GradedRow, RunFile, read_run, run_line
 from rubric_integrations.scoring.formula import reaches_mark
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.submission.tables import ResponsesError
+from rubric_integrations.submission.text_files import ResponsesError
 from rubric_integrations.trust import Estimate, GateResult, SequentialGate, fewest_to_pass, gate
 from rubric_integrations.trust.gates import decide_mean
 from rubric_integrations.trust.matching import dependence_warnings

@@ -26,7 +26,8 @@ from rubric_integrations.submission.columns import fold
 from rubric_integrations.submission.files import read_responses
 from rubric_integrations.submission.inputs import Row
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.submission.tables import UNSUPPORTED, CsvError, how_to_encode, read_csv
+from rubric_integrations.submission.tables import CsvError, read_csv
+from rubric_integrations.submission.text_files import BinaryFileError, binary_problem, how_to_encode
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "id": ("id",),
@@ -390,8 +391,8 @@ def _text(value: object) -> str | None:
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Yield each judgment's place, its known fields by their names here, and its other fields with short values."""
     suffix = path.suffix.lower()
-    if suffix in UNSUPPORTED:
-        raise JudgmentsError(f"{path}: `{suffix}` files are not supported: {UNSUPPORTED[suffix]}")
+    if (problem := binary_problem(path)) is not None:
+        raise JudgmentsError(f"{path}: {problem}")
     try:
         refuse_endless(path)
         for place, fields in _csv_lines(path) if suffix in (".csv", ".tsv") else _json_lines(path):
@@ -423,7 +424,7 @@ def _csv_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             if record.error:
                 raise JudgmentsError(f"{path}: line {record.line} {record.error}")
             yield f"line {record.line}", record.fields
-    except CsvError as error:
+    except (CsvError, BinaryFileError) as error:
         raise JudgmentsError(f"{path}: {error}") from None
 
 
@@ -455,8 +456,7 @@ def _known_fields(record: Mapping[str, Any]) -> dict[str, Any]:
     for known, names in _COLUMNS.items():
         values = [by_name[fold(name)] for name in names if fold(name) in by_name]
         values = [value for value in values if value is not None and value == value]  # noqa: PLR0124 -- NaN is no value
-        if known == "verdict":
-            values = [value for value in values if not isinstance(value, str) or value.strip()]
-        if values:
-            fields[known] = values[0]
+        filled = [value for value in values if not isinstance(value, str) or value.strip()]
+        if filled or (values and known != "verdict"):
+            fields[known] = (filled or values)[0]
     return fields

@@ -40,6 +40,7 @@ from rubric_integrations.rubric.rubric import Rubric, require_grader
 from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, summary_table
 from rubric_integrations.scoring.judgment import NO_SPEND, Spend
 from rubric_integrations.scoring.report import JudgeError, tag_key
+from rubric_integrations.submission.columns import repeated_column
 from rubric_integrations.submission.inputs import Row, as_row
 
 if TYPE_CHECKING:
@@ -60,7 +61,17 @@ def rows_of_table(submissions: Iterable[Any] | AsyncIterable[Any]) -> Iterable[A
     Args:
         submissions: The submissions as the user passed them, of any type.
     """
-    return rows_of_batch(submissions) if _is_arrow(submissions) or _is_frame(submissions) else submissions
+    if _is_arrow(submissions) or _is_frame(submissions):
+        return rows_of_batch(submissions)
+    # A method `columns`, such as in SQLAlchemy, belongs to an iterable of rows.
+    kind = type(submissions)
+    if not callable(getattr(kind, "columns", len)):
+        raise TypeError(
+            f"`submissions` is a {kind.__module__.partition('.')[0]} {kind.__name__}, whose columns would be graded as "
+            "if they were rows: pass its rows, such as `frame.to_dicts()` of Polars, or a pandas DataFrame or an Arrow "
+            "table (`frame.to_arrow()`)"
+        )
+    return submissions
 
 
 def rows_of_batch(item: Any) -> Iterator[Any]:
@@ -70,14 +81,33 @@ def rows_of_batch(item: Any) -> Iterator[Any]:
         item: One item of the submissions as the user passed them, of any type.
     """
     if _is_arrow(item):
+        _check_columns(item.schema.names)
         for start in range(0, item.num_rows, _ROWS_AT_ONCE):
             yield from item.slice(start, _ROWS_AT_ONCE).to_pylist()
     elif _is_frame(item):
-        names = [str(name) for name in item.columns]
+        names = _check_columns(item.columns)
         for values in item.itertuples(index=False, name=None):
             yield dict(zip(names, values, strict=True))
     else:
         yield item
+
+
+def _check_columns(columns: Iterable[Any]) -> list[str]:
+    """Return the names of the columns of a table.
+
+    Raises:
+        ValueError: Two columns are the same field, or a column has several names.
+    """
+    columns = list(columns)
+    if levels := next((name for name in columns if isinstance(name, tuple)), None):
+        raise ValueError(
+            f"the columns of `submissions` have several levels, such as {levels!r}: give each one name, as by "
+            "`frame.columns = ['_'.join(name) for name in frame.columns]`, or no column would be read by its name"
+        )
+    names = [str(name) for name in columns]
+    if repeated := repeated_column(tuple(names)):
+        raise ValueError(f"`submissions` has {repeated}")
+    return names
 
 
 def _is_arrow(value: Any) -> bool:

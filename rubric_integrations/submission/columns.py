@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
@@ -67,6 +68,22 @@ def missing_column(names: Iterable[str], columns: ColumnNames) -> str | None:
 def field_columns(names: Iterable[str], columns: ColumnNames) -> list[str]:
     """Return the columns of a file whose values become fields of a submission."""
     return list(chain.from_iterable(find_columns(tuple(names), columns).values()))
+
+
+@lru_cache(maxsize=256)
+def repeated_column(names: tuple[str, ...], columns: ColumnNames = USUAL_COLUMNS) -> str | None:
+    """Return a problem if two column names are the same, and are read as a field. None if there are no such names.
+
+    Otherwise, only one of the two columns would be read, and which one would depend on the kind of the table.
+    """
+    counts = Counter(map(fold, names))
+    if counts.total() == len(counts):
+        return None
+    repeated = next((name for name in field_columns(names, columns) if counts[fold(name)] > 1), None)
+    if repeated is None:
+        return None
+    same = [name for name in names if fold(name) == fold(repeated)]
+    return f"the columns {same!r}, which are one name: rename or remove one of them, or only one would be graded"
 
 
 def describe_missing_column(names: Iterable[str], missing: str) -> str:

@@ -19,6 +19,7 @@ from rubric_integrations.submission.columns import (
     describe_missing_column,
     field_columns,
     missing_column,
+    repeated_column,
 )
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import is_row, row_fields
@@ -203,6 +204,8 @@ def _split_rows(data: Fields) -> Iterator[dict[str, Any]]:
         raise LayoutError("is a pandas table whose `columns` and `data` are not two lists: write it again")
     if not all(isinstance(name, str | int) and not isinstance(name, bool) for name in cast("list[Any]", columns)):
         raise LayoutError("is a pandas table with a column whose name is neither a text nor a number: write it again")
+    if repeated := repeated_column(tuple(map(str, columns))):
+        raise LayoutError(f"is a pandas table with {repeated}")
     for number, row in enumerate(cast("list[Any]", rows), start=1):
         if not isinstance(row, list) or len(row) != len(columns):
             raise LayoutError(

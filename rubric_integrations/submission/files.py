@@ -7,6 +7,7 @@ the file itself cannot be read, one error is raised.
 from __future__ import annotations
 
 import json
+import shlex
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,7 +27,15 @@ from rubric_integrations.submission.columns import (
     missing_column,
 )
 from rubric_integrations.submission.dialects.detect import dialect_of
-from rubric_integrations.submission.inputs import Row, other_columns, own_id, read_row, row_fields, source_columns
+from rubric_integrations.submission.inputs import (
+    Row,
+    holds_messages,
+    other_columns,
+    own_id,
+    read_row,
+    row_fields,
+    source_columns,
+)
 from rubric_integrations.submission.messages import Respond, check_respond
 from rubric_integrations.submission.readers import (
     AS_TEXT,
@@ -36,13 +45,13 @@ from rubric_integrations.submission.readers import (
     READERS,
     ROWS_OF_OBJECT,
 )
-from rubric_integrations.submission.tables import (
-    UNSUPPORTED,
-    Entry,
-    Layout,
+from rubric_integrations.submission.tables import Entry, Layout
+from rubric_integrations.submission.text_files import (
+    BinaryFileError,
     ResponsesError,
     how_to_encode,
     read_text,
+    refuse_controls,
 )
 from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer, as_mapping, parsed_json
 from rubric_integrations.submission.tool_rows import find_row_format
@@ -124,7 +133,7 @@ def read_responses(
         if file.suffix.lower() in READERS:
             yield from _convert(file, partial(_answers, file, layout, query), query, layout)
         else:
-            yield _text_row(file, query, encoding)
+            yield _text_row(file, query, layout)
 
 
 class FileDescription(NamedTuple):
@@ -187,6 +196,7 @@ def describe_responses(
     with _refused_by_name(file, layout):
         if file.suffix.lower() in READERS:
             return _describe(file.suffix.lower(), layout, islice(_answers(file, layout, query), _MAX_DESCRIBED))
+        _text_row(file, query, layout)
     return FileDescription("one text", None, None, {}, (), (), is_plain=True)
 
 
@@ -206,7 +216,10 @@ def _describe(suffix: str, layout: Layout, entries: Iterable[Entry]) -> FileDesc
             continue
         fields = entry.fields
         columns_of = source_columns(fields, columns)
-        dialect = dialect or _dialect_of_fields({field: fields[own[-1]] for field, own in columns_of.items()})
+        dialect = dialect or _dialect_of_fields({
+            field: parsed_json(fields[own[-1]]) if field == "trajectory" or holds_messages(own[-1]) else fields[own[-1]]
+            for field, own in columns_of.items()
+        })  # fmt: skip
         own_metadata = parsed_json(fields[columns_of["metadata"][0]]) if "metadata" in columns_of else None
         metadata.update(dict.fromkeys([*other_columns(fields, columns), *map(str, as_mapping(own_metadata))]))
         names.update(dict.fromkeys(fields))
@@ -232,7 +245,7 @@ _FORMS = {
 
 def _dialect_of_fields(fields: Mapping[str, Any]) -> str | None:
     """Return the dialect of the first field that is a conversation or an agent's state with one."""
-    values = [parsed_json(fields.get(name)) if name == "trajectory" else fields.get(name) for name in _CONVERSATIONS]
+    values = [fields.get(name) for name in _CONVERSATIONS]
     states = [as_mapping(value).get("messages") for value in values]
     names = (dialect_of(value) for pair in zip(values, states, strict=True) for value in pair)
     return next((name for name in names if name is not None and name != "refused"), None)
@@ -269,18 +282,16 @@ def _paths_of(value: object, row: Mapping[str, Any]) -> tuple[str, ...]:
 @contextmanager
 def _refused_by_name(path: Path, layout: Layout) -> Generator[None]:
     """Refuse a file that cannot be read. Errors in the block are replaced by errors that name the file."""
-    columns, rows, encoding, _ = layout
+    rows, encoding = layout.rows, layout.encoding
     suffix = path.suffix.lower()
     if rows is not None and suffix not in _WITH_PLACES:
         raise ResponsesError(f"{path}: `rows` (`--rows`) is for {', '.join(_WITH_PLACES)} files: leave it out")
-    if suffix in UNSUPPORTED and suffix not in READERS:
-        raise ResponsesError(f"{path}: `{suffix}` files are not supported: {UNSUPPORTED[suffix]}")
     try:
+        if path.is_dir():
+            raise ResponsesError(f"{path}: {_folder_problem(path)}")
         refuse_endless(path)
-        if suffix not in READERS and columns != USUAL_COLUMNS:
-            raise ResponsesError(f"{path}: is read as one text, which has no columns: name none")
         yield
-    except LayoutError as error:
+    except (LayoutError, BinaryFileError) as error:
         raise ResponsesError(f"{path}: {error}") from None
     except LookupError as error:
         if encoding is None or not str(error).startswith("unknown encoding"):
@@ -295,9 +306,20 @@ def _refused_by_name(path: Path, layout: Layout) -> Generator[None]:
     except UnicodeDecodeError as error:
         remedy = f"{how_to_encode(suffix)}, or name its encoding, such as `encoding='cp1252'` (`--encoding cp1252`)"
         what = "text" if encoding is None else f"text in {encoding!r}"
+        with _refused_by_name(path, layout):
+            # Any encoding that is named would be wrong.
+            refuse_controls(error.object.decode("latin-1"))
         raise ResponsesError(f"{path}: is not {what} (byte {error.start}): {remedy}") from None
     except UnicodeError as error:  # UTF-16 without its byte order mark
         raise ResponsesError(f"{path}: is not text in {encoding!r}: {error}") from None
+
+
+def _folder_problem(folder: Path) -> str:
+    """Return the error of a folder, with a command that makes rows of its texts."""
+    command = """for f in {}/*; do jq -cRs --arg id "$f" '{{id: $id, response: .}}' "$f"; done > rows.jsonl"""
+    return (
+        f"is a folder: name one of its files; or make a row of each text: `{command.format(shlex.quote(str(folder)))}`"
+    )
 
 
 _MAX_SHAPES = 1000
@@ -557,8 +579,10 @@ def _with_rubric_file(row: Row, folder: Path) -> Row:
     return row
 
 
-def _text_row(path: Path, query: str | None, encoding: str | None) -> Row:
-    text = read_text(path, encoding)
+def _text_row(path: Path, query: str | None, layout: Layout) -> Row:
+    text = read_text(path, layout.encoding)
+    if layout.columns != USUAL_COLUMNS:
+        raise ResponsesError(f"{path}: is read as one text, which has no columns: name none")
     if PROMPTFOO_TEXT.match(text):
         raise ResponsesError(
             f"{path}: is promptfoo's results as YAML: rename it to `.yaml`, or all would be one response"

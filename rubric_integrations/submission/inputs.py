@@ -7,9 +7,12 @@ fields are in `submission/columns.py`. Values of NumPy and pandas become plain P
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, cast
 
@@ -27,6 +30,7 @@ from rubric_integrations.submission.columns import (
     fold,
     list_names,
     missing_column,
+    repeated_column,
 )
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.messages import (
@@ -243,6 +247,7 @@ def _wrong_type(to_grade: object) -> TypeError:
     return TypeError(
         f"`to_grade` must be a text, {{'thinking': ..., 'output': ...}}, a list of messages or a Submission, "
         f"got {type(to_grade).__name__}: its repr would have been graded"
+        + ("; pass a table to `grade_many`, which grades its rows" if hasattr(to_grade, "columns") else "")
     )
 
 
@@ -319,7 +324,9 @@ def read_row(
         number: The number of the row, from 1, or another identifier. It becomes the id of a row without an id.
         query: The task of a row without a task.
         columns: The names of columns that replace the usual ones.
-        folder: The folder of files that attachments may name by their `path`. None if a `path` is not allowed.
+        folder: The folder of the file that contains the row. Attachments may name files in this folder by their `path`.
+            A response that is a number or a truth value is graded as its JSON. None for a row that is not in a file:
+            both are then errors.
         warns: Whether a warning names the columns that are not read as fields.
 
     Example:
@@ -329,16 +336,20 @@ def read_row(
     name, plain = "", dict[str, Any]()
     try:
         for name, value in data.items():
-            plain[name] = without_arrays(value)
+            plain[name] = _parsed(without_arrays(value)) if holds_messages(name) else without_arrays(value)
         data, name = plain, "structured_response"  # the only column that `row_fields` converts
         fields = row_fields(plain, columns, warns=warns)
-        for name in [name for name in ("trajectory", "labels", "metadata") if name in fields]:
-            fields[name] = _parsed(fields[name])
+        for name in [name for name in ("trajectory", "labels", "metadata", "context") if name in fields]:
+            parsed = _parsed(fields[name])
+            # A document may be the text of an object.
+            fields[name] = fields[name] if name == "context" and isinstance(parsed, dict) else parsed
     except ValueError as error:
         row_id = own_id(data, columns) or str(number)
         return Row(row_id, None, f"row {row_id}: `{name}` {error}")
     row_id = str(fields.pop("id", "")).strip() or str(number)
     rubric, labels, metadata = (fields.pop(name, None) for name in ("rubric", "labels", "metadata"))
+    _drop_tokens(fields)
+    _warn_of_text_of_messages(fields.get("response") if warns else None)
     has_steps = "trajectory" in fields and fields.get("respond") == "trajectory"
     # A mapping under `messages` is a conversation that cannot be read.
     if _is_nested(fields.get("response")) and fields["response"] is not data.get("messages"):
@@ -349,13 +360,11 @@ def read_row(
     if dialect_of(fields.get("response")) is None and not has_steps:
         # `respond` is only for conversations. Next to a text, it is an unrelated column with any content.
         fields.pop("respond", None)
-    missing = missing_column(data, columns)
-    if missing is not None:
-        names = list_names(data, "fields")
-        if missing == "response":
-            return Row(row_id, None, f"row {row_id} has no `response` ({names}): nothing to grade")
-        return Row(row_id, None, f"row {row_id} has no column {missing!r} ({names}): it cannot be graded")
-    if "response" not in fields or isinstance(fields["response"], bool | int | float):
+    if (problem := _column_problem(data, columns)) is not None:
+        return Row(row_id, None, f"row {row_id} has {problem}")
+    if folder is not None and isinstance(fields.get("response"), bool | int | float):
+        fields["response"] = json.dumps(fields["response"])
+    if isinstance(fields.get("response"), bool | int | float | None):
         column = find_columns(tuple(data), columns)["response"][0]
         return Row(row_id, None, f"row {row_id}: `{column}` {_not_a_text(fields.get('response', data[column]))}")
     try:
@@ -370,6 +379,48 @@ def read_row(
         return Row(row_id, None, f"row {row_id}: {error_line(error)}")
     metadata = other_columns(data, columns) | dict(_mapping(metadata) or {})
     return Row(row_id, submission, None, rubric, _mapping(labels), metadata or None)
+
+
+def _column_problem(data: Mapping[str, Any], columns: ColumnNames) -> str | None:
+    """Return the column that a row does not have, or has twice, as the end of an error. None if there is no problem."""
+    missing = missing_column(data, columns)
+    if missing is None:
+        return repeated_column(tuple(data), columns)
+    names = list_names(data, "fields")
+    if missing == "response":
+        return f"no `response` ({names}): nothing to grade"
+    return f"no column {missing!r} ({names}): it cannot be graded"
+
+
+def _drop_tokens(fields: dict[str, Any]) -> None:
+    """Remove a `context` of whole numbers from the fields of a row. Ollama writes the tokens of its prompt there."""
+    context = fields.get("context")
+    if isinstance(context, list) and context and all(type(item) is int for item in cast("list[Any]", context)):
+        del fields["context"]
+        warnings.warn(
+            "a row has whole numbers as documents, such as the tokens in Ollama's `context`: the judge does not see "
+            "them; write the texts of the documents",
+            stacklevel=3,
+        )
+
+
+# pandas writes a list into a CSV file in this way, which is not JSON.
+_PYTHON_MESSAGES = re.compile(r"\s*\[\{'(?:role|content|type)': ")
+
+
+def _warn_of_text_of_messages(response: object) -> None:
+    if not isinstance(response, str):
+        return
+    messages = None
+    with suppress(NestingError):
+        messages = _parsed(response)
+    if is_conversation(messages) or is_state(messages) or _PYTHON_MESSAGES.match(response):
+        # Without the row's id, so that Python prints it once for a file.
+        warnings.warn(
+            "a response is a text that contains a list of messages: all of this text is graded, and no check sees its "
+            "calls; if it is the conversation, write it as JSON into a column `messages`",
+            stacklevel=3,
+        )
 
 
 def _with_query(fields: dict[str, Any], query: str | None) -> dict[str, Any]:
@@ -395,7 +446,7 @@ def own_id(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> str
 
 
 def _warn_of_other_response(data: Mapping[str, Any], names: Iterable[str]) -> None:
-    present = [name for name in names if not _is_missing(data[name]) and data[name] != ""]
+    present = [name for name in names if not _is_empty_cell(data[name])]
     other = next((name for name in present[1:] if str(data[name]) != str(data[present[0]])), None)
     if other is not None:
         # Without the row's id, so that Python prints it once for a file.
@@ -425,8 +476,8 @@ def row_fields(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS, *,
 def _select(data: Mapping[str, Any], fields: tuple[str, ...], columns: ColumnNames = USUAL_COLUMNS) -> dict[str, Any]:
     """Return the first value of each of some fields in a mapping. Fields without a value are left out."""
     names_of = find_columns(tuple(data), columns)
-    present = {field: next((name for name in names_of[field] if not _is_missing(data[name])), None) for field in fields}
-    values = {field: data[name] for field, name in present.items() if name is not None}
+    present = _present_columns(data, {field: names_of[field] for field in fields})
+    values = {field: data[name] for field, name in present.items()}
     if present.get("response") == "structured_response":
         # This is the state of an agent, whose messages led to the response. The model's schema declares all fields of
         # the response.
@@ -439,6 +490,21 @@ def _select(data: Mapping[str, Any], fields: tuple[str, ...], columns: ColumnNam
     return values
 
 
+def _present_columns(data: Mapping[str, Any], names_of: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return the column from which each field is read: the first one that is not empty.
+
+    A field whose columns are all empty is left out. Only the response is then read from the first column that is not
+    missing, so that the error of the row names it.
+    """
+    present: dict[str, str] = {}
+    for field, names in names_of.items():
+        filled = (name for name in names if not _is_empty_cell(data[name]))
+        missing = (name for name in names if field == "response" and not _is_missing(data[name]))
+        if (name := next(chain(filled, missing), None)) is not None:
+            present[field] = name
+    return present
+
+
 def source_columns(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> dict[str, tuple[str, ...]]:
     """Return, for each field that has a value in a row, the columns that the value comes from.
 
@@ -447,13 +513,11 @@ def source_columns(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS
         {'response': ('Answer',), 'query': ('instruction', 'input')}
     """
     names_of = find_columns(tuple(data), columns)
-    present = {
-        field: next((name for name in names if not _is_missing(data[name])), None) for field, names in names_of.items()
-    }
-    sources: dict[str, tuple[str, ...]] = {field: (name,) for field, name in present.items() if name is not None}
-    if present["response"] == "structured_response":
+    present = _present_columns(data, names_of)
+    sources: dict[str, tuple[str, ...]] = {field: (name,) for field, name in present.items()}
+    if present.get("response") == "structured_response":
         return {**{field: ("messages",) for field in _state_fields(data) if field in COLUMNS}, **sources}
-    query = present["query"]
+    query = present.get("query")
     if query and fold(query) == "input" and columns.query is None:
         task = _with_instruction(data, names_of["query"], data[query])
         instruction = next((name for name in names_of["query"] if fold(name) == "instruction"), None)
@@ -552,6 +616,16 @@ def evidence_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     if "trajectory" in fields:
         fields["trajectory"] = _parsed(fields["trajectory"])
     return fields
+
+
+def _is_empty_cell(value: object) -> bool:
+    """Whether a value is missing or a blank text, as an empty cell of a table is read."""
+    return _is_missing(value) or (isinstance(value, str) and not value.strip())
+
+
+def holds_messages(name: str) -> bool:
+    """Return whether the name of a column, or the last name of a path, means that it contains a conversation."""
+    return fold(name).rpartition(".")[2] == "messages"
 
 
 def _parsed(value: object) -> object:
@@ -727,6 +801,7 @@ def _named_fields(data: Mapping[str, Any], field: str, beside: tuple[str, ...]) 
 def _readable(fields: dict[str, Any]) -> dict[str, Any]:
     """Convert the other fields of an output to the forms of a submission. A trajectory without steps is left out."""
     readable = dict(fields)
+    _drop_tokens(readable)
     if "thinking" in fields:
         readable["thinking"] = value_text(fields["thinking"], _simplify)
     if "query" in fields:

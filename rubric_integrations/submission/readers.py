@@ -18,22 +18,12 @@ from rubric_integrations.submission.containers import SWE_AGENT_KEYS, find_rows,
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import own_id
 from rubric_integrations.submission.messages import is_conversation
-from rubric_integrations.submission.tables import (
-    MAX_PARSED,
-    Entry,
-    Layout,
-    ResponsesError,
-    encoding_of,
-    read_csv_entries,
-    read_lines,
-    read_parquet,
-    read_sheet,
-    read_text,
-)
+from rubric_integrations.submission.tables import Entry, Layout, read_csv_entries, read_parquet, read_sheet
+from rubric_integrations.submission.text_files import MAX_PARSED, ResponsesError, open_text, read_lines, read_text
 
 
 def _read_jsonl(path: Path, layout: Layout) -> Iterator[Entry]:
-    with path.open(encoding=encoding_of(path, layout.encoding)) as file:
+    with open_text(path, layout.encoding) as file:
         for number, line in enumerate(read_lines(file), start=1):
             if not line.strip():
                 continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import re
 import zlib
@@ -10,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import date, time
-from itertools import chain, count
+from decimal import Decimal
+from functools import reduce
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 from rubric_integrations._util.json import split_path
@@ -24,54 +25,20 @@ from rubric_integrations.submission.columns import (
     field_columns,
     fold,
     missing_column,
+    repeated_column,
 )
 from rubric_integrations.submission.messages import Respond
 from rubric_integrations.submission.submission import MAX_CHARS, error_line
+from rubric_integrations.submission.text_files import (
+    MAX_PARSED,
+    SAVE_SHEET,
+    ResponsesError,
+    first_text,
+    open_text,
+    read_lines,
+    refuse_controls,
+)
 from rubric_integrations.submission.tool_rows import PROMPTFOO_TABLE, find_row_format, is_promptfoo_table
-
-
-class ResponsesError(ValueError):
-    """Raised if a file of responses cannot be read at all. A single row that cannot be read only gets an `error`."""
-
-
-MAX_PARSED = 500_000_000
-"""The largest number of characters (or of unpacked bytes) that are read into memory at a time.
-
-It applies to a JSON file, a line, a sample and a spreadsheet. A small archive can unpack to any size. Parsed JSON needs
-several times this memory.
-"""
-
-
-def read_lines(file: TextIO) -> Iterator[str]:
-    """Yield the lines of a text file.
-
-    Raises:
-        ResponsesError: A line has more than 500,000,000 characters, for example because the file has no line breaks.
-    """
-    for number in count(1):
-        if not (line := file.readline(MAX_PARSED + 1)):
-            return
-        if len(line) > MAX_PARSED:
-            raise ResponsesError(
-                f"{file.name}: line {number} has more than {MAX_PARSED:,} characters: write each row on a line"
-            )
-        yield line
-
-
-def read_text(path: Path, encoding: str | None) -> str:
-    """Return the text of a file.
-
-    Raises:
-        ResponsesError: The text has more than 500,000,000 characters.
-    """
-    with path.open(encoding=encoding_of(path, encoding)) as file:
-        text = file.read(MAX_PARSED + 1)
-    if len(text) > MAX_PARSED:
-        raise ResponsesError(
-            f"{path}: has more than {MAX_PARSED:,} characters, which are read as one: write a `.jsonl` file, with each "
-            "row on a line"
-        )
-    return text
 
 
 class Entry(NamedTuple):
@@ -158,11 +125,13 @@ def read_csv(
 
     Raises:
         CsvError: `find_problem` returns a problem, the header contains a name twice, or a quotation mark is not closed.
+        BinaryFileError: The file is binary.
         OSError: The file cannot be read.
         UnicodeDecodeError: The file is not text in this encoding.
     """
     csv.field_size_limit(10 * MAX_CHARS)
-    with path.open(encoding=encoding_of(path, encoding), newline="") as file:
+    with open_text(path, encoding, newline="") as file:
+        refuse_controls(first_text(file))
         lines = read_lines(file)
         header_line, skipped = _first_line(lines)
         named = _SEPARATOR_LINE.fullmatch(header_line.rstrip("\r\n"))
@@ -189,21 +158,6 @@ def read_csv(
                 f'line {skipped + begins + 1}: {error}: close each quote ("), and write a quote within a quoted text '
                 'twice ("")'
             ) from None
-
-
-def encoding_of(path: Path, encoding: str | None = None) -> str:
-    """Return the encoding of a text file.
-
-    This is `encoding` if it is set. Otherwise, it is UTF-16 for a file with the byte order mark of UTF-16, and UTF-8
-    for any other file.
-    """
-    if encoding is not None:
-        return encoding
-    # A pipe could not be read again from its beginning.
-    if not path.is_file():
-        return "utf-8-sig"
-    with path.open("rb") as file:
-        return "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
 
 
 def _first_line(lines: Iterator[str]) -> tuple[str, int]:
@@ -253,20 +207,11 @@ def _to_record(header: Sequence[str], record: Sequence[str], line: int, delimite
     return CsvRecord(line, fields | dict(zip(header, record, strict=False)), None, delimiter)
 
 
-def how_to_encode(suffix: str) -> str:
-    """Return advice on how to save a text file with a suffix, such as `.csv`, in UTF-8."""
-    return "save it as UTF-8" + (" (in Excel: Save As, `CSV UTF-8`)" if suffix in (".csv", ".tsv") else "")
-
-
 # The number of rows of a Parquet file in memory at a time. All rows of a small file may share one long text.
 _PARQUET_ROWS = 100
 # The largest number of rows of a sheet in Excel. A file can give its rows any numbers, and all rows in between would be
 # read as empty rows.
 _SHEET_ROWS = 1_048_576
-
-_SHEET = "save the sheet as CSV (UTF-8)"
-UNSUPPORTED = {".xlsx": _SHEET, ".xlsm": _SHEET, ".xls": _SHEET, ".ods": _SHEET}
-"""The advice for files of unsupported formats, by suffix."""
 
 
 def _missing_column(names: Sequence[str], columns: ColumnNames) -> str | None:
@@ -307,6 +252,8 @@ def read_parquet(path: Path, layout: Layout) -> Iterator[Entry]:
         names = file.schema_arrow.names
         if (missing := _missing_column(names, columns)) is not None:
             raise ResponsesError(f"{path}: {describe_missing_column(names, missing)}")
+        if repeated := repeated_column(tuple(names), columns):
+            raise ResponsesError(f"{path}: has {repeated}")
         # Vectors and other large columns that are not fields are not read.
         plain = [column.name for column in file.schema_arrow if _is_plain(column.type)]
         roots = {split_path(path)[0] for path in columns if path} & set(names)
@@ -320,9 +267,16 @@ def read_parquet(path: Path, layout: Layout) -> Iterator[Entry]:
                 )
             for fields in batch.to_pylist():
                 number += 1
-                yield Entry(number, f"row {number}", fields)
+                yield Entry(number, f"row {number}", {name: _plain_cell(value) for name, value in fields.items()})
     except arrow.ArrowException as error:
         raise ResponsesError(f"{path}: is no Parquet file that can be read: {error_line(error)}") from None
+
+
+def _plain_cell(value: Any) -> Any:
+    """Return the value of a cell, with a date, a time or a decimal number as its text."""
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value
 
 
 def _is_plain(kind: Any) -> bool:
@@ -341,15 +295,19 @@ def read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
     try:
         from openpyxl import load_workbook
     except ImportError:
-        raise ResponsesError(f"{path}: a spreadsheet needs openpyxl: {install_command('xlsx')}; or {_SHEET}") from None
+        raise ResponsesError(
+            f"{path}: a spreadsheet needs openpyxl: {install_command('xlsx')}; or {SAVE_SHEET}"
+        ) from None
     try:
         with ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
         if size > MAX_PARSED:
-            raise ResponsesError(f"{path}: has {size:,} bytes unpacked, more than {MAX_PARSED:,}: {_SHEET}")
+            raise ResponsesError(f"{path}: has {size:,} bytes unpacked, more than {MAX_PARSED:,}: {SAVE_SHEET}")
         book: Any = load_workbook(path, read_only=True, data_only=True, keep_links=False)
-        with closing(book):
-            yield from _sheet_entries(path, _choose_sheet(path, book, layout), layout.columns)
+        with closing(book), ZipFile(path) as archive:
+            sheet = _choose_sheet(path, book, layout)
+            merged = _MergedCells(archive, sheet._worksheet_path)  # openpyxl has no public name for it
+            yield from _sheet_entries(path, sheet, layout.columns, merged)
     except ResponsesError:
         raise
     except (
@@ -358,7 +316,7 @@ def read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
     ) as error:  # fmt: skip
         reason = " ".join(str(error).split())[:_MAX_REASON]
         raise ResponsesError(
-            f"{path}: is no spreadsheet that can be read ({reason}): remove its password, or {_SHEET}"
+            f"{path}: is no spreadsheet that can be read ({reason}): remove its password, or {SAVE_SHEET}"
         ) from None
 
 
@@ -393,16 +351,63 @@ def _sheet_header(path: Path, sheet: Any) -> list[str]:
 def _sheet_rows(path: Path, sheet: Any) -> Iterator[tuple[int, Sequence[Any]]]:
     for line, cells in enumerate(sheet.iter_rows(), start=1):
         if line > _SHEET_ROWS:
-            raise ResponsesError(f"{path}: sheet {sheet.title!r} has more than {_SHEET_ROWS:,} rows: {_SHEET}")
+            raise ResponsesError(f"{path}: sheet {sheet.title!r} has more than {_SHEET_ROWS:,} rows: {SAVE_SHEET}")
         yield line, cells
 
 
-def _sheet_entries(path: Path, sheet: Any, columns: ColumnNames) -> Iterator[Entry]:
+_MERGED = re.compile(
+    rb"<(?:\w+:)?mergeCell\s[^>]{0,100}?\bref\s*=\s*[\"']([A-Z]{1,3})([0-9]{1,7}):[A-Z]{1,3}([0-9]{1,7})[\"']"
+)
+_BLOCK, _MAX_RANGE = 1_000_000, 200
+
+
+class _MergedCells:
+    """The merged cells of a sheet over several rows. Their value is in the first row, and applies to all rows.
+
+    openpyxl does not read them in its mode with bounded memory. They are after all rows of the sheet in its XML.
+    """
+
+    def __init__(self, archive: ZipFile, member: str):
+        # The last row and the index of the column, by the first row.
+        self._ranges: dict[int, set[tuple[int, int]]] = {}
+        self._values: dict[int, tuple[int, Any]] = {}
+        rest = b""
+        with archive.open(member) as file:
+            while block := file.read(_BLOCK):
+                content = rest + block
+                for column, first, last in _MERGED.findall(content):
+                    if int(last) > int(first):
+                        index = reduce(lambda number, letter: 26 * number + letter - 64, column, 0) - 1
+                        self._ranges.setdefault(int(first), set()).add((int(last), index))
+                if len(self._ranges) > _SHEET_ROWS:
+                    raise ValueError(f"merged cells begin in more than {_SHEET_ROWS:,} rows")
+                # A range may begin in one block and end in the next.
+                rest = content[-_MAX_RANGE:]
+
+    def begin(self, line: int, values: list[Any]) -> None:
+        """Store the values of the cells that begin on a line."""
+        for last, index in self._ranges.get(line, ()):
+            if index < len(values):
+                self._values[index] = last, values[index]
+
+    def clear(self) -> None:
+        """Forget the values, because they belong to the header."""
+        self._values.clear()
+
+    def fill(self, line: int, values: list[Any]) -> None:
+        """Write the values of the cells that began before a line into the row of this line."""
+        self._values = {index: cell for index, cell in self._values.items() if cell[0] >= line}
+        for index, (_, value) in self._values.items():
+            values.extend([None] * (index + 1 - len(values)))
+            values[index] = value
+
+
+def _sheet_entries(path: Path, sheet: Any, columns: ColumnNames, merged: _MergedCells) -> Iterator[Entry]:
     header, number = list[str](), 0
     for line, cells in _sheet_rows(path, sheet):
         # The value of a failed formula is a text such as `#REF!`.
-        values: list[Any] = [None if cell.data_type == "e" else cell.value for cell in cells]
-        values = [value.isoformat() if isinstance(value, date | time) else value for value in values]
+        values: list[Any] = [None if cell.data_type == "e" else _plain_cell(cell.value) for cell in cells]
+        merged.begin(line, values)
         if all(value is None or str(value).strip() == "" for value in values):
             continue
         if not header:
@@ -411,8 +416,10 @@ def _sheet_entries(path: Path, sheet: Any, columns: ColumnNames) -> Iterator[Ent
                 _check_header(header, lambda names: _describe_missing(names, columns))
             except CsvError as error:
                 raise ResponsesError(f"{path}: sheet {sheet.title!r}: {error}") from None
+            merged.clear()
             continue
         number += 1
+        merged.fill(line, values)
         fields = {name: value for name, value in zip(header, values, strict=False) if name.strip()}
         fields = dict.fromkeys(filter(str.strip, header)) | fields
         yield Entry(number, f"line {line}", fields, form=f"spreadsheet, sheet {sheet.title!r}")

@@ -12,7 +12,7 @@ from typing import Any, cast
 from rubric_integrations._util.json import read_json_lines
 from rubric_integrations.submission.dialects.blocks import first_field
 from rubric_integrations.submission.dialects.detect import dialect_of
-from rubric_integrations.submission.inputs import row_fields
+from rubric_integrations.submission.inputs import holds_messages, row_fields
 from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.tool_answers import (
     Fields,
@@ -27,6 +27,7 @@ from rubric_integrations.submission.tool_answers import (
     has_value,
     list_at,
     object_at,
+    parsed_json,
     parsed_python,
     prefixed_values,
     prompt_of,
@@ -121,18 +122,24 @@ def _inspect_sample(row: Fields) -> Iterable[ToolAnswer]:
 
 
 def _langsmith_frame(row: Fields) -> Iterable[ToolAnswer]:
-    row_id = str(first_field(row, "id", "example_id"))
-    groups = {kind: prefixed_values(row, f"{kind}.") for kind in ("inputs", "outputs", "reference")}
-    outputs = groups["outputs"]
-    usual = row_fields(outputs, warns=False).get("response") if len(outputs) > 1 else next(iter(outputs.values()), None)
+    # The columns are those of all rows. A row has only some of them, such as a failed row that has an `outputs.output`.
+    filled = {name: value for name, value in row.items() if has_value(value)}
+    row_id = str(first_field(filled, "id", "example_id"))
+    outputs, references = prefixed_values(filled, "outputs."), prefixed_values(filled, "reference.")
     if has_value(row.get("error")):
         return [failed_answer(row_id, row["error"])]
+    outputs = {name: parsed_json(value) if holds_messages(name) else value for name, value in outputs.items()}
+    usual = row_fields(outputs, warns=False).get("response") if len(outputs) > 1 else next(iter(outputs.values()), None)
     if usual is None and len(outputs) > 1:
         return [unclear_answer(row_id, [f"outputs.{name}" for name in outputs])]
-    references = groups["reference"]
     reference = next(iter(references.values())) if len(references) == 1 else references or None
     reference = value_text(reference) if isinstance(reference, Mapping | list) else reference
-    fields = {"id": row_id, "query": query_of(groups["inputs"]), "response": usual, "reference": reference}
+    fields = {
+        "id": row_id,
+        "query": query_of(prefixed_values(filled, "inputs.")),
+        "response": usual,
+        "reference": reference,
+    }
     return [ToolAnswer(fields)]
 
 

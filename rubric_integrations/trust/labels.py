@@ -18,7 +18,8 @@ from rubric_integrations.scoring.labels import NO_TEXT, LabelledJudgment, Sample
 from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
 from rubric_integrations.submission.columns import fold
 from rubric_integrations.submission.submission import Submission, error_line
-from rubric_integrations.submission.tables import UNSUPPORTED, CsvError, how_to_encode, read_csv
+from rubric_integrations.submission.tables import CsvError, read_csv
+from rubric_integrations.submission.text_files import BinaryFileError, binary_problem, how_to_encode
 from rubric_integrations.trust.matching import RunLike, is_run, read_rows
 from rubric_integrations.trust.questions import read_verdict
 
@@ -67,6 +68,8 @@ def read_label_file(path: Path, leave_out: Callable[[str], None]) -> Iterator[La
     Raises:
         LabelsError: The file cannot be read, or has no label.
     """
+    if (problem := binary_problem(path)) is not None:
+        raise LabelsError(f"{path}: {problem}")
     read_lines = _read_csv if path.suffix.lower() in (".csv", ".tsv") else _read_json
     count = unlabelled = 0
     try:
@@ -84,7 +87,7 @@ def read_label_file(path: Path, leave_out: Callable[[str], None]) -> Iterator[La
     except OSError as error:
         raise LabelsError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        remedy = UNSUPPORTED.get(suffix := path.suffix.lower(), how_to_encode(suffix))
+        remedy = how_to_encode(path.suffix.lower())
         raise LabelsError(f"{path}: is not text (byte {error.start}): {remedy}") from None
     if count == unlabelled:
         lines = "none of its lines has a `verdict`" if count else "it is empty"
@@ -193,7 +196,7 @@ def _read_csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
     try:
         for record in read_csv(path, _find_problem):
             yield record.line, record.error or record.fields
-    except CsvError as error:
+    except (CsvError, BinaryFileError) as error:
         raise LabelsError(f"{path}: {error}") from None
 
 

@@ -41,7 +41,7 @@ def refusal(path: Path) -> str:
 def test_text_without_an_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: str, words: str
 ) -> None:
-    monkeypatch.setattr("rubric_integrations.submission.tables.MAX_PARSED", 1_000)
+    monkeypatch.setattr("rubric_integrations.submission.text_files.MAX_PARSED", 1_000)
     path = tmp_path / name
     path.write_text(start + "x" * 1_000)
     assert words in refusal(path)
