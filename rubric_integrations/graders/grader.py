@@ -420,13 +420,18 @@ class Grader(ABC):
         submission = as_submission(to_grade, query, reference)
         if self.call_limiter.streak is not None:
             self.call_limiter.streak.check()
-        answers = await self.judge(rubric, submission)
-        report = await self._report(rubric, submission, answers)
-        grader = self
-        while report.failed_count and grader.rounds_left and _may_succeed_later(report, answers):
-            grader = grader._for_later_round(answers, report)
-            answers = await grader.judge(rubric, submission)
-            report = _best_of(report, await grader._report(rubric, submission, answers), bool(grader._continued))
+        try:
+            answers = await self.judge(rubric, submission)
+            report = await self._report(rubric, submission, answers)
+            grader = self
+            while report.failed_count and grader.rounds_left and _may_succeed_later(report, answers):
+                grader = grader._for_later_round(answers, report)
+                answers = await grader.judge(rubric, submission)
+                report = _best_of(report, await grader._report(rubric, submission, answers), bool(grader._continued))
+        except BaseException:
+            # For example at a limit. Without this, other submissions could wait forever for the end of this grade.
+            self.call_limiter.record_submission([], is_graded=False)
+            raise
         failures = [] if report.complete else judge_failures(answers)
         self.call_limiter.record_submission(failures, is_graded=not failures and _asks_judges(answers))
         report = report_omissions(report, rubric, submission, self.text_limits)
