@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
@@ -40,7 +43,7 @@ from rubric_integrations.judges.protocol import (
     innermost,
 )
 from rubric_integrations.judges.spend import PRICE_UNKNOWN, PriceUnknown, SpendLimit, price_name, price_remedy
-from rubric_integrations.judges.store import StoreError, check_lease
+from rubric_integrations.judges.store import LeaseExpired, StoreError, check_lease
 from rubric_integrations.judges.validation import validate
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Judgment, Spend, total_spend
@@ -52,6 +55,13 @@ AnyOutcome = TypeVar("AnyOutcome", bound=Judgment | JudgeFailure)
 
 AttemptResult: TypeAlias = tuple[T | JudgeFailure, Spend]
 """A pair: the result of a call or its last failure, and the additional spend of failed attempts."""
+
+answered_text: ContextVar[Callable[[], Submission | None] | None] = ContextVar("answered_text", default=None)
+"""Finds another submission that the judge has answered before, or None. It is set for a row that failed in an earlier
+run. If only such rows are left, an outage looks the same as a text that makes the server fail. A question about the
+other submission then shows which of the two it is."""
+
+_logger = logging.getLogger(__name__)
 
 _Concurrency = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, AdaptiveConcurrency]]
 
@@ -335,6 +345,7 @@ class LimitedJudge(RequestWrapper):
         # Made directly before the first call, to include the secrets that are set by then.
         self._redactor: Redactor | None = None
         self._target = judge
+        self._is_probing = self._has_probed = False
 
     async def answer(self, request: Request) -> Any:
         """Make a call as soon as the limits allow it, and validate and redact its outcome.
@@ -391,9 +402,39 @@ class LimitedJudge(RequestWrapper):
                     endpoint.leave()
             if isinstance(outcome, JudgeFailure):
                 concurrency.on_failure(outcome, sent_at)
-                raise outcome
+                raise outcome if (find := answered_text.get()) is None else await self._probe(request, outcome, find)
             concurrency.on_success()
             return outcome
+
+    async def _probe(
+        self, request: Request, failure: JudgeFailure, find: Callable[[], Submission | None]
+    ) -> JudgeFailure:
+        """After a lost call, ask the same question about another text. A reply shows that there is no outage.
+
+        The probe uses the slot of the lost call, because all other slots may wait for the end of the outage.
+
+        Returns:
+            The failure of the lost call, with the spend of the probe.
+        """
+        is_lost = failure.kind == "transport" and not failure.rate_limited and not isinstance(failure, LeaseExpired)
+        if not is_lost or self._is_probing or (other := find()) is None:
+            return failure
+        if not self._has_probed:
+            text = "only rows that failed before are left, and a call is lost: asking about another text (%s)"
+            _logger.warning(text, failure.message)
+        self._is_probing = self._has_probed = True
+        token = answered_text.set(None)  # the probe itself needs no probe
+        judge = LimitedJudge(self.inner, CallLimiter(self._limiter.limits, spend_limit=self._limiter.spend_limit))
+        try:
+            outcome: Any = await judge.answer(request.with_submission(other))
+        except JudgeFailure as probe_failure:
+            outcome = probe_failure
+        finally:
+            self._is_probing = False
+            answered_text.reset(token)
+        with suppress(JudgeFailure):
+            self._endpoint.record(outcome, other)
+        return with_spend(failure, outcome.spend)
 
     async def _reserve(self, request: Request, limit: SpendLimit) -> float:
         """Count a call and reserve its cost as soon as the limits allow it.
