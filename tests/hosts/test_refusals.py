@@ -64,8 +64,8 @@ def test_refused_text_is_asked_once_and_others_as_before(
     ledger = tmp_path / "run.sqlite" if with_ledger else None
     host = HostGrader("Host", LMJudge("openai/m", api_base=server.url), None, ledger)
     assert grade(host(), "bad") is None
-    asked = [call for call in server.calls if call.criterion == "second"]
-    assert len(asked) == (1 if reply is REFUSALS["content filter"] else 2)
+    second_calls = [call for call in server.calls if call.criterion == "second"]
+    assert len(second_calls) == (1 if reply is REFUSALS["content filter"] else 2)
     assert [requests(server, lambda text: grade(host(), text), "bad") for _ in range(3)] == [0, 0, 0]
     assert grade(host(), "good") == 1.0
     assert requests(server, lambda text: grade(host(), text), "bad, but another text") > 0
