@@ -58,7 +58,11 @@ def run() -> None:
     finally:
         if is_default:
             # Python may still wait for threads.
-            signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
+            signal.signal(signal.SIGINT, _exit)
+
+
+def _exit(_number: int, _frame: object) -> None:
+    os._exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":
