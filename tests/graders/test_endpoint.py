@@ -379,7 +379,7 @@ def test_dead_judge_of_a_panel_ends_a_run() -> None:
 NO_PACKAGE = JudgeFailure("config", "No module named 'boto3'", unreachable=True)
 
 
-@pytest.mark.parametrize(("answer", "calls"), [(NO_PACKAGE, 1), (RunStopped("`max_calls` is reached"), 2 * 128)])
+@pytest.mark.parametrize(("answer", "calls"), [(NO_PACKAGE, 1), (RunStopped("`max_calls` is reached"), 2 * 200)])
 async def test_run_ends_although_more_rows_wait_than_the_first_calls_ended(answer: Exception, calls: int) -> None:
     judge = FakeJudge(answer)
     run = grade_many([f"text {number}" for number in range(200)], rubric_of(2), PerCriterionGrader(judge))
