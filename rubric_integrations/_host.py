@@ -140,6 +140,9 @@ class HostGrader:
     def _base_grader(self) -> Grader:
         if self._grader is None:
             self._grader = self._shared_grader() if self._is_shared else self._make_grader()
+        if self._grader.call_limiter.refusals is None:
+            # A copy: the user's own grader asks again.
+            self._grader = self._grader.remembering_refusals()
         return self._grader
 
     def _make_grader(self) -> Grader:
@@ -148,7 +151,7 @@ class HostGrader:
         return PerCriterionGrader(
             self._judge, cannot_assess=self._cannot_assess, normalize=self._normalize,
             limits=self._limits or CallLimits(),
-        )  # fmt: skip
+        ).remembering_refusals()  # fmt: skip
 
     def _shared_grader(self) -> Grader:
         if not isinstance(self._judge, str):

@@ -272,6 +272,8 @@ class Endpoint:
             self.has_replied = self._has_unreadable_reply = False
             # Whether a server was reached, even if its reply was an error.
             self._was_reached = False
+            # The message of a failure that prevents every request of a run.
+            self._wrong_setting: str | None = None
             # The submissions that were refused before the first readable reply, and all that were sent until then.
             self._refused: list[Submission] = []
             self._sent: list[Submission] = []
@@ -385,6 +387,8 @@ class Endpoint:
     def _end_run_if_hopeless(self) -> None:
         if self._streak is None:
             return
+        if self._wrong_setting is not None:
+            raise WrongSetting(f"the judge cannot be used: {self._wrong_setting}")
         if self._streak.count:
             self._streak.check()
         if self._refused and len(self._refused) >= MAX_FIRST_REFUSALS:
@@ -427,7 +431,8 @@ class Endpoint:
     def _record_failure(self, failure: JudgeFailure, submission: Submission) -> None:
         with self._lock:
             if failure.unreachable and failure.kind == "config" and self._streak is not None:
-                raise WrongSetting(f"the judge cannot be used: {failure.message}")
+                self._wrong_setting = failure.message
+                self._end_run_if_hopeless()
             self._was_reached |= not failure.unreachable
             if failure.kind == "transport":
                 self._record_lost_call(failure, submission)

@@ -24,7 +24,7 @@ from rubric_integrations.checks import run_check
 from rubric_integrations.checks.metrics import run_metric
 from rubric_integrations.graders.endpoint import WarmUp
 from rubric_integrations.graders.panel import PanelMember, describe_judge, make_panel, require_judges, stored_judges
-from rubric_integrations.graders.scheduler import CallLimiter, limit_judge, with_spend
+from rubric_integrations.graders.scheduler import CallLimiter, RefusalMemory, limit_judge, with_spend
 from rubric_integrations.graders.settings import (
     CallLimits,
     OptionDisplay,
@@ -35,7 +35,7 @@ from rubric_integrations.graders.settings import (
     with_retries,
 )
 from rubric_integrations.judges import as_judge
-from rubric_integrations.judges.protocol import Judge, Question, fingerprint_of, without_cache
+from rubric_integrations.judges.protocol import Judge, Question, Request, fingerprint_of, innermost, without_cache
 from rubric_integrations.judges.spend import SpendLimit
 from rubric_integrations.rubric.criterion import Criterion, has_checks, questions
 from rubric_integrations.rubric.rubric import Rubric
@@ -376,6 +376,17 @@ class Grader(ABC):
         grader.warm_up = warm_up
         return grader.with_judges([limit_judge(judge, grader.call_limiter) for judge in self.judges])
 
+    def remembering_refusals(self) -> Self:
+        """Copy this grader for a host that grades the same texts many times, such as the metric of an optimizer.
+
+        The copy does not ask again what the judge has refused to answer, until its `call_limiter` is reset. It shares
+        the concurrency limit.
+        """
+        limiter = self.call_limiter
+        grader = self.for_run(spend_limit=limiter.spend_limit, warm_up=self.warm_up, may_end=limiter.streak is not None)
+        grader.call_limiter.refusals = RefusalMemory()
+        return grader
+
     def fingerprints(self) -> list[str]:
         """Return the fingerprint of each judge. An empty text for a judge that has no fingerprint."""
         return [fingerprint_of(judge) or "" for judge in self.judges]
@@ -420,13 +431,18 @@ class Grader(ABC):
         submission = as_submission(to_grade, query, reference)
         if self.call_limiter.streak is not None:
             self.call_limiter.streak.check()
-        answers = await self.judge(rubric, submission)
-        report = await self._report(rubric, submission, answers)
-        grader = self
-        while report.failed_count and grader.rounds_left and _may_succeed_later(report, answers):
-            grader = grader._for_later_round(answers, report)
-            answers = await grader.judge(rubric, submission)
-            report = _best_of(report, await grader._report(rubric, submission, answers), bool(grader._continued))
+        try:
+            answers = await self.judge(rubric, submission)
+            report = await self._report(rubric, submission, answers)
+            grader = self
+            while report.failed_count and grader.rounds_left and _may_succeed_later(report, answers):
+                grader = grader._for_later_round(answers, report)
+                answers = await grader.judge(rubric, submission)
+                report = _best_of(report, await grader._report(rubric, submission, answers), bool(grader._continued))
+        except BaseException:
+            # For example at a limit. Without this, other submissions could wait forever for the end of this grade.
+            self.call_limiter.record_submission([], is_graded=False)
+            raise
         failures = [] if report.complete else judge_failures(answers)
         self.call_limiter.record_submission(failures, is_graded=not failures and _asks_judges(answers))
         report = report_omissions(report, rubric, submission, self.text_limits)
@@ -511,6 +527,8 @@ class CriterionGrader(Grader):
         """Obtain each judge's answers, in the order of the panel, to all criteria that need a judge."""
         all_questions = questions(rubric.criteria)
         indices = [index for index, question in enumerate(all_questions) if not is_computed(question, submission)]
+        if self.call_limiter.refusals is not None and (refused := self._refused_before(rubric, submission, indices)):
+            return [refused]
         conditional = [criterion for criterion in rubric.criteria if criterion.applies_when is not None]
         if not conditional:
             return await self.ask_panel(rubric, submission, indices)
@@ -533,6 +551,22 @@ class CriterionGrader(Grader):
             return [panel[0].merged(JudgeAnswers(dict.fromkeys(later, cancelled)))]
         more = await self.ask_panel(rubric, submission, later)
         return [answers.merged(others) for answers, others in zip(panel, more, strict=True)]
+
+    def _refused_before(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> JudgeAnswers | None:
+        """Return the answers if the judge has refused a question before, whose failure ends this grade. None if not.
+
+        Otherwise, the other questions would be asked although the grade fails.
+        """
+        if not self.stops_at_first_failure or self.call_limiter.refusals is None:
+            return None
+        member = self.panel[0]
+        for index in indices:
+            question = self.question(rubric, submission, index, member)
+            request = Request(question.submission, question)
+            if (failure := self.call_limiter.refusals.find(innermost(member.judge), request)) is not None:
+                cancelled = JudgeFailure("cancelled", "another criterion had failed")
+                return JudgeAnswers({**dict.fromkeys(indices, cancelled), index: failure}, member.name, member.weight)
+        return None
 
     async def ask_panel(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> list[JudgeAnswers]:
         """Ask each judge of the panel the questions with these indices, except criteria that name another judge.

@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
+import logging
 import random
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from hashlib import sha256
 from typing import Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
@@ -37,10 +44,11 @@ from rubric_integrations.judges.protocol import (
     Retries,
     RunStopped,
     answer,
+    fingerprint_of,
     innermost,
 )
 from rubric_integrations.judges.spend import PRICE_UNKNOWN, PriceUnknown, SpendLimit, price_name, price_remedy
-from rubric_integrations.judges.store import StoreError, check_lease
+from rubric_integrations.judges.store import LeaseExpired, StoreError, check_lease
 from rubric_integrations.judges.validation import validate
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Judgment, Spend, total_spend
@@ -52,6 +60,13 @@ AnyOutcome = TypeVar("AnyOutcome", bound=Judgment | JudgeFailure)
 
 AttemptResult: TypeAlias = tuple[T | JudgeFailure, Spend]
 """A pair: the result of a call or its last failure, and the additional spend of failed attempts."""
+
+answered_text: ContextVar[Callable[[], Submission | None] | None] = ContextVar("answered_text", default=None)
+"""Finds another submission that the judge has answered before, or None. It is set for a row that failed in an earlier
+run. If only such rows are left, an outage looks the same as a text that makes the server fail. A question about the
+other submission then shows which of the two it is."""
+
+_logger = logging.getLogger(__name__)
 
 _Concurrency = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, AdaptiveConcurrency]]
 
@@ -74,6 +89,7 @@ class CallLimiter:
     Attributes:
         endpoints: The state of the model behind each judge that uses this limiter.
         streak: The submissions of a run that have failed in a row. None outside of a run.
+        refusals: The questions that are not asked again. None to ask every question again.
     """
 
     def __init__(self, limits: CallLimits, *, in_run: bool = False, spend_limit: SpendLimit | None = None):
@@ -82,6 +98,7 @@ class CallLimiter:
         self.retries = Retries(limits.max_retries, limits.outage_seconds if limits.max_retries else 0.0)
         self.streak = FailureStreak() if in_run else None
         self.endpoints: list[Endpoint] = []
+        self.refusals: RefusalMemory | None = None
         self._forget_loops()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -123,7 +140,7 @@ class CallLimiter:
             changes["max_outage"] = max_outage
         limits = CallLimits.model_validate({**self.limits.model_dump(), **changes})
         limiter = CallLimiter(limits, in_run=may_end, spend_limit=spend_limit)
-        limiter._concurrency = self._concurrency
+        limiter._concurrency, limiter.refusals = self._concurrency, self.refusals
         return limiter
 
     def record_submission(self, failures: Sequence[JudgeFailure], *, is_graded: bool) -> None:
@@ -153,7 +170,9 @@ class CallLimiter:
         return min((time for time in times if time is not None), default=None)
 
     def reset(self) -> None:
-        """Reset the state of all endpoints and the count of failed submissions."""
+        """Reset the state of all endpoints and the count of failed submissions, and forget refusals."""
+        if self.refusals is not None:
+            self.refusals.clear()
         for endpoint in self.endpoints:
             endpoint.reset()
         if self.streak is not None:
@@ -248,6 +267,84 @@ def _backoff(failures: int) -> float:
     return min(20.0, 0.5 * 2.0 ** min(failures - 1, 10)) + random.uniform(0, 0.25)  # noqa: S311 -- no secret
 
 
+class RefusalMemory:
+    """Remembers which questions a judge refused, for a host that grades the same text many times.
+
+    A refusal is a content filter's, a reply without a verdict, or another failure that is about the text. Failures
+    without a reply are never remembered. A refused question is first repeated as often as without this memory.
+
+    A copy or an unpickled object remembers nothing. The memory contains at most 4,096 refusals, and forgets the oldest
+    ones first.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # The failure, the repetitions that are left before it is final, and the task that asks.
+        self._refusals: OrderedDict[str, tuple[JudgeFailure, int, ref[asyncio.Task[Any]] | None]] = OrderedDict()
+
+    def __reduce__(self) -> Any:
+        return RefusalMemory, ()
+
+    def clear(self) -> None:
+        """Forget all refusals. All questions are then asked again."""
+        with self._lock:
+            self._refusals.clear()
+
+    def find(self, judge: Judge, request: Request) -> JudgeFailure | None:
+        """Return the failure of a request that was refused before, or None.
+
+        Args:
+            judge: The judge, without its wrappers.
+            request: The request.
+        """
+        if not self._refusals:
+            return None
+        with self._lock:
+            failure, left, _ = self._refusals.get(_request_key(judge, request), (None, 0, None))
+        if failure is None or left > 0:
+            return None
+        return JudgeFailure(
+            failure.kind, failure.message, about_text=failure.about_text, repeats=failure.repeats, spend=NO_SPEND
+        )
+
+    def add(self, judge: Judge, request: Request, failure: JudgeFailure, retries: Retries) -> None:
+        """Remember a failure if it is a refusal and the last repetition of the request.
+
+        Args:
+            judge: The judge, without its wrappers.
+            request: The request.
+            failure: The failure.
+            retries: How often the request is repeated.
+        """
+        if failure.kind == "transport" or not (failure.about_text or failure.repeats is not None):
+            return
+        key, task = _request_key(judge, request), asyncio.current_task()
+        with self._lock:
+            _, left, earlier_task = self._refusals.pop(key, (None, 0, None))
+            if (
+                earlier_task is None or earlier_task() is not task
+            ):  # the question may have been answered in the meantime
+                left = min(failure.repeats or 0, retries.unreadable) + 1
+            self._refusals[key] = failure, left - 1, task and ref(task)
+            if len(self._refusals) > _MAX_REFUSALS:
+                self._refusals.popitem(last=False)
+
+
+_MAX_REFUSALS = 4096
+
+
+def _request_key(judge: Judge, request: Request) -> str:
+    questions = request.questions or ({} if request.question is None else {0: request.question})
+    records = [question.criterion for question in questions.values()] or request.criteria
+    texts = [
+        request.submission.model_dump_json(),
+        request.guidelines,
+        *(record.model_dump_json() for record in records),
+    ]
+    key = [id(judge), fingerprint_of(judge), list(questions), *texts]
+    return sha256(json.dumps(key).encode()).hexdigest()
+
+
 class Redactor:
     """Replaces secrets, of a judge and of the environment, in everything that the judge returns or raises.
 
@@ -335,6 +432,7 @@ class LimitedJudge(RequestWrapper):
         # Made directly before the first call, to include the secrets that are set by then.
         self._redactor: Redactor | None = None
         self._target = judge
+        self._is_probing = self._has_probed = False
 
     async def answer(self, request: Request) -> Any:
         """Make a call as soon as the limits allow it, and validate and redact its outcome.
@@ -346,6 +444,8 @@ class LimitedJudge(RequestWrapper):
         redactor = self._redactor or await self._prepare()
         endpoint, limiter = self._endpoint, self._limiter
         concurrency, limit, timeout = limiter.concurrency, limiter.spend_limit, limiter.limits.timeout
+        if (refusals := limiter.refusals) is not None and (refusal := refusals.find(innermost(self), request)):
+            raise refusal
         if not endpoint.has_replied:
             await endpoint.await_turn(request.submission)
         async with concurrency:
@@ -373,8 +473,6 @@ class LimitedJudge(RequestWrapper):
                     async with asyncio.timeout(timeout):
                         result = await answer(self._target, request)
                     outcome = redactor.result(validate(request, result))
-                except (RunStopped, StoreError):
-                    raise
                 except Exception as error:  # noqa: BLE001 -- whatever a user's own judge raises
                     outcome = redactor.failure(self._failure_of(error))
                 finally:
@@ -391,9 +489,45 @@ class LimitedJudge(RequestWrapper):
                     endpoint.leave()
             if isinstance(outcome, JudgeFailure):
                 concurrency.on_failure(outcome, sent_at)
-                raise outcome
+                raise await self._handled(request, outcome)
             concurrency.on_success()
             return outcome
+
+    async def _handled(self, request: Request, failure: JudgeFailure) -> JudgeFailure:
+        """Remember a refusal. After a lost call about a row that failed before, probe whether the judge replies.
+
+        Returns:
+            The failure, with the spend of the probe.
+        """
+        if self._limiter.refusals is not None:
+            retries = request.retries or self._limiter.retries
+            self._limiter.refusals.add(innermost(self), request, failure, retries)
+        find, is_lost = answered_text.get(), failure.kind == "transport" and not failure.rate_limited
+        if find is None or not is_lost or isinstance(failure, LeaseExpired) or self._is_probing:
+            return failure
+        other = find()
+        return failure if other is None else with_spend(failure, await self._probe(request.with_submission(other)))
+
+    async def _probe(self, request: Request) -> Spend:
+        """Send a request about another text, and return its spend. A reply shows that there is no outage.
+
+        The probe uses the slot of the lost call, because all other slots may wait for the end of the outage.
+        """
+        if not self._has_probed:
+            _logger.warning("only rows that failed before are left, and a call is lost: asking about another text")
+        self._is_probing = self._has_probed = True
+        token = answered_text.set(None)  # the probe itself needs no probe
+        judge = LimitedJudge(self.inner, CallLimiter(self._limiter.limits, spend_limit=self._limiter.spend_limit))
+        try:
+            outcome: Any = await judge.answer(request)
+        except JudgeFailure as probe_failure:
+            outcome = probe_failure
+        finally:
+            self._is_probing = False
+            answered_text.reset(token)
+        with suppress(JudgeFailure):
+            self._endpoint.record(outcome, request.submission)
+        return outcome.spend
 
     async def _reserve(self, request: Request, limit: SpendLimit) -> float:
         """Count a call and reserve its cost as soon as the limits allow it.
@@ -432,7 +566,9 @@ class LimitedJudge(RequestWrapper):
         return self._redactor
 
     def _failure_of(self, error: Exception) -> JudgeFailure:
-        """Convert an exception of the judge to a failure of one request."""
+        """Convert an exception of the judge to a failure of one request. An exception that ends a run is raised."""
+        if isinstance(error, RunStopped | StoreError):
+            raise error
         if isinstance(error, JudgeFailure):
             return error
         if isinstance(error, TimeoutError):

@@ -237,6 +237,16 @@ class Request:
         """Return a request about the same submission with other questions and the same retries."""
         return Request(self.submission, questions=questions, retries=self.retries)
 
+    def with_submission(self, submission: Submission) -> Request:
+        """Return the same request about another submission."""
+
+        def moved(question: Question) -> Question:
+            return question._replace(submission=submission, whole_response=None)
+
+        question = None if self.question is None else moved(self.question)
+        questions = None if self.questions is None else {key: moved(other) for key, other in self.questions.items()}
+        return Request(submission, question, questions, self.rubric, self.retries)
+
     def send_to(self, judge: Any) -> Awaitable[Any]:
         """Call the judge's method for this kind of request."""
         if self.question is not None:

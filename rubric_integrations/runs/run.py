@@ -32,6 +32,7 @@ from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
 from rubric_integrations.graders import Grader
 from rubric_integrations.graders.endpoint import JudgeUnusable, WarmUp, WrongSetting
+from rubric_integrations.graders.scheduler import answered_text
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import RunStopped, innermost
 from rubric_integrations.judges.spend import Prices, SpendLimit, price_name
@@ -42,6 +43,7 @@ from rubric_integrations.scoring.judgment import NO_SPEND, Spend
 from rubric_integrations.scoring.report import JudgeError, tag_key
 from rubric_integrations.submission.columns import repeated_column
 from rubric_integrations.submission.inputs import Row, as_row
+from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -304,12 +306,25 @@ class RunStore:
 
         return row_key(row.id) in self._failed
 
+    def answered_text(self) -> Submission | None:
+        """Return the first submission of the ledger whose grade has not failed, or None."""
+        if self._ledger is None:
+            return None
+        from rubric_integrations.runs.ledger.base import row_key
+
+        failed = self._ledger.failed_rows()
+        rows = self._ledger.submissions()
+        return next((submission for row, submission in rows if row_key(row.id) not in failed), None)
+
     def record_result(self, graded: Graded) -> None:
         """Record in the ledger whether the grade of a row failed. Without a ledger, nothing is recorded."""
         if self._ledger is None:
             return
-        if graded.judge_error is not None:
-            self._ledger.record_row(graded.row.id, graded.judge_error)
+        report = graded.report
+        # With `on_failure`, a row with a failure has a grade, but its judgment is still requested again.
+        error = graded.judge_error or (report.error if report and report.failed_count else None)
+        if error is not None:
+            self._ledger.record_row(graded.row.id, error)
         elif self.has_failed(graded.row):
             self._ledger.record_row(graded.row.id, None)
 
@@ -358,6 +373,8 @@ class RowWindow:
         self._under_way: set[asyncio.Task[Graded]] = set()
         # Rows that start only after all other rows have started.
         self._late: set[asyncio.Task[Graded]] = set()
+        # All rows that failed earlier, whether they start late or not.
+        self._failed_before: set[asyncio.Task[Graded]] = set()
         self._others_started, self._late_slots = asyncio.Event(), asyncio.Semaphore(max_under_way)
         # In the order of the results: the order of the rows, or the order of completion.
         self._queue: deque[asyncio.Task[Graded]] = deque()
@@ -367,6 +384,11 @@ class RowWindow:
     def under_way(self) -> int:
         """The number of rows that are being graded."""
         return len(self._under_way)
+
+    @property
+    def has_only_failed(self) -> bool:
+        """Whether all rows in progress failed earlier (`start` with `late=True`)."""
+        return self._under_way <= self._failed_before
 
     @property
     def has_room(self) -> bool:
@@ -385,6 +407,8 @@ class RowWindow:
         is_late = late and len(self._late) < self._max_tasks - self._max_under_way
         task = asyncio.create_task(self._grade_late(grade) if is_late else grade())
         (self._late if is_late else self._under_way).add(task)
+        if late:
+            self._failed_before.add(task)
         if self._ordered:
             self._queue.append(task)
         task.add_done_callback(self._finish)
@@ -411,6 +435,7 @@ class RowWindow:
     def _finish(self, task: asyncio.Task[Graded]) -> None:
         self._under_way.discard(task)
         self._late.discard(task)
+        self._failed_before.discard(task)
         if not self._ordered:
             self._queue.append(task)
         self._has_finished.set()
@@ -604,8 +629,10 @@ class Run:
                         break
                     row, own, rubric = await find_rubric(self._rubrics, *next_row, grader.check_rubric)
                     store.record(row, own)
-                    grade = partial(self._grade, grader, row, rubric)
-                    self._early_stop.watch(window.start(grade, late=store.has_failed(row)))
+                    has_failed = store.has_failed(row)
+                    find = partial(_answered_text, store, window) if has_failed else None
+                    grade = partial(self._grade, grader, row, rubric, find)
+                    self._early_stop.watch(window.start(grade, late=has_failed))
                     # Lets the task send its first request while the next row is read.
                     await asyncio.sleep(0)
                     for graded in self._finished(window):
@@ -655,9 +682,12 @@ class Run:
             calls, cost = max(highest.calls, spend.calls), max(highest.cost or 0.0, spend.cost or 0.0)
             self._highest_row_spend = Spend(calls=calls, cost=cost)
 
-    async def _grade(self, grader: Grader, row: Row, rubric: Rubric | None) -> Graded:
+    async def _grade(
+        self, grader: Grader, row: Row, rubric: Rubric | None, find: Callable[[], Submission | None] | None
+    ) -> Graded:
         if row.submission is None or rubric is None:
             return Graded(row, None)
+        answered_text.set(find)  # each row has its own task, and therefore its own context
         try:
             return Graded(row, await grader.grade(rubric, row.submission), None, rubric, self._scoring_record)
         except JudgeError as error:
@@ -669,6 +699,10 @@ class Run:
 
     def _update_summary(self, **changes: Any) -> None:
         self.summary = self.summary.model_copy(update=changes)
+
+
+def _answered_text(store: RunStore, window: RowWindow) -> Submission | None:
+    return store.answered_text() if window.has_only_failed else None
 
 
 def grade_many(

@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,21 @@ def test_interrupted_run_prints_the_command_that_resumes_it(
     # Requested twice are at most the calls under way when the run was interrupted.
     assert len(server.calls) <= 240 + 6
     assert call_count < 240
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("calls", [1, 30])
+def test_double_ctrl_c_ends_without_a_traceback(server: OpenAIServer, tmp_path: Path, calls: int) -> None:
+    server.script = right_verdicts(delay=0.1)
+    run = Command(tmp_path, *arguments(write_inputs(tmp_path, 20), server, tmp_path / "run.jsonl"))
+    while len(server.calls) < calls:
+        time.sleep(0.001)
+    run.interrupt(signal.SIGINT)
+    time.sleep(0.03)
+    with suppress(ProcessLookupError):
+        run.interrupt(signal.SIGINT)
+    interrupted = run.wait()
+    assert (interrupted.exit_code, "Traceback" in interrupted.stderr) == (130, False), interrupted.stderr
 
 
 def test_max_calls_ends_a_run_and_its_judgments_are_reused(server: OpenAIServer, tmp_path: Path) -> None:

@@ -55,6 +55,18 @@ def test_every_optimizer_does_not_worsen_the_program_and_grades_each_text_once(
     assert len(server.calls) == 2 * metric.summary()["gradings"]  # the third criterion is a check
 
 
+@pytest.mark.parametrize("run", [run_random_search, run_gepa])
+def test_text_that_the_judge_refuses_is_asked_about_once(server: OpenAIServer, run: Callable[[Any, Any], Any]) -> None:
+    refused = "It is 8, or so I would think."
+    prose = Reply(text="I would rather not judge this.")
+    server.script = lambda call: prose if refused in call.prompt else judge_script(call)
+    metric, lm = metric_at(server), task_lm()
+    with dspy.context(lm=lm):
+        run(metric, lm)
+    assert metric.summary()["failed"] > 1
+    assert len([call for call in server.calls if refused in call.prompt]) <= 2
+
+
 @pytest.mark.parametrize("threshold", [None, 0.5])
 def test_bootstrap_makes_demonstrations_of_passed_answers_only(metric: RubricMetric, threshold: float | None) -> None:
     optimizer = dspy.BootstrapFewShot(metric=metric, metric_threshold=threshold, max_labeled_demos=0)

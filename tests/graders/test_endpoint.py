@@ -20,6 +20,7 @@ from rubric_integrations.graders.endpoint import (
     JudgeUnusable,
 )
 from rubric_integrations.judges import BatchResult, LMJudge, Question
+from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.store import LeaseExpired
 from rubric_integrations.scoring import JudgeFailure, Spend
 from rubric_integrations.submission import Submission
@@ -373,6 +374,19 @@ def test_dead_judge_of_a_panel_ends_a_run() -> None:
     list(run)
     assert len(judges[1].questions) == 2
     assert "wrong key" in str(run.summary.stopped)
+
+
+NO_PACKAGE = JudgeFailure("config", "No module named 'boto3'", unreachable=True)
+
+
+@pytest.mark.parametrize(("answer", "calls"), [(NO_PACKAGE, 1), (RunStopped("`max_calls` is reached"), 2 * 200)])
+async def test_run_ends_although_more_rows_wait_than_the_first_calls_ended(answer: Exception, calls: int) -> None:
+    judge = FakeJudge(answer)
+    run = grade_many([f"text {number}" for number in range(200)], rubric_of(2), PerCriterionGrader(judge))
+    async with asyncio.timeout(20):
+        assert [graded async for graded in run] == []
+    assert run.summary.stopped
+    assert len(judge.questions) <= calls
 
 
 @pytest.mark.sizes

@@ -14,6 +14,7 @@ from rubric_integrations import Fields, PerCriterionGrader, Rubric
 from rubric_integrations._host import HostGrader, check_fields, column_of
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import OfflineJudge
+from rubric_integrations.judges.protocol import innermost
 from rubric_integrations.runs.ledger import Ledger, LedgerError
 from tests.fakes import FakeJudge
 from tests.hosts.six_responses import judge
@@ -35,7 +36,7 @@ def test_threads_that_name_the_same_judge_get_the_same_grader() -> None:
 
 def test_function_as_judge_and_a_grader_are_not_shared() -> None:
     grader = PerCriterionGrader("offline")
-    assert HostGrader("Host", None, grader, is_shared=True)() is grader
+    assert innermost(HostGrader("Host", None, grader, is_shared=True)().judges[0]) is innermost(grader.judges[0])
     assert shared(judge)() is not shared(judge)()
 
 

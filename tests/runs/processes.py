@@ -104,11 +104,11 @@ def _call(function: Callable[[Any], Any], data: bytes, sender: Connection) -> No
 
 
 def _run(arguments: list[str], output: tuple[Path, Path]) -> None:
-    from rubric_integrations.cli import main
+    from rubric_integrations.__main__ import run
 
     # A shell starts what runs in its background with SIGINT ignored, and the tests may run there.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for path, descriptor in zip(output, (1, 2), strict=True):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
     sys.argv = ["rubric-integrations", *arguments]
-    main()
+    run()

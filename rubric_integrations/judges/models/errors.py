@@ -36,7 +36,7 @@ from dspy.utils.exceptions import (
 
 from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.judges.credentials import redact
-from rubric_integrations.judges.models.keys import describe_sent_key
+from rubric_integrations.judges.models.keys import describe_sent_key, missing_key_variable
 from rubric_integrations.judges.models.limits import REMEDY, says_too_long
 from rubric_integrations.judges.prompts.parse import NoVerdict, UnreadableReply
 from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Spend, TokenUsage
@@ -450,11 +450,22 @@ def _cut_off(is_empty: bool, max_tokens: object) -> str:
 # LiteLLM reports these as errors of the server or the connection. They would be retried for minutes.
 _REMEDIES = {
     re.compile(r"Missing credentials|_API_KEY is not set"): "",
+    re.compile(r"default credentials were not found"): (
+        ": run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
+    ),
+    re.compile(r"Unable to locate credentials"): (
+        ": set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or AWS_BEARER_TOKEN_BEDROCK"
+    ),
     re.compile(r"No module named 'vllm'"): (
         ": `vllm/` runs the model in this process; for a vLLM server, write 'hosted_vllm/' before the model's name, "
         "and pass its URL as `api_base`"
     ),
-    re.compile(r"No module named"): ": install that package, or use a provider that needs none",
+    # The package `google` is not Google's.
+    re.compile(r"No module named '(google'|google\.auth)"): ": run `pip install google-auth requests`",
+    re.compile(r"No module named '(google|vertexai)"): ": run `pip install google-cloud-aiplatform`",
+    re.compile(r"No module named '(boto3|botocore)"): ": run `pip install boto3`",
+    re.compile(r"No module named 'azure\.identity"): ": run `pip install azure-identity`",
+    re.compile(r"No module named"): ": install the package with this module, or use a provider that needs none",
     re.compile(r"LLM Provider NOT provided"): (
         ": write the provider before the name of the model, such as 'openai/' for a server that speaks OpenAI's "
         "protocol, or 'ollama_chat/'"
@@ -474,10 +485,14 @@ def _remedy(message: str) -> str | None:
     return next((remedy for pattern, remedy in _REMEDIES.items() if pattern.search(message)), None)
 
 
-def _unreachable_hint(settings: Mapping[str, Any]) -> str:
+_NO_SERVER = re.compile(r"^(\[[^\]]*\] )?litellm\..*Cannot connect to host")
+
+
+def _unreachable_hint(model: str, settings: Mapping[str, Any]) -> str:
     url = settings.get("api_base") or settings.get("base_url")
     if not isinstance(url, str):
-        return ""
+        variable = None if settings.get("api_key") else missing_key_variable(model)
+        return f" ({variable} is not set either)" if variable else ""
     return f" (`api_base` is {url_without_secrets(url)!r}: is the server running?)"
 
 
@@ -500,7 +515,10 @@ def failure_of_call(error: Exception, spend: Spend, settings: Mapping[str, Any],
         failure = failure_from_error(error, spend, settings)
     elif isinstance(error, UnreadableReply):
         failure = _unreadable(redact(first_line(error), settings), isinstance(error, NoVerdict), spend)
-    elif isinstance(error, ValueError | TypeError | ImportError):
+    elif isinstance(error, ImportError):
+        message = redact(first_line(error), settings)
+        failure = JudgeFailure("config", f"{message.rstrip('.')}{_remedy(message) or ''}", unreachable=True)
+    elif isinstance(error, ValueError | TypeError):
         kind = "parse" if about_reply else "config"
         failure = JudgeFailure(kind, redact(first_line(error), settings), retryable=about_reply, spend=spend)
     else:
@@ -550,9 +568,10 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
     if is_retryable_lm_error(error):
         code = getattr(error, "provider_code", None)
         limited = isinstance(error, LMRateLimitError) and not _NO_CAPACITY.search(f"{code} {message}")
-        is_unreachable = isinstance(error, LMTransportError)
+        # LiteLLM reports some lost connections as status 500.
+        is_unreachable = isinstance(error, LMTransportError) or (response is None and bool(_NO_SERVER.search(message)))
         if is_unreachable:
-            message += _unreachable_hint(settings)
+            message += _unreachable_hint(error.model or "", settings)
         return JudgeFailure(
             "transport", message, retryable=True, retry_after=error.retry_after, rate_limited=limited,
             unreachable=is_unreachable, spend=spend,

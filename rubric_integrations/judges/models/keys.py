@@ -26,6 +26,7 @@ import importlib
 import ipaddress
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -265,7 +266,21 @@ def describe_sent_key(model: str, settings: Mapping[str, Any]) -> str:
         return "A key was sent: check that it is this server's"
     if not keys and (variable := _first_set(_own_variables(model, _route(model)))):
         return f"The key of {variable} was sent: check that it is this server's"
-    return f"No key was sent: pass it as `api_key` (`--api-key` in the shell), or set {OWN_KEY} to it"
+    # Without `api_base`, the server is the provider's, which does not get the user's own key.
+    variable = None if settings.get("api_base") or settings.get("base_url") else missing_key_variable(model)
+    return f"No key was sent: pass it as `api_key` (`--api-key` in the shell), or set {variable or OWN_KEY} to it"
+
+
+def missing_key_variable(model: str) -> str | None:
+    """Return the variable in which LiteLLM looks for the key of a model's provider. None if it is set or not known.
+
+    LiteLLM is not imported for this. It is in memory if it has sent a request.
+    """
+    litellm: Any = sys.modules.get("litellm")
+    if litellm is None or _first_set(_own_variables(model, _route(model))):
+        return None
+    names: list[str] = litellm.validate_environment(model)["missing_keys"]
+    return next((name for name in names if name.endswith("_API_KEY")), None)
 
 
 def with_provider(model: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from typing import Any
 
@@ -9,12 +10,14 @@ import httpx
 import openai
 import pytest
 import requests
+from dspy.utils.exceptions import LMServerError, LMTransportError
 from langchain_openai import ChatOpenAI
 
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.judges import LMJudge, as_judge
-from rubric_integrations.judges.models.errors import ErrorResponse, describe_response, server_message
+from rubric_integrations.judges.models.errors import ErrorResponse, describe_response, failure_of_call, server_message
 from rubric_integrations.scoring import JudgeFailure
+from rubric_integrations.scoring.judgment import NO_SPEND
 from tests.judges.questions import BINARY, judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply
 
@@ -96,6 +99,39 @@ async def test_missing_key_names_the_variable_and_the_option(monkeypatch: pytest
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     failure = await failure_of(LMJudge("openai/gpt-5-mini"))
     assert "Set OPENAI_API_KEY in the environment, or pass `api_key` (`--api-key` in the shell)" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("No module named 'google'", "pip install google-auth"),
+        ("No module named 'vertexai'", "pip install google-cloud-aiplatform"),
+        ("No module named 'boto3'", "pip install boto3"),
+        ("No module named 'botocore.auth'", "pip install boto3"),
+        ("Your default credentials were not found.", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("BedrockException Invalid Authentication - Unable to locate credentials", "AWS_ACCESS_KEY_ID"),
+    ],
+)
+def test_missing_package_or_credential_of_a_cloud_names_what_to_set(reason: str, remedy: str) -> None:
+    for error in (LMTransportError(f"litellm.APIConnectionError: {reason}", model="m"), ModuleNotFoundError(reason)):
+        failure = failure_of_call(error, NO_SPEND, {}, about_reply=False)
+        assert (failure.kind, failure.unreachable) == ("config", True)
+        assert remedy in failure.message
+
+
+@pytest.mark.processes
+def test_server_that_litellm_does_not_reach_is_unreachable_and_a_missing_key_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    importlib.import_module("litellm")
+    monkeypatch.delenv("MISTRAL_API_KEY", raising=False)
+    text = "litellm.InternalServerError: MistralException - Cannot connect to host api.mistral.ai:443"
+    error = LMServerError(text, model="mistral/mistral-small-latest")
+    failure = failure_of_call(error, NO_SPEND, {}, about_reply=False)
+    assert (failure.kind, failure.unreachable) == ("transport", True)
+    assert "MISTRAL_API_KEY is not set either" in failure.message
+    monkeypatch.setenv("MISTRAL_API_KEY", "key")
+    assert "MISTRAL_API_KEY" not in failure_of_call(error, NO_SPEND, {}, about_reply=False).message
 
 
 @pytest.mark.parametrize("path", PATHS)
