@@ -44,7 +44,7 @@ def test_misspelled_name_of_a_response_is_told_once_in_every_host(host: str) -> 
         for number in range(3):
             output = {"answr": f"x{number}", "foo": "refund"}
             assert HOSTS[host](ONE_CRITERION, PerCriterionGrader(fake), output) == 1.0
-    assert [question.submission.response for question in fake.questions][0] == '{"answr": "x0", "foo": "refund"}'
+    assert fake.questions[0].submission.response == '{"answr": "x0", "foo": "refund"}'
     texts = [str(warning.message) for warning in caught if "answr" in str(warning.message)]
     assert set(texts) == {
         "an input has no 'answer', but 'answr': all its fields are graded as JSON; if 'answr' is the response, rename "
