@@ -132,7 +132,7 @@ def _plain(reason: Any) -> Any:
 
 
 def _gemini_messages(reply: Fields) -> list[Any]:
-    if not reply.get("candidates"):
+    if not _items(reply.get("candidates")):
         raise _no_answer("candidates", _block_reason(reply))
     history = first_field(reply, "automaticFunctionCallingHistory", "automatic_function_calling_history")
     candidate, *others = reply["candidates"]
@@ -240,8 +240,12 @@ def reply_messages(value: Any) -> list[Any]:
         >>> reply_messages({"output": {"message": {"role": "assistant", "content": [{"text": "42"}]}}, "usage": {}})
         [{'role': 'assistant', 'content': [{'text': '42'}]}]
     """
-    fields = value if isinstance(value, Mapping) else value.model_dump(warnings=False)
-    return PROVIDERS[cast("str", provider_of(value))].messages(cast("Fields", fields))
+    name = cast("str", provider_of(value))
+    try:
+        fields = value if isinstance(value, Mapping) else value.model_dump(warnings=False)
+        return PROVIDERS[name].messages(cast("Fields", fields))
+    except (LookupError, TypeError, AttributeError):
+        raise ValueError(f"is a damaged reply of {name}: pass the text of the answer") from None
 
 
 def read_reply(reply: Any, attachments: AttachmentList) -> list[Message]:
