@@ -9,7 +9,7 @@ from typing import Any, cast
 import dspy
 
 from rubric_integrations.formats.agentv import EvalCase
-from rubric_integrations.submission.inputs import output_fields
+from rubric_integrations.submission.inputs import has_task, output_fields
 from rubric_integrations.submission.messages import FieldSource, Messages, Outputs, Respond, split_outputs
 from rubric_integrations.submission.predictions import (
     AttachedValues,
@@ -103,7 +103,7 @@ def submission_of(
     exemplary, files = text_of(reference, example, "reference"), AttachedValues()
     own_task = beside.pop("query", None)
     # A conversation contains its own task. The example's inputs would repeat its first messages.
-    task = None if isinstance(text, list) and query is None else query_of(query, example, files) or own_task
+    task = None if has_task(text) and query is None else query_of(query, example, files) or own_task
     # Only now, because the files of the task have the first numbers.
     text = response_text(fields, files)
     submission = {**beside, "response": text, "query": task, "reference": exemplary, "respond": respond}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -88,11 +89,13 @@ def repeated_column(names: tuple[str, ...], columns: ColumnNames = USUAL_COLUMNS
 
 def describe_missing_column(names: Iterable[str], missing: str) -> str:
     """Return an error message about a missing column, with the columns of the file and a remedy."""
+    names = tuple(names)
     listed = list_names(names, "columns")
     if missing == "response":
+        misspelled = find_misspelled(names)
+        one = f"{misspelled[0]!r} to {misspelled[1]!r}" if misspelled else "one of them"
         return (
-            f"has no `response` column ({listed}): rename one of them, or name it by `response_column` "
-            "(`--response-column`)"
+            f"has no `response` column ({listed}): rename {one}, or name it by `response_column` (`--response-column`)"
         )
     return f"has no column {missing!r} ({listed}): write its name as in the file"
 
@@ -133,6 +136,31 @@ def find_unused(names: tuple[str, ...], columns: ColumnNames, ignored: tuple[str
     chosen = {fold(column) for column in columns if column is not None}
     known = {name for field, usual in COLUMNS.items() if field not in ignored for name in usual} | chosen
     return tuple(str(name) for name in names if fold(name) not in known and fold(name))
+
+
+@lru_cache(maxsize=256)
+def find_misspelled(names: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return the first name in a mapping that is probably a misspelled name of a response, and the right name.
+
+    None if there is no such name. A plural, a singular and a name with an addition, such as `answers`, `message` or
+    `answer_2`, are not misspelled.
+
+    Example:
+        >>> find_misspelled(("answr", "page")), find_misspelled(("answers", "message", "test", "context"))
+        (('answr', 'answer'), None)
+    """
+    for name in names[:MAX_NAMES]:
+        folded = fold(name)
+        # In a long name, one wrong character changes the similarity less.
+        cutoff = max(_MIN_SIMILARITY, 1 - 1.1 / max(len(folded), 1))
+        for usual in get_close_matches(folded, COLUMNS["response"], n=1, cutoff=cutoff):
+            if not folded.startswith(usual) and f"{folded}s" != usual:
+                return str(name), usual
+    return None
+
+
+# The similarity of `anwser` and `answer` is 0.83, and the similarity of `test` and `text` is 0.75.
+_MIN_SIMILARITY = 0.82
 
 
 def list_names(names: Iterable[str], what: str) -> str:

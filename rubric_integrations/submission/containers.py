@@ -22,7 +22,8 @@ from rubric_integrations.submission.columns import (
     repeated_column,
 )
 from rubric_integrations.submission.dialects.detect import dialect_of
-from rubric_integrations.submission.inputs import is_row, row_fields
+from rubric_integrations.submission.dialects.refused import refuse_provider_data
+from rubric_integrations.submission.inputs import is_row, row_fields, warn_of_misspelled
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.tool_answers import (
     Fields,
@@ -81,6 +82,7 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
     refuse_rows_within(data)
     if columns.response is not None:
         raise LayoutError(describe_missing_column(data, columns.response))
+    warn_of_misspelled(data)
     return None
 
 
@@ -108,6 +110,10 @@ def refuse_rows_within(data: Fields) -> None:
             these lists and the option `--rows`, which chooses one. Or the object itself maps ids to rows.
     """
     remedy = "a response that is such data is read from a `.txt` file"
+    try:
+        refuse_provider_data({name: value for name, value in data.items() if not _is_table(value)})
+    except ValueError as error:
+        raise LayoutError(str(error)) from None
     tables = _tables(data)
     if tables:
         listed = ", ".join(f"`{path}` ({count:,})" for path, count in tables[:_MAX_LISTED])

@@ -26,13 +26,17 @@ from rubric_integrations.submission.columns import (
     USUAL_COLUMNS,
     ColumnNames,
     find_columns,
+    find_misspelled,
     find_unused,
     fold,
     list_names,
     missing_column,
     repeated_column,
 )
-from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.dialects.blocks import FilesAsPlaceholders
+from rubric_integrations.submission.dialects.detect import dialect_of, read_conversation
+from rubric_integrations.submission.dialects.refused import refuse_provider_data
+from rubric_integrations.submission.dialects.replies import matches_reply, reply_messages, request_messages
 from rubric_integrations.submission.messages import (
     Messages,
     Respond,
@@ -41,6 +45,7 @@ from rubric_integrations.submission.messages import (
     is_message,
     message_role,
     message_text,
+    plain_value,
     split_conversation,
     split_outputs,
     value_text,
@@ -223,15 +228,17 @@ def _submission_of_row(data: Mapping[str, Any], context: dict[str, Any]) -> Subm
 def is_row(data: Mapping[str, Any]) -> bool:
     """Return whether a mapping is a row, with usual names of fields (`COLUMNS`) among its keys.
 
-    A mapping that is only a value or a conversation is not a row.
+    A mapping that is only a value, a conversation or the reply of a provider is not a row.
     """
+    if matches_reply(data):
+        return False
     columns = find_columns(tuple(data), USUAL_COLUMNS)
     if columns["response"]:
         # A sample of Inspect has its messages next to the raw reply, and an agent's run has its steps next to the
         # answer.
         output = data.get("output")
         if isinstance(output, Mapping) and "choices" in output:
-            return dialect_of(data) != "inspect_ai"
+            return "object" in output or dialect_of(data) != "inspect_ai"
         is_run = "trajectory_format" in data or "steps" in data
         return not is_run or dialect_of(data) not in ("mini_swe_agent", "smolagents")
     return any(columns.values()) and dialect_of(data) is None and not is_message(data)
@@ -334,6 +341,7 @@ def read_row(
         '6 x 7?'
     """
     name, plain = "", dict[str, Any]()
+    data = {"response": data} if columns.response is None and matches_reply(data) else data
     try:
         for name, value in data.items():
             plain[name] = _parsed(without_arrays(value)) if holds_messages(name) else without_arrays(value)
@@ -468,7 +476,10 @@ def row_fields(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS, *,
         {'response': '42', 'query': '6 x 7?'}
     """
     values = _select(data, tuple(COLUMNS), columns)
-    if warns and "response" in values and (unused := find_unused(tuple(data), columns)):
+    unused = find_unused(tuple(data), columns) if warns and "response" in values else ()
+    if unused and (request := _request_of(data, columns)):
+        unused = tuple(name for name in unused if name != request)
+    if unused:
         _warn_of_unused(unused, asks_for_task="query" not in values)
     return values
 
@@ -483,6 +494,8 @@ def _select(data: Mapping[str, Any], fields: tuple[str, ...], columns: ColumnNam
         # the response.
         values["response"] = value_text(values["response"], _simplify)
         return {**_state_fields(data), **values}
+    if matches_reply(values.get("response")):
+        return _with_request(data, values, columns)
     if "response" in values:
         _warn_of_other_response(data, names_of["response"])
     if present.get("query") and fold(present["query"]) == "input" and columns.query is None:
@@ -503,6 +516,32 @@ def _present_columns(data: Mapping[str, Any], names_of: Mapping[str, Iterable[st
         if (name := next(chain(filled, missing), None)) is not None:
             present[field] = name
     return present
+
+
+_REQUESTS = ("request", "request_body", "messages", "input", "inputs", "prompt")
+
+
+def _request_of(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> str | None:
+    """Return the name of the request whose reply is the response of a row. None if the row has no reply or request."""
+    if not any(matches_reply(data[name]) for name in find_columns(tuple(data), columns)["response"]):
+        return None
+    names = sorted((name for name in data if fold(name) in _REQUESTS), key=lambda name: _REQUESTS.index(fold(name)))
+    return next((name for name in names if is_conversation(request_messages(data[name]))), None)
+
+
+def _with_request(data: Mapping[str, Any], values: dict[str, Any], columns: ColumnNames) -> dict[str, Any]:
+    """Return the values of a row with a provider's reply, joined with the messages of the request, if the row has them.
+
+    The reply alone contains neither the task nor earlier tool calls.
+    """
+    name = _request_of(data, columns)
+    # A reply without an answer is refused later, with the id of the row.
+    with suppress(ValueError):
+        if name is not None:
+            response = [*request_messages(data[name]), *reply_messages(values["response"])]
+            others = {field: value for field, value in values.items() if field != "query" or value is not data[name]}
+            return {**others, "response": response}
+    return values
 
 
 def source_columns(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> dict[str, tuple[str, ...]]:
@@ -539,7 +578,7 @@ def _is_nested(response: object) -> bool:
     if isinstance(response, Mapping):
         fields = cast("Mapping[str, Any]", response)
         if is_message(fields):
-            return True
+            return dialect_of(fields) is None
         is_state = "messages" in fields and set(fields) <= {"messages", "respond"}
         return not is_state and not _is_thinking_output(fields) and dialect_of(fields) is None
     return not isinstance(response, str | bool | int | float | list | tuple) and _has_text(response)
@@ -562,6 +601,17 @@ def _warn_of_unused(names: tuple[str, ...], *, asks_for_task: bool = False) -> N
         f"it should be{hint}",
         stacklevel=3,
     )
+
+
+def warn_of_misspelled(data: Mapping[str, Any]) -> None:
+    """Warn that a mapping is graded as JSON, if one of its keys is probably a misspelled name of a response."""
+    if misspelled := find_misspelled(tuple(map(str, data))):
+        # Without the row's id, so that Python prints it once for a run.
+        warnings.warn(
+            f"an input has no {misspelled[1]!r}, but {misspelled[0]!r}: all its fields are graded as JSON; if "
+            f"{misspelled[0]!r} is the response, rename it to {misspelled[1]!r}",
+            stacklevel=2,
+        )
 
 
 def as_row(item: Any, number: int, *, warns: bool = True) -> Row:
@@ -686,7 +736,7 @@ def join_fields(fields: dict[str, Any], task: object, reference: object, *, keep
         {'response': '42', 'query': '6 x 7?'}
     """
     own, of_task, of_reference = fields.get("query"), task_fields(task), reference_fields(reference)
-    if isinstance(fields["response"], list) and not keeps_task:
+    if has_task(fields["response"]) and not keeps_task:
         query = None
     elif isinstance(own, list) and not keeps_task:
         query = own
@@ -717,7 +767,7 @@ def output_fields(output: object) -> dict[str, Any]:
     """
     fields: dict[str, Any] = {}
     for _ in range(_MAX_NESTED):
-        if not isinstance(output, Mapping):
+        if not isinstance(output, Mapping) or matches_reply(output):
             break
         named = _named_fields(cast("Mapping[str, Any]", output), "response", _OF_OUTPUTS)
         if named is None:
@@ -730,7 +780,12 @@ def output_fields(output: object) -> dict[str, Any]:
         from rubric_integrations.submission.predictions import prediction_fields
 
         return {**prediction_fields(output), **fields}
+    if matches_reply(output):
+        return {"response": reply_messages(output), **fields}
+    if not is_state(output) and not is_conversation(output):
+        refuse_provider_data(plain_value(output, _simplify))
     if isinstance(output, Mapping) and not is_state(output) and not is_message(cast("object", output)):
+        warn_of_misspelled(cast("Mapping[str, Any]", output))
         output, documents = split_outputs(cast("Mapping[str, Any]", output))
         fields = {**({"context": documents} if documents else {}), **fields}
         is_blank = all(is_empty(value, _simplify) for value in output.values())
@@ -816,6 +871,21 @@ def _readable(fields: dict[str, Any]) -> dict[str, Any]:
     return readable
 
 
+def has_task(response: object) -> bool:
+    """Return whether a response is a conversation with a message of the user, and so contains its task.
+
+    Example:
+        >>> has_task([("user", "6 x 7?"), ("ai", "42")]), has_task([("ai", "42")]), has_task("42")
+        (True, False, False)
+    """
+    if not isinstance(response, list):
+        return False
+    with suppress(ValueError):
+        messages = read_conversation(response, FilesAsPlaceholders()).messages
+        return any(message.role == "user" for message in messages)
+    return True
+
+
 def as_gradable(value: Any) -> str | list[Any] | None:
     """Return the text of a value, or the list of messages if the value is a conversation. Return None for None.
 
@@ -888,7 +958,11 @@ def _simplify(value: object) -> object | None:
         from rubric_integrations.submission.predictions import simplified
 
         return simplified(None, value)
-    return message_text(value) if not isinstance(value, Mapping) and is_message(value) else None
+    if isinstance(value, Mapping):
+        return None
+    if matches_reply(value):
+        return cast("BaseModel", value).model_dump(warnings=False)
+    return message_text(value) if is_message(value) else None
 
 
 def own_rubric_of(metadata: object) -> Any:

@@ -17,6 +17,8 @@ import dspy
 from rubric_integrations._util.json import json_lines
 from rubric_integrations.submission.attachments import Attachment
 from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.dialects.refused import refuse_provider_data
+from rubric_integrations.submission.dialects.replies import matches_reply, reply_messages
 from rubric_integrations.submission.messages import (
     Messages,
     document_texts,
@@ -188,10 +190,15 @@ def response_text(fields: Mapping[str, Any], files: AttachedValues | None = None
         fields: The outputs to grade, by name.
         files: Collects the images and other files in these outputs.
     """
+    value = next(iter(fields.values())) if len(fields) == 1 else None
+    if matches_reply(value):
+        return reply_messages(value)
     if all(is_empty(value, partial(simplified, None)) for value in fields.values()):
         return ""
-    value = next(iter(fields.values())) if len(fields) == 1 else None
-    return list(cast("Messages", value)) if is_conversation(value) else labelled_text(fields, files)
+    if is_conversation(value):
+        return list(cast("Messages", value))
+    refuse_provider_data(plain_value(fields, partial(simplified, None)))
+    return labelled_text(fields, files)
 
 
 def trajectory_fields(pred: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rubric_integrations.submission.columns import ColumnNames, missing_column
 from rubric_integrations.submission.containers import SWE_AGENT_KEYS, find_rows, is_at, is_single_row, rows_at
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.inputs import own_id
-from rubric_integrations.submission.messages import is_conversation
+from rubric_integrations.submission.messages import is_conversation, is_message
 from rubric_integrations.submission.tables import Entry, Layout, read_csv_entries, read_parquet, read_sheet
 from rubric_integrations.submission.text_files import MAX_PARSED, ResponsesError, open_text, read_lines, read_text
 
@@ -111,7 +111,8 @@ def _single_row(path: Path, data: object, text: str, columns: ColumnNames) -> tu
         fields = {**fields, "trajectory": None if columns.response == "history" else fields["history"]}
     if is_named or (columns.response is None and is_single_row(fields)):
         return (fields if own_id(fields, columns) else {**fields, own_id_column: path.stem}), "JSON, one row"
-    return {own_id_column: path.stem, response: text if dialect_of(fields) is None else fields}, ONE_RESPONSE
+    is_text = dialect_of(fields) is None and not is_message(fields)
+    return {own_id_column: path.stem, response: text if is_text else fields}, ONE_RESPONSE
 
 
 def _json_entry(data: object, number: int, place: str, columns: ColumnNames) -> Entry:

@@ -12,6 +12,7 @@ from typing import Any, cast
 from rubric_integrations._util.json import read_json_lines
 from rubric_integrations.submission.dialects.blocks import first_field
 from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.dialects.replies import matches_reply
 from rubric_integrations.submission.inputs import holds_messages, row_fields
 from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.tool_answers import (
@@ -34,6 +35,7 @@ from rubric_integrations.submission.tool_answers import (
     query_of,
     response_of,
     short_values,
+    text_at,
     unclear_answer,
     unread_rows,
 )
@@ -59,22 +61,37 @@ def _openai_batch(row: Fields) -> Iterable[ToolAnswer]:
     status = response.get("status_code")
     if error or not isinstance(body, Mapping) or not body or (isinstance(status, int) and status >= 400):
         return [failed_answer(row_id, error or f"status {status}")]
-    if isinstance(body.get("output"), list):
-        return [ToolAnswer({"id": row_id, "response": body["output"], "metadata": short_values(body, "model")})]
-    choices = body.get("choices")
-    if not isinstance(choices, list) or not choices:
+    if not body.get("choices") and not isinstance(body.get("output"), list):
         return [failed_answer(row_id, f"its body is `{body.get('object')}`, without `choices` or `output`")]
-    answers = list[ToolAnswer]()
-    for index, choice in enumerate(cast("list[Fields]", choices), start=1):
-        choice_id = row_id if len(choices) == 1 else f"{row_id}-choice{index}"
-        message = choice.get("message")
-        metadata = short_values(body, "model") | short_values(choice, "finish_reason")
-        fields = {"id": choice_id, "metadata": metadata}
-        if isinstance(message, Mapping):
-            answers.append(ToolAnswer({**fields, "response": [message]}))
-        else:
-            answers.append(ToolAnswer({**fields, "response": choice.get("text")}))
-    return answers
+    reply = {"object": "response", **body} if "output" in body else body
+    if not matches_reply(reply):
+        raise ValueError("its `choices` cannot be read")
+    return _reply_answers(row_id, reply)
+
+
+def _reply_answers(row_id: str | None, reply: Fields) -> list[ToolAnswer]:
+    """Return the answer of a provider's reply, or one answer for each of its choices."""
+    choices = cast("list[Fields]", reply.get("choices") or [])
+    if len(choices) < 2:
+        metadata = short_values(reply, "model") | short_values(choices[0] if choices else {}, "finish_reason")
+        own_id = {} if row_id is None else {"id": row_id}
+        return [ToolAnswer({**own_id, "response": reply, "metadata": metadata})]
+    replies = ({**reply, "choices": [choice]} for choice in choices)
+    return [answer for n, one in enumerate(replies, start=1) for answer in _reply_answers(f"{row_id}-choice{n}", one)]
+
+
+def _reply(row: Fields) -> Iterable[ToolAnswer]:
+    return _reply_answers(text_at(row, "id"), row)
+
+
+def _litellm(row: Fields) -> Iterable[ToolAnswer]:
+    if row["status"] == "failure":
+        return [failed_answer(str(row["id"]), row.get("error_str"))]
+    return [
+        ToolAnswer(
+            {name: row[name] for name in ("id", "messages", "response")} | {"metadata": short_values(row, "model")}
+        )
+    ]
 
 
 def _anthropic_batch(row: Fields) -> Iterable[ToolAnswer]:
@@ -545,6 +562,11 @@ ROW_FORMATS = (
     RowFormat(
         "Anthropic batch", _is_anthropic_batch, _anthropic_batch, "the requests of the batch", has_all_calls=True,
     ),
+    RowFormat(
+        "LiteLLM log", has_keys("id", "call_type", "status", "messages", "response", "model_parameters"), _litellm,
+        has_all_calls=True,
+    ),
+    RowFormat("replies of a provider", matches_reply, _reply, has_all_calls=True),
     RowFormat("promptfoo results", has_keys("testIdx", "promptIdx", "testCase"), _promptfoo),
     RowFormat("promptfoo table", is_promptfoo_table, _promptfoo_table),
     RowFormat(

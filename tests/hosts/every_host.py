@@ -114,7 +114,7 @@ def grade_in_pydantic_evals(rubric: Rubric, grader: Grader, output: Any) -> Outc
 
     [result] = dataset.evaluate_sync(program, progress=False).cases
     if result.evaluator_failures:
-        return {"JudgeError": FAILED, "ValueError": EMPTY}[result.evaluator_failures[0].error_type]
+        return FAILED if result.evaluator_failures[0].error_type == "JudgeError" else EMPTY
     return result.scores["rubric"].value
 
 

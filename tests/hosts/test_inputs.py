@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from typing import Any
 
@@ -74,6 +75,24 @@ def test_bytes_that_no_judge_reads_as_a_text_are_let_through() -> None:
         value = {"answer": "It is 42.", "attachments": [gif], "raw": b"42", "metadata": {"raw": b"42"}}
         assert host(ONE_CRITERION, PerCriterionGrader(fake), value) == 1.0
         assert [len(question.submission.attachments) for question in fake.questions] == [1]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_misspelled_name_of_a_response_is_told_once_in_every_host(host: str) -> None:
+    fake = FakeJudge("MET")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for number in range(3):
+            output = {"answr": f"x{number}", "foo": "refund"}
+            assert HOSTS[host](ONE_CRITERION, PerCriterionGrader(fake), output) == 1.0
+    assert fake.questions[0].submission.response == '{"answr": "x0", "foo": "refund"}'
+    texts = [str(warning.message) for warning in caught if "answr" in str(warning.message)]
+    assert set(texts) == {
+        "an input has no 'answer', but 'answr': all its fields are graded as JSON; if 'answr' is the response, rename "
+        "it to 'answer'"
+    }
+    # In pydantic-evals, each output is a run of its own here.
+    assert len(texts) == (3 if host == "pydantic-evals" else 1)
 
 
 def losing_judge(losses: int) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -400,3 +401,35 @@ def test_python_value_that_contains_itself_or_many_records_is_an_error_of_its_ro
         records = Nested(records)
     for value in ({"response": "x", "metadata": circle}, {"value": circle}, records):
         assert "is nested more than 100 levels deep" in (as_row(value, 1).error or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "usual"),
+    [
+        ("answr", "answer"), ("anwser", "answer"), ("Respnse", "response"), ("resposne", "response"),
+        ("ouput", "output"), ("outptu", "output"), ("complition", "completion"), ("mesages", "messages"),
+        ("txt", "text"), ("structured-respons", "structured_response"),
+    ],
+)  # fmt: skip
+def test_misspelled_name_of_a_response_is_named_in_every_file(write: Write, name: str, usual: str) -> None:
+    with pytest.warns(UserWarning, match=f"no '{usual}', but '{name}': all its fields are graded as JSON"):
+        (row,) = read_responses(write("f.json", json.dumps({name: "x", "foo": "refund"})))
+    assert row.submission
+    for file, text in (("f.jsonl", json.dumps({"id": 1, name: "x"})), ("f.csv", f"id,{name}\n1,x\n")):
+        with pytest.raises(ResponsesError, match=f"has no `response` column .*: rename '{name}' to '{usual}', or"):
+            list(read_responses(write(file, text)))
+
+
+def test_own_keys_of_an_answer_are_not_taken_for_misspelled_names() -> None:
+    names = (
+        "answers", "answer_2", "answered", "message", "test", "next", "context", "competition", "completed", "target",
+        "responses", "responder", "texts", "content", "result", "outputs_1", "put", "respond_to", "", "x" * 1000,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in names:
+            row = as_row({"response": {name: "x", "foo": 1}}, 1)
+            assert row.submission
+            assert json.loads(row.submission.response) == {name: "x", "foo": 1}
+        # A mapping with many keys is data.
+        assert as_row({"response": {**{f"k{n}": n for n in range(20)}, "answr": 1}}, 1).submission

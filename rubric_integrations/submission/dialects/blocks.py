@@ -106,14 +106,12 @@ class UnknownBlockError(ValueError):
     Without this error, a judge would grade the conversation without this part.
     """
 
-    def __init__(self, place: str, problem: str):
-        super().__init__(
-            f"`{place}` {problem}: convert it to a text or remove it, or evidence would be missing from what is graded"
-        )
-        self._place, self._problem = place, problem
+    def __init__(self, place: str, problem: str, remedy: str = "convert it to a text or remove it"):
+        super().__init__(f"`{place}` {problem}: {remedy}, or evidence would be missing from what is graded")
+        self._arguments = place, problem, remedy
 
     def __reduce__(self) -> Any:
-        return type(self), (self._place, self._problem)
+        return type(self), self._arguments
 
 
 def get_field(record: Any, key: str) -> Any:

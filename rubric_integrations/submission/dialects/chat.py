@@ -269,14 +269,12 @@ _PART_KEYS = ("text", "functionCall", "function_call", "functionResponse", "func
 
 
 def matches_gemini(conversation: Any) -> bool:
-    """Return whether a value is a request to Gemini, a response of Gemini, or a list of Gemini's contents.
-
-    A request has `contents`, and a response has `candidates`.
+    """Return whether a value is a request to Gemini, which has `contents`, or a list of Gemini's contents.
 
     Unlike the parts of other dialects, the parts of Gemini's contents have no `type`.
     """
     if isinstance(conversation, Mapping):
-        return isinstance(conversation.get("contents"), list) or _is_gemini_response(conversation)
+        return isinstance(conversation.get("contents"), list)
     if not isinstance(conversation, list | tuple):
         return False
     parts = [get_field(content, "parts") for content in conversation]
@@ -285,37 +283,10 @@ def matches_gemini(conversation: Any) -> bool:
     return is_untyped and any(first_field(part, *_PART_KEYS) is not None for part in entries)
 
 
-def _is_gemini_response(document: Mapping[str, Any]) -> bool:
-    candidates = document.get("candidates")
-    if not isinstance(candidates, list) or not candidates:
-        return False
-    return all(
-        isinstance(candidate, Mapping)
-        and (
-            get_field(get_field(candidate, "content"), "parts") is not None
-            or first_field(candidate, "finishReason", "finish_reason") is not None
-        )
-        for candidate in cast("list[Any]", candidates)
-    )
-
-
 def read_gemini(conversation: Any, attachments: AttachmentList) -> list[Message]:
-    """Read Gemini's contents.
-
-    For a request, the system instruction is also read. For a response, the earlier contents in its
-    `automatic_function_calling_history` are also read, with the calls that the client has executed.
-    """
+    """Read Gemini's contents. For a request, the system instruction is also read."""
     if not isinstance(conversation, Mapping):
         return _read_contents(conversation, "contents", attachments)
-    if "contents" not in conversation:
-        history = first_field(conversation, "automaticFunctionCallingHistory", "automatic_function_calling_history")
-        candidate, *others = conversation["candidates"]
-        if others or get_field(candidate, "content") is None:
-            raise ValueError(
-                f"`candidates` has {len(others) + 1} candidates, the first of which ended by "
-                f"{first_field(candidate, 'finishReason', 'finish_reason')!r}: pass one candidate with its content"
-            )
-        return _read_contents([*(history or []), candidate["content"]], "contents", attachments)
     system = first_field(conversation, "systemInstruction", "system_instruction")
     instruction = [] if system is None else [{"parts": get_field(system, "parts"), "role": "system"}]
     if isinstance(system, str):

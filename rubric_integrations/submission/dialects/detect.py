@@ -40,6 +40,7 @@ from rubric_integrations.submission.dialects.openhands import matches_openhands,
 from rubric_integrations.submission.dialects.openhands_sdk import matches_openhands_sdk, read_openhands_sdk
 from rubric_integrations.submission.dialects.pydantic_ai import matches_pydantic_ai, read_pydantic_ai
 from rubric_integrations.submission.dialects.refused import matches_refused, read_refused
+from rubric_integrations.submission.dialects.replies import matches_reply, read_reply
 from rubric_integrations.submission.dialects.smolagents import matches_smolagents, read_smolagents
 from rubric_integrations.submission.dialects.swe_agent import matches_swe_agent, read_swe_agent
 from rubric_integrations.submission.dialects.tau2 import matches_tau2, read_tau2
@@ -64,6 +65,7 @@ DIALECTS: dict[str, Dialect] = {
     "dspy_react": Dialect(matches_dspy_react, read_dspy_react),
     "dspy_history": Dialect(matches_dspy_history, read_dspy_history),
     "refused": Dialect(matches_refused, read_refused),
+    "reply": Dialect(matches_reply, read_reply),
     "openhands": Dialect(matches_openhands, read_openhands),
     "openhands_sdk": Dialect(matches_openhands_sdk, read_openhands_sdk),
     "mini_swe_agent": Dialect(matches_mini_swe_agent, read_mini_swe_agent),

@@ -640,6 +640,7 @@ EXAMPLES = {
     "mini_swe_agent": Example(MINI_SWE_AGENT, STEPS),
     "autogen": Example(AUTOGEN, STEPS),
     "smolagents": Example(SMOLAGENTS, SMOLAGENTS_STEPS),
+    "reply": Example({"object": "response", "output": RESPONSES}, STEPS_WITHOUT_ERRORS),
 }
 
 REFUSED = {

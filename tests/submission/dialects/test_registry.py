@@ -69,6 +69,7 @@ WITH_UNKNOWN_BLOCK: dict[str, Any] = {
     "mini_swe_agent": [{**ROLE, "extra": {"actions": [{"command": "ls"}]}}],
     "autogen": [{"type": "MultiModalMessage", "source": "a", "content": ["TEXT", UNKNOWN]}],
     "smolagents": [{"step_number": 1, "model_output": "TEXT", "error": UNKNOWN}],
+    "reply": {"model": "m", "message": ROLE, "done": True},
 }
 
 
