@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import typer
 
-from rubric_integrations._util.terminal import plain, spend_text
+from rubric_integrations._util.terminal import plain
 from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out, refuse, sigterm_interrupts
 from rubric_integrations.cli.options import (
@@ -182,13 +182,13 @@ def _print_tables(first: FirstResults, summary: RunSummary) -> None:
 def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> str:
     scored = f" of {summary.scored}" if summary.scored < summary.graded else ""
     mean = "no score" if summary.mean_score is None else f"mean{scored} {summary.mean_score:.3f}"
-    spend = spend_text(summary.spend.calls, summary.spend.total_tokens, summary.spend.cost)
+    spend = summary.spend.summary()
     reused = f", {counted(summary.reused, 'judgment')} from the ledger" if summary.reused else ""
     cut = f", {summary.omitted_characters:,} characters of tool results omitted" if summary.omitted_characters else ""
     escalated = f", {summary.escalations.summary()}" if summary.escalations.judgments else ""
     reports = f" Reports: {out_file}" if out_file else ""
     return (
-        f"{summary.graded} of {summary.submissions} graded by {rubric}: {mean}, "
+        f"{summary.graded} of {max(summary.submissions, summary.rows or 0)} graded by {rubric}: {mean}, "
         f"{summary.passed} passed; {spend}{reused}{escalated}{cut}.{reports}"
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from rubric_integrations._util.records import EncodableText, Record, SparseRecord, UnitScore, encodable
+from rubric_integrations._util.text import counted
 from rubric_integrations.rubric.criterion import Criterion
 
 
@@ -60,6 +61,20 @@ class Spend(Record):
 
     def __add__(self, other: Spend) -> Spend:
         return total_spend((self, other))
+
+    def summary(self) -> str:
+        """Return calls, tokens and cost as a short text.
+
+        Example:
+            >>> Spend(calls=3, usage=None, cost=0.5).summary()
+            '3 calls, tokens unknown, $0.5000'
+            >>> Spend(calls=1, is_lower_bound=True).summary()
+            '1 call, at least 0 tokens, at least $0.0000'
+        """
+        at_least = "at least " if self.is_lower_bound else ""
+        tokens = "tokens unknown" if self.total_tokens is None else f"{at_least}{counted(self.total_tokens, 'token')}"
+        cost = "price unknown" if self.cost is None else f"{at_least}${self.cost:.4f}"
+        return f"{counted(self.calls, 'call')}, {tokens}, {cost}"
 
 
 NO_SPEND = Spend()

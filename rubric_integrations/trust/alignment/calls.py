@@ -134,7 +134,8 @@ class AlignmentCalls:
         """
         await asyncio.gather(*self._under_way, return_exceptions=True)
         spend = self.spend
-        cost = "" if not spend.cost else f" and ${spend.cost:.4f}"
+        at_least = "at least " if spend.is_lower_bound else ""
+        cost = "" if not spend.cost else f" and {at_least}${spend.cost:.4f}"
         ledger = "; what is in the ledger is not requested again" if self.store is not None else ""
         return AlignmentError(
             f"the alignment ended after {spend.calls:,} calls{cost}: {reason}. Nothing is kept{ledger}",
