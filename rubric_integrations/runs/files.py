@@ -59,7 +59,12 @@ def run_line(result: GradedResult, **fields: object) -> str:
         result: The result.
         fields: Additional fields of the line, such as the name of the judge.
     """
-    return f"{json_lines([{**result.to_dict(), **fields}])}\n"
+    line = {**result.to_dict(), **fields}
+    spends = [part["spend"] for part in (line, *(line.get("report") or ())) if part.get("spend")]
+    # Earlier versions of this library ignore unknown fields of a line, but not of a `spend`.
+    if True in [spend.pop("is_lower_bound", False) for spend in spends]:
+        line["spend_is_lower_bound"] = True
+    return f"{json_lines([line])}\n"
 
 
 class GradedRow(NamedTuple):
@@ -428,6 +433,8 @@ def _row(fields: dict[str, Any]) -> GradedRow:
     if entries:
         known = CriterionReport.model_fields.keys()
         report_fields["report"] = [{name: entry[name] for name in entry.keys() & known} for entry in entries]
+    if fields.get("spend_is_lower_bound") and "spend" in report_fields:
+        report_fields["spend"] = {**report_fields["spend"], "is_lower_bound": True}
     report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
     criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
     texts = tuple({name: _shared(entry[name]) for name in CRITERION_TEXTS if name in entry} for entry in entries)

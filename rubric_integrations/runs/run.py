@@ -39,11 +39,11 @@ from rubric_integrations.graders import Grader
 from rubric_integrations.graders.endpoint import JudgeUnusable, WarmUp, WrongSetting
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import RunStopped, innermost
-from rubric_integrations.judges.spend import Prices, SpendLimit, price_name
+from rubric_integrations.judges.spend import Prices, SpendLimit, price_name, spend_of_grade
 from rubric_integrations.judges.store import JudgmentStore, StoreError
 from rubric_integrations.rubric.rubric import Rubric, require_grader
 from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, summary_table
-from rubric_integrations.scoring.judgment import NO_SPEND, Spend
+from rubric_integrations.scoring.judgment import NO_SPEND, Spend, SpendTotal
 from rubric_integrations.scoring.report import JudgeError, tag_key
 from rubric_integrations.submission.inputs import Row, as_row
 
@@ -538,6 +538,7 @@ class Run:
         self._max_under_way = 2 * self._grader.call_limiter.limits.concurrency
         self._ordered, self._progress, self._early_stop = ordered, progress, EarlyStop(stop_when)
         self._highest_row_spend: Spend | None = None
+        self._spend_of_all_starts = SpendTotal()
         self._scoring_record: dict[str, Any] = {}
         self._marks = _RunMarks(None, {})
         self.summary = RunSummary(rows=count_rows(submissions))
@@ -593,7 +594,9 @@ class Run:
 
             def update_spend() -> None:
                 seconds = time.monotonic() - start
-                self._update_summary(spend=self._spend_limit.spend, reused=store.reused, seconds=seconds)
+                spend = self._spend_limit.spend
+                in_all = spend if self._ledger is None else self._spend_of_all_starts.spend
+                self._update_summary(spend=spend, spend_of_all_starts=in_all, reused=store.reused, seconds=seconds)
 
             try:
                 async with aclosing(self._results(grader, store)) as results:
@@ -690,6 +693,8 @@ class Run:
     async def _grade(self, grader: Grader, row: Row, rubric: Rubric | None) -> Graded:
         if row.submission is None or rubric is None:
             return Graded(row, None)
+        if self._ledger is not None:
+            spend_of_grade.set(self._spend_of_all_starts)  # in the context of this row's task
         try:
             return Graded(row, await grader.grade(rubric, row.submission), None, rubric, self._scoring_record)
         except JudgeError as error:

@@ -13,7 +13,7 @@ from pydantic import Field
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations.rubric.criterion import Criterion, describe_condition
 from rubric_integrations.rubric.rubric import Node, Rubric
-from rubric_integrations.scoring.judgment import Spend
+from rubric_integrations.scoring.judgment import NO_SPEND, Spend
 from rubric_integrations.scoring.report import NO_ESCALATIONS, Escalations, EvaluationReport, tag_key
 from rubric_integrations.submission.attachments import store_attachments
 from rubric_integrations.submission.inputs import Row
@@ -322,6 +322,8 @@ class RunSummary(Record):
             expensive judge gave.
         spend: Calls, tokens and cost of this run, including failed attempts. Judgments from the ledger cost nothing.
             `usage` or `cost` is None if the tokens or the price of a call are unknown.
+        spend_of_all_starts: `spend`, and the spend of the judgments that came from the ledger when they were requested.
+            Requests without a stored judgment, which an earlier start of this run has made, are not included.
         reused: The number of judgments that came from the ledger.
         seconds: The time since the run began, in seconds.
         stopped: The reason why the run ended before all rows were graded: a limit, or the decision of `stop_when`. None
@@ -344,6 +346,7 @@ class RunSummary(Record):
     omitted_characters: int = 0
     escalations: Escalations = Field(default=NO_ESCALATIONS, repr=False)
     spend: Spend = Spend()
+    spend_of_all_starts: Spend = Field(default=NO_SPEND, repr=False)
     reused: int = 0
     seconds: float = 0.0
     stopped: str | None = None
