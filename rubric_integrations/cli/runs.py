@@ -266,7 +266,7 @@ def report(
     """
     from rubric_integrations.reporting.page.render import page_parts
     from rubric_integrations.reporting.page.runs_over_time import follow_runs
-    from rubric_integrations.runs.files import RunFileError, read_run
+    from rubric_integrations.runs.files import IncompleteRunWarning, RunFileError, read_run
     from rubric_integrations.trust import LabelsError, read_labels
     from rubric_integrations.trust.comparable_runs import comparability
 
@@ -276,6 +276,7 @@ def report(
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", IncompleteRunWarning)  # the page has it
             loaded = [read_run(path) for path in runs]
             of_people = (
                 [label for path in labels for label in read_labels(path, loaded[-1], strict=strict)] if labels else None

@@ -153,10 +153,8 @@ class RunFile(NamedTuple):
     @property
     def stop_note(self) -> str:
         """A text about the missing rows, for a run that has `missing` rows."""
-        return (
-            f"{self.name}: {len(self.rows):,} of {self.expected or 0:,} rows: the run was stopped or is still in "
-            f"progress, and {self.missing:,} are missing"
-        )
+        count = f"{len(self.rows):,} of {self.expected or 0:,} rows"
+        return f"{self.name}: {count}: the run was stopped or is still in progress"
 
     def row_keys(self) -> list[RowKey]:
         """Return the key by which each row is matched with the rows of another run.
