@@ -59,8 +59,8 @@ def run_line(result: GradedResult, **fields: object) -> str:
         result: The result.
         fields: Additional fields of the line, such as the name of the judge.
     """
-    line = {**result.to_dict(), **fields}
-    spends = [part["spend"] for part in (line, *(line.get("report") or ())) if part.get("spend")]
+    line: dict[str, Any] = {**result.to_dict(), **fields}
+    spends: list[dict[str, Any]] = [part["spend"] for part in (line, *(line.get("report") or ())) if part.get("spend")]
     # Earlier versions of this library ignore unknown fields of a line, but not of a `spend`.
     if True in [spend.pop("is_lower_bound", False) for spend in spends]:
         line["spend_is_lower_bound"] = True
