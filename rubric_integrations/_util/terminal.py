@@ -1,4 +1,4 @@
-"""Text for a terminal: untrusted text without control characters, spend in one line, and a progress bar on stderr."""
+"""Text for a terminal: untrusted text without control characters, and a progress bar on stderr."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.text import Text
 
-from rubric_integrations._util.text import counted, one_line
+from rubric_integrations._util.text import one_line
 
 
 @contextmanager
@@ -59,15 +59,3 @@ def plain(text: str, *, keeps_lines: bool = False) -> Text:
     if keeps_lines:
         return Text("\n".join(map(one_line, text.expandtabs(4).splitlines())))
     return Text(one_line(text))
-
-
-def spend_text(calls: int, tokens: int | None, cost: float | None) -> str:
-    """Describe calls, tokens and cost in US dollars as text. None means unknown.
-
-    Example:
-        >>> spend_text(3, None, 0.5)
-        '3 calls, tokens unknown, $0.5000'
-    """
-    tokens_part = "tokens unknown" if tokens is None else counted(tokens, "token")
-    cost_part = "price unknown" if cost is None else f"${cost:.4f}"
-    return f"{counted(calls, 'call')}, {tokens_part}, {cost_part}"

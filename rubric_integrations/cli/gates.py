@@ -22,7 +22,7 @@ from rubric_integrations.cli.console import Exit, err, print_lines, print_warnin
 from rubric_integrations.cli.grade import FirstResults, print_how_to_resume, print_results
 from rubric_integrations.cli.labelling import load_labels, refuse_bad_input
 from rubric_integrations.cli.options import refuse_unregistered_metrics
-from rubric_integrations.cli.outputs import ParquetOutput, is_rubric
+from rubric_integrations.cli.outputs import OutputFile, ParquetOutput, is_rubric
 from rubric_integrations.formats.row_rubrics import problem_of
 from rubric_integrations.reporting.grades import (
     JUnitReport,
@@ -606,6 +606,8 @@ class RunResults:
         self._gates, self._judge = gates, judge
         self._out, self._junit_file = outputs
         self._junit = JUnitReport(suite) if self._junit_file else None
+        # The results whose lines have the number of rows of the run. Only the first line of the complete file keeps it.
+        self._marked: list[tuple[Graded, int]] = []
 
     @property
     def must_be_ordered(self) -> bool:
@@ -638,6 +640,8 @@ class RunResults:
         """
         for graded in run:
             self._add(graded, place_of(graded.row))
+        for graded, place in self._marked[:-1]:
+            self._write(graded._replace(run=None), place)
         if run.summary.stopped and self._out and not self._gates.is_decided_early:
             # The reports of some rows must not replace the complete reports of an earlier run.
             self._out.leave_unfinished()
@@ -649,6 +653,11 @@ class RunResults:
         self.tally.add(graded, place)
         if self._junit:
             self._junit.add(graded, place)
+        if graded.run and isinstance(self._out, OutputFile):
+            self._marked.append((graded, place))
+        self._write(graded, place)
+
+    def _write(self, graded: Graded, place: int) -> None:
         if isinstance(self._out, ParquetOutput):
             self._out.write(graded)
         elif self._out:

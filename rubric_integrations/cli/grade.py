@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import typer
 
-from rubric_integrations._util.terminal import plain, spend_text
+from rubric_integrations._util.terminal import plain
 from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out, refuse, sigterm_interrupts
 from rubric_integrations.cli.options import (
@@ -182,13 +182,13 @@ def _print_tables(first: FirstResults, summary: RunSummary) -> None:
 def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> str:
     scored = f" of {summary.scored}" if summary.scored < summary.graded else ""
     mean = "no score" if summary.mean_score is None else f"mean{scored} {summary.mean_score:.3f}"
-    spend = spend_text(summary.spend.calls, summary.spend.total_tokens, summary.spend.cost)
+    spend = summary.spend.summary()
     reused = f", {counted(summary.reused, 'judgment')} from the ledger" if summary.reused else ""
     cut = f", {summary.omitted_characters:,} characters of tool results omitted" if summary.omitted_characters else ""
     escalated = f", {summary.escalations.summary()}" if summary.escalations.judgments else ""
     reports = f" Reports: {out_file}" if out_file else ""
     return (
-        f"{summary.graded} of {summary.submissions} graded by {rubric}: {mean}, "
+        f"{summary.graded} of {max(summary.submissions, summary.rows or 0)} graded by {rubric}: {mean}, "
         f"{summary.passed} passed; {spend}{reused}{escalated}{cut}.{reports}"
     )
 
@@ -200,26 +200,28 @@ def print_how_to_resume(
     from rubric_integrations.runs.ledger.addresses import address_text
     from rubric_integrations.runs.summary import summary_line
 
-    lines = [f"{reason} {counted(summary.submissions, 'submission')} done: {summary_line(summary)}."]
+    is_limit = summary.stopped is not None and not summary.judge_is_unusable
+    is_named = any(argument.partition("=")[0] == "--run" for argument in sys.argv[1:])
+    if is_limit and not is_named:
+        reason = f"{reason.removesuffix('.')}, which counts this start alone."
+    total = f"{summary.done} submissions" if summary.rows else counted(summary.submissions, "submission")
+    lines = [f"{reason} {total} done: {summary_line(summary)}."]
     if ledger and ledger_exists(ledger):
         # The run continues from the ledger. Therefore, `--overwrite` is not needed, and `--resume` must not be
         # repeated.
         arguments = [argument for argument in sys.argv[1:] if argument not in ("--overwrite", "--resume")]
         command = shlex.join(["rubric-integrations", *without_secrets(arguments), "--resume"])
-        how = "To go on, raise the limit." if _stops_at_once(summary, arguments) else f"To go on: {command}"
-        lines.append(f"The judgments are stored in {address_text(ledger)}. {how}")
+        # The limits of a run with a name include the earlier spend.
+        stops_at_once = is_limit and (is_named or not summary.spend.calls)
+        how = "To go on, raise the limit." if stops_at_once else f"To go on: {command}"
+        # Failed requests of earlier starts are not in the ledger.
+        spent = summary.spend_of_all_starts.model_copy(update={"is_lower_bound": False}).summary()
+        in_all = f" All starts together have spent at least {spent}." if summary.reused else ""
+        lines.append(f"The judgments are stored in {address_text(ledger)}.{in_all} {how}")
     if partial:
         lines.append(f"The reports so far are in {partial}; the next run starts that file again.")
     for line in lines:
         err.print(plain(line), soft_wrap=True)
-
-
-def _stops_at_once(summary: RunSummary, arguments: Sequence[str]) -> bool:
-    """Return whether the same command would stop at the same limit before its first call."""
-    is_limit = summary.stopped is not None and not summary.judge_is_unusable
-    # The limits of a run with a name include the earlier spend.
-    is_named = any(argument.partition("=")[0] == "--run" for argument in arguments)
-    return is_limit and (is_named or not summary.spend.calls)
 
 
 def warn_of_batches(ledger: object) -> None:

@@ -227,8 +227,8 @@ class OutputFile:
         self._is_unfinished = False
         self._file: BinaryIO | None = None
         self._lock: int | None = None
-        # The place, the byte position and the length of each text that has a place.
-        self._placed: list[tuple[int, int, int]] = []
+        # The byte position and the length of each text that has a place, by its place.
+        self._placed: dict[int, tuple[int, int]] = {}
 
     @property
     def left_partial(self) -> Path | None:
@@ -240,15 +240,15 @@ class OutputFile:
 
         Args:
             text: The text.
-            place: The sort key of the text in the complete file. It has no effect on a device or a pipe. Pass it for
-                all texts or for none.
+            place: The sort key of the text in the complete file, where it replaces an earlier text with this place. It
+                has no effect on a device or a pipe. Pass it for all texts or for none.
         """
         if self._file is None:
             raise ValueError("the file is open only in the block of its `with` statement")
         data = text.encode("utf-8", "backslashreplace")
         try:
             if place is not None and not self.is_direct:
-                self._placed.append((place, self._file.tell(), len(data)))
+                self._placed[place] = (self._file.tell(), len(data))
             self._file.write(data)
             self._file.flush()
         except OSError as error:
@@ -342,15 +342,16 @@ class OutputFile:
                 f"{self.path}: exists now, and did not when this command began: it is unchanged, and what it was to "
                 f"contain is in {self._partial}"
             )
-        in_order = sorted(self._placed)
-        if in_order == self._placed:
+        in_order = [text for _, text in sorted(self._placed.items())]
+        is_complete = sum(length for _, length in in_order) == self._partial.stat().st_size
+        if not in_order or (is_complete and in_order == sorted(in_order)):
             self._partial.replace(self._target)
             return
         # A sorted copy is written. Therefore, after a crash or on a full disk, the partial file still has all texts.
         with tempfile.NamedTemporaryFile(dir=self._target.parent, prefix=f"{self._target.name}.", delete=False) as copy:
             try:
                 with self._partial.open("rb") as texts:
-                    for _, position, length in in_order:
+                    for position, length in in_order:
                         texts.seek(position)
                         copy.write(texts.read(length))
                 copy.close()

@@ -127,11 +127,27 @@ def compare(
     else:
         _print(result, margin, level)
     if gate:
-        _end_gate(result, before, after, anyway=anyway, as_json=as_json)
+        notes = [run.stop_note for run in (first, second) if run.missing]
+        _end_gate(result, before, after, notes, anyway=anyway, as_json=as_json)
 
 
-def _end_gate(result: RunComparison, before: Path, after: Path, *, anyway: bool, as_json: bool) -> None:
-    """Print the decision of the gate as the last line, on stderr if it does not pass, and exit."""
+def _end_gate(
+    result: RunComparison, before: Path, after: Path, notes: list[str], *, anyway: bool, as_json: bool
+) -> None:
+    """Print the decision of the gate as the last line, on stderr if it does not pass, and exit.
+
+    Args:
+        result: The comparison.
+        before: The file of the first run.
+        after: The file of the second run.
+        notes: Notes about runs that have missing rows.
+        anyway: Whether the rows of both runs are compared, whatever rows are missing.
+        as_json: Whether stdout is JSON.
+    """
+    if notes and not anyway:
+        text = f"gate inconclusive: --gate: {'; '.join(notes)}: grade them, or pass --anyway to compare the others"
+        err.print(plain(text), style="red", soft_wrap=True)
+        raise typer.Exit(Exit.NOT_PASSED)
     is_partial = result.is_partial and not anyway
     if result.decision != "worse" and result.has_interval and not is_partial:
         if not as_json:
@@ -250,7 +266,7 @@ def report(
     """
     from rubric_integrations.reporting.page.render import page_parts
     from rubric_integrations.reporting.page.runs_over_time import follow_runs
-    from rubric_integrations.runs.files import RunFileError, read_run
+    from rubric_integrations.runs.files import IncompleteRunWarning, RunFileError, read_run
     from rubric_integrations.trust import LabelsError, read_labels
     from rubric_integrations.trust.comparable_runs import comparability
 
@@ -260,6 +276,7 @@ def report(
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", IncompleteRunWarning)  # the page has it
             loaded = [read_run(path) for path in runs]
             of_people = (
                 [label for path in labels for label in read_labels(path, loaded[-1], strict=strict)] if labels else None
@@ -334,12 +351,14 @@ def show(
     from rich.text import Text
 
     from rubric_integrations.reporting.shown_run import UnknownNameError, show_criterion, show_row, show_run
-    from rubric_integrations.runs.files import RunFileError, read_run
+    from rubric_integrations.runs.files import IncompleteRunWarning, RunFileError, read_run
 
     if criterion is not None and row is not None:
         refuse("--criterion and --row show two things: name one")
     try:
-        loaded = read_run(run)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IncompleteRunWarning)  # the figures have it
+            loaded = read_run(run)
         if row is not None:
             parts = show_row(loaded, row)
         else:

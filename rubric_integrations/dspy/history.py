@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Literal, NamedTuple, TypedDict
 
+from rubric_integrations.judges.spend import spend_of_grade
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.runs.summary import Graded
-from rubric_integrations.scoring.judgment import Spend
+from rubric_integrations.scoring.judgment import Spend, SpendTotal
 from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.submission.inputs import Row
 from rubric_integrations.submission.submission import Submission
@@ -40,6 +42,7 @@ class MetricSummary(TypedDict):
         calls: The number of requests to the judge's model.
         tokens: The number of tokens of these requests. None if a request did not report its tokens.
         cost: The cost in US dollars. None if the price of a request is unknown.
+        is_lower_bound: Whether a request was sent and not answered. The tokens and the cost may then be higher.
         seconds: The sum of the gradings' durations in seconds. Concurrent gradings each count in full.
         mean_score: The judge's mean score of the texts in `RubricMetric.graded`, without texts whose grade failed or
             has no score. None if there are no such texts.
@@ -57,6 +60,7 @@ class MetricSummary(TypedDict):
     calls: int
     tokens: int | None
     cost: float | None
+    is_lower_bound: bool
     seconds: float
     mean_score: float | None
     calibration: Calibration | None
@@ -106,6 +110,7 @@ class MetricHistory:
         self._lock = threading.Lock()
         self._counts = Counter[str]()
         self._coverage, self._seconds, self._spend = 0.0, 0.0, Spend()
+        self._counted = SpendTotal()
         self._rows = deque[HistoryRow](maxlen=size)
         self._size, self._graded = size, dict[str, Graded]()
 
@@ -117,6 +122,15 @@ class MetricHistory:
         """
         with self._lock:
             self._counts[outcome] += 1
+
+    @contextmanager
+    def counted_spend(self) -> Generator[None]:
+        """Count all requests of the block, also those of a grade that ends without a report."""
+        outside = spend_of_grade.set(self._counted)
+        try:
+            yield
+        finally:
+            spend_of_grade.reset(outside)
 
     def add(
         self,
@@ -172,6 +186,7 @@ class MetricHistory:
             counts, gradings = self._counts, self._counts["gradings"]
             reports = [row.report for row in self._graded.values() if row.report and not row.report.failed_count]
             scores = [report.score for report in reports if report.score is not None]
+            spend = max(self._counted.spend, self._spend, key=lambda spend: spend.calls)
             return MetricSummary(
                 gradings=gradings,
                 cached=counts["cached"],
@@ -180,9 +195,10 @@ class MetricHistory:
                 failed=counts["failed"],
                 nothing_to_grade=counts["nothing_to_grade"],
                 mean_coverage=self._coverage / gradings if gradings else None,
-                calls=self._spend.calls,
-                tokens=self._spend.total_tokens,
-                cost=self._spend.cost,
+                calls=spend.calls,
+                tokens=spend.total_tokens,
+                cost=spend.cost,
+                is_lower_bound=spend.is_lower_bound,
                 seconds=self._seconds,
                 mean_score=math.fsum(scores) / len(scores) if scores else None,
                 calibration=None,

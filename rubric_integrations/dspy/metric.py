@@ -321,7 +321,8 @@ class RubricMetric:
         ]
         if not cases:
             raise ValueError("`predictions` has nothing to grade: pass pairs of an example and a prediction")
-        with counting_bar("judge noise", len(cases) * repeats, enabled=progress) as count_grade:
+        bar = counting_bar("judge noise", len(cases) * repeats, enabled=progress)
+        with bar as count_grade, self._history.counted_spend():
             reports = run_sync(grade_repeatedly(self.grader.without_cache(), cases, repeats, count_grade))
         for (rubric, submission), repeated in zip(cases, reports, strict=True):
             for report in repeated:
@@ -431,7 +432,8 @@ class RubricMetric:
             self._outage_guard.check()
             start = time.perf_counter()
             try:
-                report = self.grader.grade_sync(rubric, submission)
+                with self._history.counted_spend():
+                    report = self.grader.grade_sync(rubric, submission)
             except JudgeError as error:
                 self._history.add(rubric, submission, error.report, time.perf_counter() - start, failed=True)
                 self._outage_guard.warn_once(error)

@@ -24,7 +24,7 @@ from rubric_integrations.checks import run_check
 from rubric_integrations.checks.metrics import run_metric
 from rubric_integrations.graders.endpoint import WarmUp
 from rubric_integrations.graders.panel import PanelMember, describe_judge, make_panel, require_judges, stored_judges
-from rubric_integrations.graders.scheduler import CallLimiter, RefusalMemory, limit_judge, with_spend
+from rubric_integrations.graders.scheduler import CallLimiter, RefusalMemory, gather_calls, limit_judge, with_spend
 from rubric_integrations.graders.settings import (
     CallLimits,
     OptionDisplay,
@@ -36,7 +36,7 @@ from rubric_integrations.graders.settings import (
 )
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.protocol import Judge, Question, Request, fingerprint_of, innermost, without_cache
-from rubric_integrations.judges.spend import SpendLimit
+from rubric_integrations.judges.spend import SpendLimit, spend_of_grade
 from rubric_integrations.rubric.criterion import Criterion, has_checks, questions
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import (
@@ -55,6 +55,7 @@ from rubric_integrations.scoring.judgment import (
     JudgeFailure,
     Outcome,
     Spend,
+    SpendTotal,
     to_judgment,
     total_spend,
 )
@@ -431,6 +432,8 @@ class Grader(ABC):
         submission = as_submission(to_grade, query, reference)
         if self.call_limiter.streak is not None:
             self.call_limiter.streak.check()
+        total = SpendTotal(spend_of_grade.get())
+        outside = spend_of_grade.set(total)
         try:
             answers = await self.judge(rubric, submission)
             report = await self._report(rubric, submission, answers)
@@ -443,6 +446,11 @@ class Grader(ABC):
             # For example at a limit. Without this, other submissions could wait forever for the end of this grade.
             self.call_limiter.record_submission([], is_graded=False)
             raise
+        finally:
+            spend_of_grade.reset(outside)
+        if total.spend.calls > report.spend.calls:
+            # A cancelled request has no outcome with its spend.
+            report = report.model_copy(update={"spend": total.spend})
         failures = [] if report.complete else judge_failures(answers)
         self.call_limiter.record_submission(failures, is_graded=not failures and _asks_judges(answers))
         report = report_omissions(report, rubric, submission, self.text_limits)
@@ -580,7 +588,7 @@ class CriterionGrader(Grader):
             return [await self.ask(member, rubric, submission, own) if own else _no_answers(member)]
         if not self.voting.sequential:
             asking = (self._ask_own(position, rubric, submission, indices) for position in range(len(self.panel)))
-            return list(await asyncio.gather(*asking))
+            return await gather_calls(asking)
         panel: list[JudgeAnswers] = []
         for position in range(len(self.panel)):
             waiting = [later.weight for later in self.panel[position:]]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from rubric_integrations.graders.grader import DEFAULT_OPTIONS, Grader
+from rubric_integrations.graders.scheduler import gather_calls
 from rubric_integrations.graders.settings import shown_to_judges
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import OverallJudge, Request, answer, innermost
@@ -109,9 +109,7 @@ class RubricAsJudgeGrader(Grader):
                 advice = "a score of the whole cannot leave it out, PerCriterionGrader can"
                 failure = JudgeFailure("config", f"`{key}` {missing}: {advice}")
                 return [OverallAnswer(member.name, None, str(failure), NO_SPEND) for member in self.panel]
-        return await asyncio.gather(
-            *(self._request(position, rubric, submission) for position in range(len(self.panel)))
-        )
+        return await gather_calls(self._request(position, rubric, submission) for position in range(len(self.panel)))
 
     async def _request(self, position: int, rubric: Rubric, submission: Submission) -> OverallAnswer:
         member = self.panel[position]

@@ -15,6 +15,7 @@ from rubric_integrations.graders.grader import (
     CriterionGrader,
 )
 from rubric_integrations.graders.panel import PanelMember
+from rubric_integrations.graders.scheduler import gather_calls
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.cascade import judges_inside, needs_confidence_in_batches
 from rubric_integrations.judges.protocol import BatchJudge, Question, Request, answer
@@ -148,10 +149,11 @@ class PerCriterionOneShotGrader(CriterionGrader):
             if others and self.warm_up:
                 uses_cache = await self.warm_up.hold(tasks[0], len(others), self.call_limiter.concurrency)
             tasks += start(others, uses_cache)
-            results = await asyncio.gather(*tasks)
+            results = await gather_calls(tasks)
         finally:
             for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         outcomes = {index: outcome for chunk, _ in results for index, outcome in chunk.items()}
         return JudgeAnswers(outcomes, member.name, member.weight, total_spend(spend for _, spend in results))
 

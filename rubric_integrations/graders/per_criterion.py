@@ -20,7 +20,7 @@ from rubric_integrations.graders.grader import (
     is_computed,
 )
 from rubric_integrations.graders.panel import PanelMember
-from rubric_integrations.graders.scheduler import AttemptResult, with_spend
+from rubric_integrations.graders.scheduler import AttemptResult, gather_calls, with_spend
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.prompts.signatures import PART_NOTE
 from rubric_integrations.judges.protocol import Question, Request, answer
@@ -300,6 +300,9 @@ class PerCriterionGrader(CriterionGrader):
         finally:
             # Also tasks that have ended. Otherwise, asyncio would log all exceptions that are not raised below.
             _cancel(tasks)
+            if pending := [task for task in tasks if not task.done()]:
+                # Their requests were sent, and are counted when they end.
+                await asyncio.wait(pending)
         cancelled = JudgeFailure("cancelled", "another criterion had failed")
         outcomes: dict[int, Outcome] = dict.fromkeys(indices, cancelled)
         for index, task in zip(indices, tasks, strict=False):
@@ -331,7 +334,7 @@ class PerCriterionGrader(CriterionGrader):
 
 
 async def _join_calls(calls: Sequence[Coroutine[Any, Any, AttemptResult[Judgment]]]) -> AttemptResult[Judgment]:
-    results = await asyncio.gather(*calls)
+    results = await gather_calls(calls)
     try:
         return join_outcomes([with_spend(outcome, lost) for outcome, lost in results]), NO_SPEND
     except JudgeFailure as failure:

@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from hashlib import sha256
@@ -47,11 +47,27 @@ from rubric_integrations.judges.protocol import (
     fingerprint_of,
     innermost,
 )
-from rubric_integrations.judges.spend import PRICE_UNKNOWN, PriceUnknown, SpendLimit, price_name, price_remedy
+from rubric_integrations.judges.spend import (
+    PRICE_UNKNOWN,
+    PriceUnknown,
+    SpendLimit,
+    SpendLimitReached,
+    price_name,
+    price_remedy,
+    spend_of_grade,
+)
 from rubric_integrations.judges.store import LeaseExpired, StoreError, check_lease
 from rubric_integrations.judges.validation import validate
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Judgment, Spend, total_spend
+from rubric_integrations.scoring.judgment import (
+    NO_SPEND,
+    UNANSWERED_CALL,
+    JudgeFailure,
+    Judgment,
+    Spend,
+    SpendTotal,
+    total_spend,
+)
 from rubric_integrations.submission.attachments import MAX_BYTES, Attachment
 from rubric_integrations.submission.submission import Submission, shown_trajectory
 
@@ -239,6 +255,33 @@ class CallLimiter:
             requested = failures[-1].retry_after
             wait = _backoff(len(failures)) if requested is None else min(LONGEST_WAIT, max(0.0, requested))
             await asyncio.sleep(wait)
+
+
+async def gather_calls(calls: Iterable[Coroutine[Any, Any, T] | asyncio.Task[T]]) -> list[T]:
+    """Await calls like `asyncio.gather`, but return or raise only after all of them have ended.
+
+    After an error, `asyncio.gather` leaves the other calls running, and nobody counts their cost. Here they are
+    cancelled. If a spend limit is reached, they are awaited, because their requests are already paid for.
+
+    Raises:
+        Exception: The first exception of a call.
+    """
+    tasks = list(map(asyncio.ensure_future, calls))
+    if not tasks:
+        return []
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        errors = (task.exception() for task in ended if not task.cancelled())
+        error = next((error for error in errors if error is not None), None)
+        if isinstance(error, SpendLimitReached):
+            await asyncio.wait(tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if error is not None:
+        raise error
+    return [task.result() for task in tasks]
 
 
 def with_spend(outcome: AnyOutcome, spend: Spend) -> AnyOutcome:
@@ -476,12 +519,13 @@ class LimitedJudge(RequestWrapper):
                 except Exception as error:  # noqa: BLE001 -- whatever a user's own judge raises
                     outcome = redactor.failure(self._failure_of(error))
                 finally:
+                    outcome = self._with_price(outcome, limit) if limit is not None and limit.prices else outcome
+                    # Also if the call is cancelled, because it was sent.
+                    spend = NO_SPEND if not is_sent else UNANSWERED_CALL if outcome is None else outcome.spend
+                    (spend_of_grade.get() or SpendTotal()).add(spend)
                     if limit is not None and not is_sent:
                         limit.give_back(reserved)
                     elif limit is not None:
-                        outcome = self._with_price(outcome, limit) if limit.prices else outcome
-                        # Also if the call is cancelled, because it was sent.
-                        spend = UNKNOWN_CALL if outcome is None else outcome.spend
                         limit.end(spend, reserved, not (outcome is None or isinstance(outcome, JudgeFailure)))
                 endpoint.record(outcome, request.submission)
             finally:
@@ -573,7 +617,7 @@ class LimitedJudge(RequestWrapper):
             return error
         if isinstance(error, TimeoutError):
             message = f"no reply within {self._limiter.limits.timeout:g} s{self._timeout_hint()}"
-            return JudgeFailure("transport", message, retryable=True, spend=UNKNOWN_CALL)
+            return JudgeFailure("transport", message, retryable=True, spend=UNANSWERED_CALL)
         failure = JudgeFailure("config", f"{type(error).__name__}: {error}")
         failure.__cause__ = error
         return failure

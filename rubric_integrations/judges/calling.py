@@ -35,6 +35,7 @@ from rubric_integrations.judges.models.errors import (
     Completion,
     completion_from_history,
     failure_of_call,
+    is_unanswered,
     refuses_content,
     require_answer,
 )
@@ -61,6 +62,7 @@ from rubric_integrations.judges.protocol import BatchResult, JudgeRequest, Quest
 from rubric_integrations.rubric.answers import Option
 from rubric_integrations.scoring.judgment import (
     NO_SPEND,
+    UNANSWERED_CALL,
     UNKNOWN_CALL,
     Interpretation,
     JudgeFailure,
@@ -386,7 +388,10 @@ class ModelCaller:
                 return failure
         # A ValueError about probabilities is about the reply.
         about_reply = self._confidence and bool(completions)
-        return failure_of_call(error, _spend_of(completions), settings_of(lm), about_reply)
+        failure = failure_of_call(error, _spend_of(completions), settings_of(lm), about_reply)
+        if failure.kind == "transport" and not completions and is_unanswered(error):
+            failure.spend = UNANSWERED_CALL
+        return failure
 
 
 _NO_REQUEST = (

@@ -10,11 +10,12 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, RunStopped
-from rubric_integrations.scoring.judgment import UNKNOWN_CALL, JudgeFailure, Judgment, Spend, SpendTotal
+from rubric_integrations.scoring.judgment import UNANSWERED_CALL, JudgeFailure, Judgment, Spend, SpendTotal
 
 # A process claims in advance for so many seconds of its own calls. It makes about ten claims per second.
 AHEAD = 0.1
@@ -25,6 +26,13 @@ _LARGEST_SHARE = 0.25
 _REFUSED = 0.1
 # Seconds between two checks of a claim that another task makes.
 _PAUSE = 0.005
+
+
+spend_of_grade: ContextVar[SpendTotal | None] = ContextVar("spend_of_grade", default=None)
+"""Counts the requests of the current grade where they are sent, and the judgments that it takes from a store.
+
+The outcomes of the grade do not have the spend of cancelled requests. None outside of a grade.
+"""
 
 
 class Allowance(NamedTuple):
@@ -370,7 +378,7 @@ class SpendLimit:
         """
         reserved = await self.start(highest_cost)
         # Also if the call is cancelled: it was sent.
-        spend, is_answered = UNKNOWN_CALL, False
+        spend, is_answered = UNANSWERED_CALL, False
         try:
             result = await request()
             spend, is_answered = result.spend, True
@@ -488,7 +496,7 @@ class SpendLimit:
         """Count the cost of a call that has ended.
 
         Args:
-            spend: The spend of the call. `UNKNOWN_CALL` if the call was cancelled after it was sent, because the
+            spend: The spend of the call. `UNANSWERED_CALL` if the call was cancelled after it was sent, because the
                 provider may still charge for it.
             reserved: The cost that `start` reserved, in US dollars.
             is_answered: Whether the call has returned an answer.
@@ -501,13 +509,14 @@ class SpendLimit:
                 self._started += spend.calls - 1
             if spend.usage is not None and spend.usage.completion_tokens > (self._longest_reply or 0):
                 self._longest_reply = spend.usage.completion_tokens
-            if spend.cost is not None:
+            if spend.cost is not None and not spend.is_lower_bound:
                 self._highest_cost = max(self._highest_cost or 0.0, spend.cost)
                 self._counted += spend.cost + self._lost_without_price * self._highest_cost
                 self._lost_without_price = 0
             elif reserved:
-                self._counted += reserved
-            elif is_answered:
+                self._counted += max(reserved, spend.cost or 0.0)
+            elif is_answered and spend.cost is None:
                 self._has_unknown_price = True
             else:
+                self._counted += spend.cost or 0.0
                 self._lost_without_price += 1

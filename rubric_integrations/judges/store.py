@@ -25,6 +25,7 @@ from rubric_integrations.judges.protocol import (
     innermost,
     without_cache,
 )
+from rubric_integrations.judges.spend import spend_of_grade
 from rubric_integrations.judges.validation import revalidate_stored, validate_overall
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
@@ -181,6 +182,7 @@ class StoredJudge(RequestWrapper):
         async with self._store.lease([key]) as lease:
             if key in lease.stored:
                 stored = lease.stored[key]
+                _count_stored(stored.spend)
                 return _stored_score(stored) if question is None else revalidate_stored(question, stored)
             token = _lease_of_call.set(lease)
             try:
@@ -205,6 +207,7 @@ class StoredJudge(RequestWrapper):
         async with self._store.lease(list(keys.values())) as lease:
             stored = {number: lease.stored[key] for number, key in keys.items() if key in lease.stored}
             from_store = _stored_batch(questions, stored)
+            _count_stored(from_store.spend)
             missing = {number: question for number, question in questions.items() if number not in stored}
             if not missing:
                 return from_store
@@ -302,6 +305,12 @@ def _stored_batch(questions: Mapping[int, Question], stored: Mapping[int, Judgme
         else:
             answers[number] = valid.model_copy(update={"spend": NO_SPEND})
     return BatchResult(answers, faults, total_spend(judgment.spend for judgment in stored.values()))
+
+
+def _count_stored(spend: Spend) -> None:
+    """Count the cost of a stored judgment, at the time of its request, as a part of the grade that uses it."""
+    if (total := spend_of_grade.get()) is not None:
+        total.add(spend)
 
 
 def _score_as_judgment(overall: OverallResult) -> Judgment:

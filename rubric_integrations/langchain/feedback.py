@@ -85,6 +85,7 @@ def to_feedback(
             "calls": report.spend.calls,
             "total_tokens": report.spend.total_tokens,
             "cost": report.cost,
+            **({"is_lower_bound": True} if report.spend.is_lower_bound else {}),
             "not_asked": list(report.not_asked),
         },
     )

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from rubric_integrations._util.records import Record, UnitScore
-from rubric_integrations._util.terminal import plain, spend_text
+from rubric_integrations._util.terminal import plain
 from rubric_integrations.graders import CallLimits, PerCriterionGrader
 from rubric_integrations.graders.grader import DEFAULT_LIMITS
 from rubric_integrations.redteam.attacks import ATTACKS, TASKS, Attack, Family, Task, true_verdict
@@ -400,7 +400,7 @@ def print_probe(report: ProbeReport, console: Console) -> None:
             plain(f"STRUCTURAL ATTACK SUCCEEDED: {breach.attack}: {breach.how}"), style="bold red", soft_wrap=True
         )
     right = report.baseline - report.baseline_errors - report.baseline_failures
-    spend = spend_text(report.spend.calls, report.spend.total_tokens, report.spend.cost)
+    spend = report.spend.summary()
     console.print(
         plain(
             f"Without an attack {right} of {report.baseline} verdicts were right, {report.baseline_errors} wrong, "

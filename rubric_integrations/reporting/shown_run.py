@@ -44,7 +44,7 @@ def show_run(run: RunFile, count: int = 5) -> Iterator[RenderableType]:
         run: The run.
         count: The largest number of rows to show.
     """
-    summary, shared, columns = SummaryFigures(), SharedColumns(), ColumnFigures()
+    summary, shared, columns = SummaryFigures(missing=run.missing), SharedColumns(), ColumnFigures()
     for row in run.rows:
         summary.add(row)
         shared.add([row])
@@ -118,6 +118,8 @@ def _figures(run: RunFile, summary: Summary) -> Iterator[str]:
     judge = f", judged by {run.judge}" if run.judge else ""
     rubric = run.rubric or "a rubric without a name"
     yield f"run {run.name}: {counted(summary.submissions, 'submission')} by {rubric}{judge}"
+    if summary.missing:
+        yield run.stop_note
     score = summary.score
     mean = "none" if score is None or score.value is None else f"{score.value:.3f}"
     if score is not None and score.low is not None and score.high is not None:
@@ -127,7 +129,7 @@ def _figures(run: RunFile, summary: Summary) -> Iterator[str]:
     yield f"mean score {mean}; {summary.passed:,} of {summary.graded:,} passed{share}{mark}"
     parts = [f"{counted(summary.failed, 'submission')} not graded"] if summary.failed else []
     parts += [f"{counted(summary.abstained, 'answer')} could not be judged"] if summary.abstained else []
-    cost = "cost unknown" if summary.cost is None else f"${summary.cost:.4f}"
+    cost = "cost unknown" if summary.cost is None else f"{summary.at_least}${summary.cost:.4f}"
     yield "; ".join([*parts, f"{counted(summary.calls, 'call')}, {cost}"])
 
 

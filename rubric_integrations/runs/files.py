@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 from array import array
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,10 @@ class RunFileError(ValueError):
     """Raised if a file cannot be read as a run."""
 
 
+class IncompleteRunWarning(UserWarning):
+    """A file has fewer rows than its run was given submissions: the run was stopped, or is still in progress."""
+
+
 class GradedResult(Protocol):
     """A result that can be written as a line of a run file, such as `rubric_integrations.runs.Graded`."""
 
@@ -54,7 +59,12 @@ def run_line(result: GradedResult, **fields: object) -> str:
         result: The result.
         fields: Additional fields of the line, such as the name of the judge.
     """
-    return f"{json_lines([{**result.to_dict(), **fields}])}\n"
+    line: dict[str, Any] = {**result.to_dict(), **fields}
+    spends: list[dict[str, Any]] = [part["spend"] for part in (line, *(line.get("report") or ())) if part.get("spend")]
+    # Earlier versions of this library ignore unknown fields of a line, but not of a `spend`.
+    if True in [spend.pop("is_lower_bound", False) for spend in spends]:
+        line["spend_is_lower_bound"] = True
+    return f"{json_lines([line])}\n"
 
 
 class GradedRow(NamedTuple):
@@ -120,6 +130,8 @@ class RunFile(NamedTuple):
             different pass marks.
         written: The time when the file was last written, in seconds since 1970. None for results in memory and from a
             pipe.
+        expected: The number of submissions that the run was given. None if it is unknown, for example because they came
+            from a generator.
     """
 
     name: str
@@ -128,6 +140,21 @@ class RunFile(NamedTuple):
     rows: Sequence[GradedRow]
     pass_mark: float | None = None
     written: float | None = None
+    expected: int | None = None
+
+    @property
+    def missing(self) -> int:
+        """The number of submissions that have no row, because the run was stopped or is still in progress.
+
+        0 if `expected` is unknown.
+        """
+        return max(0, (self.expected or 0) - len(self.rows))
+
+    @property
+    def stop_note(self) -> str:
+        """A text about the missing rows, for a run that has `missing` rows."""
+        count = f"{len(self.rows):,} of {self.expected or 0:,} rows"
+        return f"{self.name}: {count}: the run was stopped or is still in progress"
 
     def row_keys(self) -> list[RowKey]:
         """Return the key by which each row is matched with the rows of another run.
@@ -157,7 +184,30 @@ class RunFile(NamedTuple):
         lines = [result.to_dict() for result in graded]
         judges = {_text(line.get("judge")) for line in lines}
         judge = judge or (judges.pop() if len(judges) == 1 else None)
-        return cls(name, rubric, judge, tuple(map(_row, lines)), _shared_pass_mark({_mark(line) for line in lines}))
+        mark = _shared_pass_mark({_mark(line) for line in lines})
+        expected = expected_rows(line.get("run") for line in lines)
+        return cls(name, rubric, judge, tuple(map(_row, lines)), mark, expected=expected)
+
+
+def expected_rows(marks: Iterable[object]) -> int | None:
+    """Return the number of submissions that a run was given, from the field `run` of each of its lines.
+
+    The first line has `{"id": ..., "rows": ...}` if the number is known. Other lines may repeat it, and a file that is
+    the concatenation of several runs has one for each.
+
+    Example:
+        >>> expected_rows([{"id": "a", "rows": 3}, None, {"id": "b", "rows": 2}]), expected_rows([None])
+        (5, None)
+    """
+    rows: dict[str, int] = {}
+    for place, mark in enumerate(marks):
+        fields = _mapping(mark) or {}
+        count = fields.get("rows")
+        if isinstance(count, int):
+            rows[str(fields.get("id"))] = count
+        elif not place:
+            return None
+    return sum(rows.values()) if rows else None
 
 
 class _RowsOfFile(Sequence[GradedRow]):
@@ -201,7 +251,8 @@ class _RowsOfFile(Sequence[GradedRow]):
 def read_run(path: str | Path, *, in_memory: bool = False) -> RunFile:
     """Read a file that `grade --out` wrote.
 
-    If a crash has cut off the last line, the line is skipped with a warning.
+    If a crash has cut off the last line, the line is skipped with a warning. A warning also tells if the file has fewer
+    rows than the run was given submissions.
 
     Args:
         path: The file.
@@ -224,7 +275,7 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     """Read a run and append its rows to `kept` unless it is None."""
     ids: list[str] = []
     names: dict[str, set[str | None]] = {"rubric": set(), "judge": set()}
-    marks = set[float | None]()
+    marks, runs = set[float | None](), list[object]()
     for number, fields in _objects(path):
         try:
             if not fields.keys() >= _GRADE_FIELDS:
@@ -239,6 +290,7 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
         for field, seen in names.items():
             seen.add(_text(fields.get(field)))
         marks.add(_mark(fields))
+        runs.append(fields.get("run"))
         ids.append(row.id)
         if kept is not None:
             kept.append(row)
@@ -248,7 +300,10 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     # If rows have different rubrics or judges, the run has no name for them.
     rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
     written = path.stat().st_mtime if path.is_file() else None
-    return RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks), written)
+    run = RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks), written, expected_rows(runs))
+    if run.missing:
+        warnings.warn(run.stop_note, IncompleteRunWarning, stacklevel=3)
+    return run
 
 
 def _mark(line: Mapping[str, Any]) -> float | None:
@@ -376,6 +431,8 @@ def _row(fields: dict[str, Any]) -> GradedRow:
     if entries:
         known = CriterionReport.model_fields.keys()
         report_fields["report"] = [{name: entry[name] for name in entry.keys() & known} for entry in entries]
+    if fields.get("spend_is_lower_bound") and "spend" in report_fields:
+        report_fields["spend"] = {**report_fields["spend"], "is_lower_bound": True}
     report = EvaluationReport.model_validate(report_fields) if "report" in report_fields else None
     criterion_tags = tuple(tuple(map(str, entry.get("tags") or ())) for entry in entries)
     texts = tuple({name: _shared(entry[name]) for name in CRITERION_TEXTS if name in entry} for entry in entries)

@@ -7,6 +7,8 @@ such as `SequentialGate` can end a run early.
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import time
 from collections import deque
 from collections.abc import (
@@ -18,12 +20,15 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
     Set,
+    Sized,
 )
 from contextlib import ExitStack, aclosing, contextmanager, suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rubric_integrations._util.event_loop import close_stream, run_in_thread, run_sync
 from rubric_integrations._util.records import data_frame
@@ -35,11 +40,11 @@ from rubric_integrations.graders.endpoint import JudgeUnusable, WarmUp, WrongSet
 from rubric_integrations.graders.scheduler import answered_text
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import RunStopped, innermost
-from rubric_integrations.judges.spend import Prices, SpendLimit, price_name
+from rubric_integrations.judges.spend import Prices, SpendLimit, price_name, spend_of_grade
 from rubric_integrations.judges.store import JudgmentStore, StoreError
 from rubric_integrations.rubric.rubric import Rubric, require_grader
 from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, summary_table
-from rubric_integrations.scoring.judgment import NO_SPEND, Spend
+from rubric_integrations.scoring.judgment import NO_SPEND, Spend, SpendTotal
 from rubric_integrations.scoring.report import JudgeError, tag_key
 from rubric_integrations.submission.columns import repeated_column
 from rubric_integrations.submission.inputs import Row, as_row
@@ -119,6 +124,24 @@ def _is_arrow(value: Any) -> bool:
 
 def _is_frame(value: Any) -> bool:
     return hasattr(value, "itertuples") and hasattr(value, "columns")
+
+
+def count_rows(submissions: object) -> int | None:
+    """Return the number of rows of the submissions as the user passed them. None if only reading them would show it.
+
+    Example:
+        >>> count_rows(["one", "two"]), count_rows(iter(["one", "two"]))
+        (2, None)
+    """
+    if isinstance(submissions, list | tuple):
+        items = cast("Sequence[Any]", submissions)
+        return sum(len(item) if _is_arrow(item) or _is_frame(item) else 1 for item in items)
+    if not isinstance(submissions, Sized):
+        return None
+    try:
+        return len(submissions)
+    except (TypeError, NotImplementedError):  # such as a data set over a stream
+        return None
 
 
 async def as_rows(
@@ -261,6 +284,41 @@ def check_priced_judges(limit: SpendLimit, grader: Grader) -> None:
         if name not in names:
             judges_text = ", ".join(map(repr, names))
             raise ValueError(f"`prices` names {name!r}, and the judges are {judges_text}: use one of these names")
+
+
+class _RunMarks:
+    """Adds the number of rows of a run to the results that can come first in its file (`Graded.run`).
+
+    A file that is sorted later has the lowest place in its first line. This place is the lowest so far when its result
+    arrives.
+
+    Args:
+        rows: The number of rows of the run. None if it is unknown.
+        grader: The settings of the grader. With the id of the first row, they identify the run, also after a resume.
+    """
+
+    def __init__(self, rows: int | None, grader: Mapping[str, Any]):
+        self._rows, self._grader = rows, grader
+        self._mark: dict[str, Any] | None = None
+        self._places: dict[asyncio.Task[Graded], int] = {}
+        self._lowest: float = math.inf
+        self._started = 0
+
+    def watch(self, task: asyncio.Task[Graded], row: Row) -> None:
+        """Record the place of a row whose grading starts now."""
+        if not self._started and self._rows is not None:
+            text = json.dumps([row.id, self._rows, self._grader], sort_keys=True, default=str)
+            self._mark = {"id": sha256(text.encode("utf-8", "replace")).hexdigest()[:8], "rows": self._rows}
+        self._places[task] = self._started
+        self._started += 1
+
+    def add(self, task: asyncio.Task[Graded], graded: Graded) -> Graded:
+        """Return the result of a row, with the mark if no earlier result has a lower place."""
+        place = self._places.pop(task)
+        if place > self._lowest:
+            return graded
+        self._lowest = place
+        return graded._replace(run=self._mark)
 
 
 class RunStore:
@@ -535,8 +593,10 @@ class Run:
         self._max_under_way = 2 * self._grader.call_limiter.limits.concurrency
         self._ordered, self._progress, self._early_stop = ordered, progress, EarlyStop(stop_when)
         self._highest_row_spend: Spend | None = None
+        self._spend_of_all_starts = SpendTotal()
         self._scoring_record: dict[str, Any] = {}
-        self.summary = RunSummary()
+        self._marks = _RunMarks(None, {})
+        self.summary = RunSummary(rows=count_rows(submissions))
 
     def __iter__(self) -> Generator[Graded]:
         stream = self._stream()
@@ -589,7 +649,9 @@ class Run:
 
             def update_spend() -> None:
                 seconds = time.monotonic() - start
-                self._update_summary(spend=self._spend_limit.spend, reused=store.reused, seconds=seconds)
+                spend = self._spend_limit.spend
+                in_all = spend if self._ledger is None else self._spend_of_all_starts.spend
+                self._update_summary(spend=spend, spend_of_all_starts=in_all, reused=store.reused, seconds=seconds)
 
             try:
                 async with aclosing(self._results(grader, store)) as results:
@@ -610,6 +672,7 @@ class Run:
         """Yield the results. After a stop or an error of the source, yield the rows in progress and start no others."""
         window = RowWindow(self._max_under_way, MAX_WAITING_ROWS, self._ordered)
         source_error: Exception | None = None
+        self._marks = _RunMarks(self.summary.rows, self._scoring_record)
         self._warm_up.begin_rows()
         try:
             async with aclosing(as_rows(self._submissions, warns=not self._rubrics.has_function)) as rows:
@@ -632,7 +695,9 @@ class Run:
                     has_failed = store.has_failed(row)
                     find = partial(_answered_text, store, window) if has_failed else None
                     grade = partial(self._grade, grader, row, rubric, find)
-                    self._early_stop.watch(window.start(grade, late=has_failed))
+                    task = window.start(grade, late=has_failed)
+                    self._early_stop.watch(task)
+                    self._marks.watch(task, row)
                     # Lets the task send its first request while the next row is read.
                     await asyncio.sleep(0)
                     for graded in self._finished(window):
@@ -670,7 +735,7 @@ class Run:
                     has_wrong_setting=isinstance(reason, WrongSetting),
                 )
             else:
-                results.append(graded)
+                results.append(self._marks.add(task, graded))
                 self._note_spend(graded)
                 if (decision := self._early_stop.reason(task, graded)) and not self.summary.stopped:
                     self._update_summary(stopped=decision)
@@ -688,6 +753,8 @@ class Run:
         if row.submission is None or rubric is None:
             return Graded(row, None)
         answered_text.set(find)  # each row has its own task, and therefore its own context
+        if self._ledger is not None:
+            spend_of_grade.set(self._spend_of_all_starts)
         try:
             return Graded(row, await grader.grade(rubric, row.submission), None, rubric, self._scoring_record)
         except JudgeError as error:

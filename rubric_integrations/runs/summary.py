@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from rubric_integrations._util.records import Record, html_table
-from rubric_integrations._util.terminal import spend_text
 from rubric_integrations.rubric.criterion import Criterion, describe_condition
 from rubric_integrations.rubric.rubric import Node, Rubric
-from rubric_integrations.scoring.judgment import Spend
+from rubric_integrations.scoring.judgment import NO_SPEND, Spend
 from rubric_integrations.scoring.report import NO_ESCALATIONS, Escalations, EvaluationReport, tag_key
 from rubric_integrations.submission.attachments import store_attachments
 from rubric_integrations.submission.inputs import Row
@@ -92,7 +91,7 @@ def summary_line(summary: RunSummary) -> str:
     rate = f"{summary.submissions / summary.seconds:.1f}/s" if summary.seconds else "-/s"
     parts = [
         f"{summary.failed} failed", f"{summary.abstentions} abstentions", *reused,
-        spend_text(spend.calls, spend.total_tokens, spend.cost), *escalated, rate,
+        spend.summary(), *escalated, rate,
     ]  # fmt: skip
     return ", ".join(parts)
 
@@ -109,7 +108,8 @@ def short_summary_line(summary: RunSummary) -> str:
     """
     spend = summary.spend
     tokens = "tokens unknown" if spend.total_tokens is None else f"{spend.total_tokens:,} tok"
-    cost = "$?" if spend.cost is None else f"${spend.cost:.2f}"
+    at_least = ">=" if spend.is_lower_bound else ""
+    cost = "$?" if spend.cost is None else f"{at_least}${spend.cost:.2f}"
     rate = f"{summary.submissions / summary.seconds:.1f}/s" if summary.seconds else ""
     return f"{summary.failed} failed, {summary.abstentions} abst., {tokens}, {cost} {rate}"
 
@@ -123,13 +123,13 @@ def summary_table(summary: RunSummary) -> str:
         True
     """
     cells: dict[str, object] = {
-        "submissions": summary.submissions,
+        "submissions": summary.done,
         "mean score": None if summary.mean_score is None else round(summary.mean_score, 3),
         "passed": summary.passed,
         "failed": summary.failed,
         "abstentions": summary.abstentions,
         "calls": summary.spend.calls,
-        "US dollars": summary.spend.cost,
+        "US dollars, at least" if summary.spend.is_lower_bound else "US dollars": summary.spend.cost,
     }
     if summary.escalations.judgments:
         cells["cascade"] = summary.escalations.summary()
@@ -150,6 +150,9 @@ class Graded(NamedTuple):
         rubric: The rubric that graded the row. None if the row had nothing to grade.
         grader: The settings of the grader that determine its scores (`Grader.scoring_record`). None if the row had
             nothing to grade.
+        run: The `id` of the run and the number of its `rows`, for the first line of a run file. It is set in the first
+            result and in each result whose row precedes all earlier ones. None in other results, and if the number is
+            unknown.
     """
 
     row: Row
@@ -157,6 +160,7 @@ class Graded(NamedTuple):
     judge_error: str | None = None
     rubric: Rubric | None = None
     grader: Mapping[str, Any] | None = None
+    run: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
         """Return one line, without the long texts of `row`, `report` and `rubric`."""
@@ -193,6 +197,8 @@ class Graded(NamedTuple):
             line["judge"] = ", ".join(self.grader["names"])
         if rubric and self.grader:
             line["scoring"] = {**record_rubric(rubric, report), "grader": self.grader}
+        if self.run:
+            line["run"] = dict(self.run)
         if rubric and rubric.instructions:
             line["guidelines"] = rubric.instructions
         if rubric and line.get("report"):
@@ -301,6 +307,7 @@ class RunSummary(Record):
 
     Attributes:
         submissions: The number of finished rows, with or without a grade.
+        rows: The number of submissions that the run was given. None if it is unknown, for example for a generator.
         graded: The number of rows with a complete grade.
         passed: The number of rows with a complete grade that passed.
         failed: The number of rows whose grade is incomplete because a judge failed.
@@ -315,6 +322,8 @@ class RunSummary(Record):
             expensive judge gave.
         spend: Calls, tokens and cost of this run, including failed attempts. Judgments from the ledger cost nothing.
             `usage` or `cost` is None if the tokens or the price of a call are unknown.
+        spend_of_all_starts: `spend`, and the spend of the judgments that came from the ledger when they were requested.
+            Requests without a stored judgment, which an earlier start of this run has made, are not included.
         reused: The number of judgments that came from the ledger.
         seconds: The time since the run began, in seconds.
         stopped: The reason why the run ended before all rows were graded: a limit, or the decision of `stop_when`. None
@@ -325,6 +334,7 @@ class RunSummary(Record):
     """
 
     submissions: int = 0
+    rows: int | None = None
     graded: int = 0
     passed: int = 0
     failed: int = 0
@@ -336,11 +346,18 @@ class RunSummary(Record):
     omitted_characters: int = 0
     escalations: Escalations = Field(default=NO_ESCALATIONS, repr=False)
     spend: Spend = Spend()
+    spend_of_all_starts: Spend = Field(default=NO_SPEND, repr=False)
     reused: int = 0
     seconds: float = 0.0
     stopped: str | None = None
     judge_is_unusable: bool = False
     has_wrong_setting: bool = False
+
+    @property
+    def done(self) -> str:
+        """The number of finished rows, and the number of all rows if some are missing, such as "65 of 200"."""
+        rows = self.rows or 0
+        return f"{self.submissions:,}" + (f" of {rows:,}" if self.submissions < rows else "")
 
     @property
     def mean_score(self) -> float | None:

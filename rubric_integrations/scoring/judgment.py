@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from rubric_integrations._util.records import EncodableText, Record, SparseRecord, UnitScore, encodable
+from rubric_integrations._util.text import counted
 from rubric_integrations.rubric.criterion import Criterion
 
 
@@ -37,9 +38,11 @@ class Spend(Record):
     """The cost of judgments in calls, tokens and US dollars, including failed attempts.
 
     Attributes:
-        calls: The number of requests to a model.
-        usage: The tokens of these requests. None (unknown, not zero) if a call did not report them.
-        cost: The cost in US dollars. None (unknown, not zero) if the price of a call is unknown.
+        calls: The number of requests that were sent to a model, whether or not they were answered.
+        usage: The tokens of the answered requests. None (unknown, not zero) if an answer did not report them.
+        cost: The cost of the answered requests in US dollars. None (unknown, not zero) if the price of one is unknown.
+        is_lower_bound: Whether a request was sent and not answered, for example because of a timeout. The provider may
+            still charge for it, so that `usage` and `cost` are "at least".
 
     Example:
         >>> (Spend(calls=1, cost=0.5) + Spend(calls=1, cost=None)).cost is None
@@ -49,6 +52,7 @@ class Spend(Record):
     calls: int = 0
     usage: TokenUsage | None = TokenUsage()
     cost: float | None = 0.0
+    is_lower_bound: bool = False
 
     @property
     def total_tokens(self) -> int | None:
@@ -58,16 +62,36 @@ class Spend(Record):
     def __add__(self, other: Spend) -> Spend:
         return total_spend((self, other))
 
+    def summary(self) -> str:
+        """Return calls, tokens and cost as a short text.
+
+        Example:
+            >>> Spend(calls=3, usage=None, cost=0.5).summary()
+            '3 calls, tokens unknown, $0.5000'
+            >>> Spend(calls=1, is_lower_bound=True).summary()
+            '1 call, at least 0 tokens, at least $0.0000'
+        """
+        at_least = "at least " if self.is_lower_bound else ""
+        tokens = "tokens unknown" if self.total_tokens is None else f"{at_least}{counted(self.total_tokens, 'token')}"
+        cost = "price unknown" if self.cost is None else f"{at_least}${self.cost:.4f}"
+        return f"{counted(self.calls, 'call')}, {tokens}, {cost}"
+
 
 NO_SPEND = Spend()
 """The spend of an answer that needed no call."""
 
 UNKNOWN_CALL = Spend(calls=1, usage=None, cost=None)
-"""The spend of a call that was sent but returned no answer with its cost. The provider may charge for it."""
+"""The spend of a call whose answer states neither its tokens nor its cost."""
+
+UNANSWERED_CALL = Spend(calls=1, is_lower_bound=True)
+"""The spend of a call that was sent and not answered. The provider may charge for it."""
 
 
 class SpendTotal:
     """A running total of spends. Unlike the addition of `Spend` records, it creates no record for each partial sum.
+
+    Args:
+        whole: A total that gets each spend, too. None if there is none.
 
     Example:
         >>> total = SpendTotal()
@@ -77,14 +101,18 @@ class SpendTotal:
         (2, 0.75)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whole: SpendTotal | None = None) -> None:
+        self._whole = whole
         self._calls = self._sent = self._received = self._cached = 0
-        self._usage_is_known = True
+        self._usage_is_known, self._is_lower_bound = True, False
         self.cost: float | None = 0.0
 
     def add(self, spend: Spend) -> None:
         """Add one spend."""
+        if self._whole is not None:
+            self._whole.add(spend)
         self._calls += spend.calls
+        self._is_lower_bound = self._is_lower_bound or spend.is_lower_bound
         usage = spend.usage
         if usage is None:
             self._usage_is_known = False
@@ -98,7 +126,12 @@ class SpendTotal:
     def spend(self) -> Spend:
         """The total. Its tokens or cost are None if the tokens or cost of a part are unknown."""
         usage = TokenUsage(prompt_tokens=self._sent, completion_tokens=self._received, cached_tokens=self._cached)
-        return Spend(calls=self._calls, usage=usage if self._usage_is_known else None, cost=self.cost)
+        return Spend(
+            calls=self._calls,
+            usage=usage if self._usage_is_known else None,
+            cost=self.cost,
+            is_lower_bound=self._is_lower_bound,
+        )
 
 
 def total_spend(spends: Iterable[Spend]) -> Spend:
@@ -199,7 +232,9 @@ class Judgment(SparseRecord):
             answer must not be used to measure the judge.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("evidence", "escalated", "escalation_cost", "trained_on")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = (
+        "evidence", "escalated", "escalation_cost", "trained_on", "spend.is_lower_bound",
+    )  # fmt: skip
 
     verdict: EncodableText
     value: UnitScore | None

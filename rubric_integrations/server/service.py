@@ -141,7 +141,8 @@ def metrics_text(service: GradingService) -> str:
     lines = [*service.metrics.lines()]
     lines += _metric("judge_calls_total", "counter", "Requests to models.", spend.calls)
     if spend.cost is not None:
-        lines += _metric("judge_cost_dollars_total", "counter", "US dollars for these requests.", spend.cost)
+        about = "US dollars for these requests, as far as they were answered."
+        lines += _metric("judge_cost_dollars_total", "counter", about, spend.cost)
     lines += _metric("judgments_reused_total", "counter", "Judgments that came from the ledger.", service.reused)
     lines += _metric("grades_under_way", "gauge", "Grades under way.", service.under_way)
     is_up = int(service.state == "ok")

@@ -96,6 +96,7 @@ def span_attributes(report: EvaluationReport, *, has_score: bool) -> Attributes:
             "rubric.failed_count": report.failed_count,
             "rubric.calls": report.spend.calls,
             "rubric.cost": report.cost,
+            "rubric.cost_is_lower_bound": report.spend.is_lower_bound or None,
             "gen_ai.usage.input_tokens": usage and usage.prompt_tokens,
             "gen_ai.usage.output_tokens": usage and usage.completion_tokens,
             "gen_ai.usage.cache_read.input_tokens": usage and usage.cached_tokens,

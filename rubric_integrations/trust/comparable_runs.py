@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations.rubric.answers import Option, Scale
-from rubric_integrations.runs.files import GradedRow, RunFile, import_notes, matched_rows, read_run
+from rubric_integrations.runs.files import GradedRow, RunFile, expected_rows, import_notes, matched_rows, read_run
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.matching import RunLike, read_rows
@@ -119,7 +119,9 @@ def as_run(run: RunLike, name: str, *, in_memory: bool = False) -> RunFile:
     if isinstance(run, str | Path):
         run = read_run(Path(run), in_memory=in_memory)
     if not isinstance(run, RunFile):
-        return RunFile(name, None, None, read_rows(run))
+        results = list(run)
+        expected = expected_rows(getattr(result, "run", None) for result in results)
+        return RunFile(name, None, None, read_rows(results), expected=expected)
     return run._replace(rows=list(run.rows)) if in_memory else run
 
 

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import RunFile
 from rubric_integrations.runs.run import Run
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.trust.calibration import calibrate
@@ -187,10 +188,20 @@ def gate(
     groups = group_rows(rows_of_mean, cluster)
     result = decide_mean(scores, min_score, alpha, score=score, groups=groups, floor=floor)
     result = result._replace(warnings=(*result.warnings, *warnings))
-    if baseline is None:
-        return result
-    pair = pair_runs(as_run(baseline, "the baseline"), graded, cluster=cluster, anyway=anyway)
-    return _with_baseline(result, pair, margin, alpha, anyway=anyway)
+    earlier = None if baseline is None else as_run(baseline, "the baseline")
+    if earlier is not None:
+        pair = pair_runs(earlier, graded, cluster=cluster, anyway=anyway)
+        result = _with_baseline(result, pair, margin, alpha, anyway=anyway)
+    return _without_decision(result, graded, earlier)
+
+
+def _without_decision(result: GateResult, run: RunFile, baseline: RunFile | None) -> GateResult:
+    """Return an inconclusive result if the run has missing rows, or if it would pass against a baseline that has."""
+    parts = [run] if baseline is None else [run, baseline]
+    notes = [f"{part.stop_note}: grade the rest with the same ledger" for part in parts if part.missing]
+    if not run.missing and (not notes or result.decision != "pass"):
+        return result._replace(warnings=(*result.warnings, *notes))
+    return result._replace(decision="inconclusive", more=None, warnings=(*result.warnings, *notes))
 
 
 def _with_baseline(result: GateResult, pair: RunPair, margin: float, alpha: float, *, anyway: bool) -> GateResult:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rubric_integrations._util.records import Record, data_frame, html_table
-from rubric_integrations._util.terminal import spend_text
 from rubric_integrations.rubric.criterion import VOTE_STRATEGIES, Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
@@ -406,7 +405,7 @@ class PanelReport(Record):
         alphas = [f"{name} {row.alpha:.2f}" for name, row in self.criteria.items() if row.alpha is not None]
         if alphas:
             lines.append(f"agreement among the judges (alpha): {', '.join(alphas)}")
-        spend = spend_text(self.spend.calls, self.spend.total_tokens, self.spend.cost)
+        spend = self.spend.summary()
         lines.append(f"cost of the panel: {spend}; votes do not tell the cost of each judge")
         return "\n".join([*lines, *self.warnings])
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from rubric_integrations._util.records import EncodableText, Record, data_frame, html_table
-from rubric_integrations._util.terminal import spend_text
 from rubric_integrations.runs.files import GradedRow, RunFile, read_run
 from rubric_integrations.scoring.judgment import Spend
 from rubric_integrations.scoring.labels import Estimate
@@ -698,7 +697,7 @@ class RewardReport(Record):
             saturated = f"; {row.saturated} throughout the last third: it teaches nothing" if row.saturated else ""
             lines.append(f"criterion {name!r}: {row.score.text}{part}{saturated}")
         if self.second:
-            spend = spend_text(self.second.spend.calls, self.second.spend.total_tokens, self.second.spend.cost)
+            spend = self.second.spend.summary()
             lines += [
                 f"on {self.second.compared:,} completions, the judge: {self.second.score.judge.text}",
                 f"and the second judge: {self.second.score.second.text}",

@@ -17,7 +17,7 @@ from rubric_integrations.judges.store import StoredJudge
 from rubric_integrations.runs import run
 from rubric_integrations.runs.ledger import base, store
 from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
-from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL
+from rubric_integrations.scoring.judgment import NO_SPEND
 from rubric_integrations.submission import Row, Submission
 
 _digest, _store = StoredJudge._digest, base._Lease.store  # pyright: ignore[reportPrivateUsage]
@@ -57,7 +57,7 @@ async def _reserve_nothing(self: SpendLimit, _highest_cost: float | None = None)
 
 
 def _forget_spend_of_failures(self: SpendLimit, spend: Spend, reserved: float, is_answered: bool) -> None:
-    _end(self, spend if is_answered or spend is UNKNOWN_CALL else NO_SPEND, reserved, is_answered)
+    _end(self, spend if is_answered or spend.is_lower_bound else NO_SPEND, reserved, is_answered)
 
 
 def _forget_spend_of_cancelled_calls(self: SpendLimit, spend: Spend, reserved: float, is_answered: bool) -> None:
@@ -67,7 +67,7 @@ def _forget_spend_of_cancelled_calls(self: SpendLimit, spend: Spend, reserved: f
 def _forget_reservation_of_lost_call(self: Any, spend: Spend, reserved: float, is_answered: bool) -> None:
     counted = self._counted
     _end(self, spend, reserved, is_answered)
-    if spend.cost is None and not is_answered:
+    if spend.is_lower_bound:
         self._counted = counted
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from rubric_integrations.runs import Graded, Run
 from rubric_integrations.scoring import CriterionReport, EvaluationReport, Judgment
+from rubric_integrations.scoring.judgment import total_spend
 from tests.simulation.network import API_KEY, Cell, Network, Traffic, describe, reason_of, true_judgment
 from tests.simulation.scenario import FEWEST_RESERVED, PRICE, TOKENS, Life, Scenario
 from tests.simulation.virtual_loop import Process
@@ -170,15 +171,23 @@ def _check_end(scenario: Scenario, run: RunRecord) -> Iterator[str]:
 def _check_spend(run: RunRecord) -> Iterator[str]:
     """Check that every request is counted, also if it was lost, timed out or was cancelled by Ctrl-C or a failure.
 
-    The cost of the run is None if one of its requests did not report its cost, and otherwise the sum of all costs.
+    The cost of the run is None if a reply did not report its cost, and otherwise the sum of what was answered: a lower
+    bound if a request was not answered.
     """
     if run.run and run.end in ("done", "stopped", "interrupted"):
         spend, traffic = run.run.summary.spend, run.traffic
         if spend.calls != traffic.requests:
             yield f"the run counts {spend.calls} calls and has sent {traffic.requests}"
-        cost = traffic.cost if traffic.is_cost_known else None
+        cost = traffic.answered_cost if traffic.is_cost_known else None
         if spend.cost != pytest.approx(cost, abs=_ROUNDING):
             yield f"the run counts a cost of {spend.cost}, and has spent {cost}"
+        if spend.is_lower_bound != traffic.is_lower_bound:
+            yield f"the cost of the run is {'' if spend.is_lower_bound else 'not '}a lower bound"
+        # The reports count stored judgments, too, at the cost of their requests.
+        if run.end == "done" and not run.run.summary.reused:
+            reported = total_spend(graded.report.spend for graded in run.results if graded.report)
+            if (reported.calls, reported.is_lower_bound) != (spend.calls, spend.is_lower_bound):
+                yield f"the reports count {reported!r}, and the run {spend!r}"
     if run.run and run.run.summary.submissions != len(run.results) and run.end != "crashed":
         yield f"the summary counts {run.run.summary.submissions} rows of {len(run.results)}"
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rubric_integrations.judges import BatchResult, Question
 from rubric_integrations.scoring import JudgeFailure, Judgment, Spend, TokenUsage
-from rubric_integrations.scoring.judgment import UNKNOWN_CALL
+from rubric_integrations.scoring.judgment import UNANSWERED_CALL, UNKNOWN_CALL
 from tests.simulation.scenario import CALM_AFTER, PRICE, TOKENS, Scenario
 from tests.simulation.virtual_loop import Process, VirtualLoop
 
@@ -43,21 +43,27 @@ class Traffic:
         under_way: The number of requests without an outcome so far.
         under_way_cells: Their judgments, with how often the process had been paused for long when it requested them.
         failures: The requests that failed.
-        is_cost_known: Whether every request has reported its cost: none was lost, timed out or was cancelled.
+        is_cost_known: Whether every reply has reported its cost.
+        answered_cost: The cost of the requests that were answered, in US dollars.
+        is_lower_bound: Whether a request was not answered: it was lost, timed out or was cancelled.
         answered: The judgments that arrived, readable and complete.
         not_before: The time before which the provider wants no request, as far as the process knows.
     """
 
     def __init__(self) -> None:
         self.requests = self.under_way = self.failures = 0
-        self.cost = self.reported_cost = self.not_before = 0.0
+        self.cost = self.reported_cost = self.answered_cost = self.not_before = 0.0
         self.reported = 0
-        self.is_cost_known = True
+        self.is_cost_known, self.is_lower_bound = True, False
         self.under_way_cells: dict[Cell, int] = {}
         self.answered: set[Cell] = set()
 
     def count(self, spend: Spend, price: float) -> None:
         """Count the outcome of a request, by what the judge reports about it."""
+        if spend.is_lower_bound:
+            self.is_lower_bound = True
+            return
+        self.answered_cost += price
         is_known = spend.cost is not None or spend.usage is not None
         self.is_cost_known &= is_known
         self.reported += is_known
@@ -131,7 +137,7 @@ class Network:
             raise
         except (TimeoutError, asyncio.CancelledError):
             traffic.failures += 1
-            traffic.is_cost_known = False
+            traffic.is_lower_bound = True
             raise
         finally:
             traffic.under_way -= 1
@@ -177,7 +183,7 @@ class Network:
                 # The timeout of a judge's own client; not every judge turns it into a failure.
                 message = f"the request timed out: POST /?key={API_KEY}"
                 if self._attempts[tuple(cells)] % 2:
-                    raise JudgeFailure("transport", message, retryable=True, spend=UNKNOWN_CALL)
+                    raise JudgeFailure("transport", message, retryable=True, spend=UNANSWERED_CALL)
                 raise TimeoutError(message)
             case "outage":
                 message = f"connection refused: POST /?key={API_KEY}"
@@ -204,6 +210,7 @@ class Network:
             case "doubled":
                 self.traffic[process].requests += 1
                 self.traffic[process].cost += price
+                self.traffic[process].answered_cost += price
                 return judgments, spend + spend
             case _:
                 return judgments, spend

@@ -39,7 +39,7 @@ from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.keys import describe_sent_key, missing_key_variable
 from rubric_integrations.judges.models.limits import REMEDY, says_too_long
 from rubric_integrations.judges.prompts.parse import NoVerdict, UnreadableReply
-from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Spend, TokenUsage
+from rubric_integrations.scoring.judgment import NO_SPEND, UNANSWERED_CALL, JudgeFailure, Spend, TokenUsage
 
 HAS_FORMAT = "has_format"
 """The key of `provider_data` under which this library's engines report whether they requested a JSON format."""
@@ -564,7 +564,7 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
             return JudgeFailure("config", message, spend=spend)
     if isinstance(error, LMUnexpectedError) and response is not None and response.status == 200:
         # The next reply may be readable. The cost of this reply is unknown.
-        return JudgeFailure("parse", message, retryable=True, spend=UNKNOWN_CALL)
+        return JudgeFailure("parse", message, retryable=True, spend=UNANSWERED_CALL)
     if is_retryable_lm_error(error):
         code = getattr(error, "provider_code", None)
         limited = isinstance(error, LMRateLimitError) and not _NO_CAPACITY.search(f"{code} {message}")
@@ -631,6 +631,27 @@ def first_line(error: BaseException) -> str:
 
 # The classes by which the SDK of OpenAI reports that a reply did not end as it should.
 _REASON_OF_ERROR = {"LengthFinishReasonError": "length", "ContentFilterFinishReasonError": "content_filter"}
+
+
+# The exception classes of clients that could not connect, so that no request was sent.
+_NOT_SENT = frozenset(
+    {"ClientConnectorError", "ConnectError", "ConnectTimeout", "ConnectionRefusedError", "NewConnectionError",
+     "gaierror"}
+)  # fmt: skip
+
+
+def is_unanswered(error: BaseException | None) -> bool:
+    """Whether a request was sent but no response, or only an unreadable one, arrived. The provider may charge for it.
+
+    Args:
+        error: The exception of a call that failed because of its transport.
+    """
+    while error is not None:
+        status = _status(error)
+        if status not in (None, 200) or _NOT_SENT & {parent.__name__ for parent in type(error).__mro__}:
+            return False
+        error = error.__cause__
+    return True
 
 
 def response_from_error(error: Exception, request: lm15.Request) -> lm15.Response | None:
@@ -720,7 +741,7 @@ def _body(error: Exception) -> bytes:
     return content if isinstance(content, bytes) else b""
 
 
-def _status(error: Exception) -> int | None:
+def _status(error: BaseException) -> int | None:
     """Return the HTTP status of a client's exception. None if no response arrived."""
     response: Any = getattr(error, "response", None)
     places: list[Any] = [(error, "status_code"), (error, "status"), (response, "status_code"), (response, "status")]

@@ -219,7 +219,8 @@ class Summary(NamedTuple):
     """The figures of one run.
 
     Attributes:
-        submissions: The number of submissions.
+        submissions: The number of submissions that the run was given. If that number is unknown, the number of rows in
+            the run.
         score: The mean score of the complete grades, with its 95 % interval. None if there are no scores.
         histogram: The number of scores in each of `BINS` equal parts of [0, 1]. Scores outside count in the first or
             the last part.
@@ -227,7 +228,7 @@ class Summary(NamedTuple):
         graded: The number of complete grades.
         coverage: The mean coverage in [0, 1]. None if there are no reports.
         abstained: The number of abstentions.
-        failed: The number of submissions without a valid grade.
+        failed: The number of submissions without a valid grade, including `missing`.
         calls: The number of calls to models.
         tokens: The number of tokens sent and received. None if a call did not report them.
         cost: The cost in US dollars. None if the price of a call is unknown.
@@ -240,6 +241,8 @@ class Summary(NamedTuple):
         judged: The number of answers of judges. It includes answers from a ledger, because a run file does not record
             whether an answer was requested or read from a ledger.
         computed: The number of answers of checks.
+        missing: The number of submissions that are not in the run, because it was stopped or is still in progress.
+        is_lower_bound: Whether a request was sent and not answered. The tokens and the cost may then be higher.
     """
 
     submissions: int
@@ -260,6 +263,13 @@ class Summary(NamedTuple):
     failed_answers: int = 0
     judged: int = 0
     computed: int = 0
+    missing: int = 0
+    is_lower_bound: bool = False
+
+    @property
+    def at_least(self) -> str:
+        """The words before the tokens and the cost: "at least " or nothing."""
+        return "at least " if self.is_lower_bound else ""
 
 
 class CriterionFigures(NamedTuple):
@@ -332,10 +342,11 @@ class SummaryFigures:
 
     Args:
         pass_mark: The score that a submission needs to pass. None if it is unknown.
+        missing: The number of submissions that are not in the run.
     """
 
-    def __init__(self, pass_mark: float | None = None) -> None:
-        self._pass_mark = pass_mark
+    def __init__(self, pass_mark: float | None = None, missing: int = 0) -> None:
+        self._pass_mark, self._missing = pass_mark, missing
         self._reached = self._outside = self._failed_answers = self._judged = self._computed = 0
         self._submissions = self._reports = self._graded = self._passed = self._abstained = 0
         self._coverage = 0.0
@@ -377,14 +388,14 @@ class SummaryFigures:
         """The figures of the rows so far."""
         spend = self._spend.spend
         return Summary(
-            submissions=self._submissions,
+            submissions=self._submissions + self._missing,
             score=estimate_scores(self._scores) if self._scores else None,
             histogram=self._histogram,
             passed=self._passed,
             graded=self._graded,
             coverage=self._coverage / self._reports if self._reports else None,
             abstained=self._abstained,
-            failed=self._submissions - self._graded,
+            failed=self._submissions + self._missing - self._graded,
             calls=spend.calls,
             tokens=spend.total_tokens,
             cost=spend.cost,
@@ -395,6 +406,9 @@ class SummaryFigures:
             failed_answers=self._failed_answers,
             judged=self._judged,
             computed=self._computed,
+            missing=self._missing,
+            # The requests of a row that a limit has left unfinished are in no report.
+            is_lower_bound=spend.is_lower_bound or self._missing > 0,
         )
 
 

@@ -108,7 +108,7 @@ def page_parts(
     # The runs whose rows are on the page.
     with_rows = range(len(runs)) if over_time is None else over_time.with_rows
     kept = [runs[place] for place in with_rows]
-    summaries, facts = [SummaryFigures(run.pass_mark) for run in kept], [FactFigures(run) for run in kept]
+    summaries, facts = [SummaryFigures(run.pass_mark, run.missing) for run in kept], [FactFigures(run) for run in kept]
     shared, criteria, groups = SharedColumns(), ColumnFigures(), GroupFigures()
     if comparable is None and len(runs) == 2:
         comparable = comparability(*runs)
@@ -156,7 +156,7 @@ def page_parts(
         has_criteria=shared.has_criteria,
         bins=BINS,
         to_label=len(to_label),
-        notes=[note for run in runs for note in import_notes(run.rows)],
+        notes=[note for run in runs for note in (*([run.stop_note] if run.missing else []), *import_notes(run.rows))],
         trust=None if labels is None else trust_figures(kept, labels, redact=redact),
         index=data.index(columns, to_label),
         blocks=data.blocks,

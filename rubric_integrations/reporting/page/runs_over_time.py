@@ -194,7 +194,7 @@ def follow_runs(runs: Sequence[RunFile]) -> RunsOverTime:
         if not has_all and len(earlier) > 1:
             del earlier[next(reversed(earlier))]
         earlier[place] = run
-        summary = SummaryFigures()
+        summary = SummaryFigures(missing=run.missing)
         for row in run.rows:
             summary.add(row)
         values.append(_criterion_values(run.rows))

@@ -296,7 +296,8 @@ class Alignment:
         return html_table("Alignment", ("figure", "value"), rows)
 
     def _rows(self) -> list[tuple[str, str]]:
-        cost = "" if self.spend.cost is None else f", ${self.spend.cost:.4f}"
+        at_least = "at least " if self.spend.is_lower_bound else ""
+        cost = "" if self.spend.cost is None else f", {at_least}${self.spend.cost:.4f}"
         return [
             ("result", self.reason),
             ("accuracy on the test set", f"{self.before} before, {self.after} after"),

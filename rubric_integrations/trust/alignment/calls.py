@@ -25,13 +25,22 @@ from rubric_integrations.judges.models.errors import (
     completion_from_history,
     failure_from_client_error,
     failure_from_error,
+    is_unanswered,
 )
 from rubric_integrations.judges.models.limits import highest_cost, load_prices
 from rubric_integrations.judges.models.names import settings_of, with_async_call, without_framework_cache
 from rubric_integrations.judges.protocol import Judge, Question, RunStopped, fingerprint_of
 from rubric_integrations.judges.spend import SpendLimit, SpendLimitReached
 from rubric_integrations.judges.store import JudgmentStore, StoredJudge, StoreError
-from rubric_integrations.scoring.judgment import NO_SPEND, UNKNOWN_CALL, JudgeFailure, Judgment, Spend, total_spend
+from rubric_integrations.scoring.judgment import (
+    NO_SPEND,
+    UNANSWERED_CALL,
+    UNKNOWN_CALL,
+    JudgeFailure,
+    Judgment,
+    Spend,
+    total_spend,
+)
 from rubric_integrations.trust.alignment.keeping import LabelledQuestion
 
 
@@ -125,7 +134,8 @@ class AlignmentCalls:
         """
         await asyncio.gather(*self._under_way, return_exceptions=True)
         spend = self.spend
-        cost = "" if not spend.cost else f" and ${spend.cost:.4f}"
+        at_least = "at least " if spend.is_lower_bound else ""
+        cost = "" if not spend.cost else f" and {at_least}${spend.cost:.4f}"
         ledger = "; what is in the ledger is not requested again" if self.store is not None else ""
         return AlignmentError(
             f"the alignment ended after {spend.calls:,} calls{cost}: {reason}. Nothing is kept{ledger}",
@@ -310,9 +320,9 @@ class CountedModel(dspy.BaseLM):
             with dspy.context(disable_history=False, track_usage=False, usage_tracker=None):
                 outputs: Sequence[Any] = await lm.acall(prompt, messages=messages, **settings)
         except DSPyError as error:
-            raise failure_from_error(error, UNKNOWN_CALL, settings_of(self._lm)) from None
+            raise failure_from_error(error, _spend_of_failed(error), settings_of(self._lm)) from None
         except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
-            raise failure_from_client_error(error, UNKNOWN_CALL, settings_of(self._lm)) from None
+            raise failure_from_client_error(error, _spend_of_failed(error), settings_of(self._lm)) from None
         # An LM that replaces DSPy's complete call adds nothing to the history.
         spends = [completion_from_history(entry, caches=False).spend for entry in entries]
         spend = total_spend(spends) if spends else UNKNOWN_CALL
@@ -366,3 +376,7 @@ def compare_judges(
         )
     shares = [[sum(pair[side] for pair in pairs) / len(pairs) for pairs in by_submission.values()] for side in (0, 1)]
     return PairedAccuracy(shares[0], shares[1], failures)
+
+
+def _spend_of_failed(error: Exception) -> Spend:
+    return UNANSWERED_CALL if is_unanswered(error) else Spend(calls=1)

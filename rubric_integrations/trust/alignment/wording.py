@@ -25,7 +25,7 @@ from rubric_integrations.judges.models.names import settings_of, to_lm, without_
 from rubric_integrations.judges.prompts.render import PromptInputs, describe_numbers, describe_option, polarity
 from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code, neutralize
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.scoring.judgment import JudgeFailure, Spend
+from rubric_integrations.scoring.judgment import UNANSWERED_CALL, JudgeFailure, Spend
 from rubric_integrations.trust.disagreements import CriterionDisagreements, Disagreement
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ async def _propose(criterion: Criterion, cases: Sequence[Disagreement], model: M
             reply = await asyncio.wait_for(caller.call(lm, predict, prompt), limits.timeout)
         except TimeoutError:
             raise JudgeFailure(
-                "transport", f"no reply within {limits.timeout:g} seconds", retryable=True, spend=Spend(calls=1)
+                "transport", f"no reply within {limits.timeout:g} seconds", retryable=True, spend=UNANSWERED_CALL
             ) from None
         requirement, rationale = (
             redact(str(reply.fields[name]), settings_of(lm)).strip() for name in ("requirement", "explanation")

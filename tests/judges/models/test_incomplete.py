@@ -17,7 +17,7 @@ from rubric_integrations import JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.judges import LMJudge, as_judge
 from rubric_integrations.scoring import JudgeFailure, Judgment, TokenUsage
-from rubric_integrations.scoring.judgment import UNKNOWN_CALL
+from rubric_integrations.scoring.judgment import UNANSWERED_CALL, UNKNOWN_CALL
 from tests.fakes import FakeModel
 from tests.judges.questions import ANSWER_TO_EVERYTHING, BINARY, MET_REPLY, RUBRIC, SUBMISSION, judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply
@@ -220,7 +220,7 @@ async def test_token_counts_that_dspy_refuses_are_a_failure_of_this_reply_and_no
     body = json.loads(completion(MET_REPLY).raw or b"") | {"usage": IMPOSSIBLE_USAGES["negative"]}
     server.script = lambda _call: Reply(raw=json.dumps(body).encode())
     failure = await failure_of(judge_by("DSPy", server))
-    assert (failure.kind, failure.retryable, failure.spend) == ("parse", True, UNKNOWN_CALL)
+    assert (failure.kind, failure.retryable, failure.spend) == ("parse", True, UNANSWERED_CALL)
 
 
 async def test_whole_reply_without_a_finish_reason_is_an_answer(server: OpenAIServer) -> None:
