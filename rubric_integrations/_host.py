@@ -41,6 +41,8 @@ class HostGrader:
             limit. Set it for a framework that constructs an evaluator for each task or dataset.
         opens_late: Whether the ledger is also opened at the first call. Set it for a host that trainers send to other
             processes.
+        remembers_refusals: Whether a text that the judge has refused is not asked about again. Set it to false for a
+            host in production, whose judge may be repaired or replaced while the host lives.
 
     Raises:
         LedgerError: The ledger cannot be used.
@@ -66,6 +68,7 @@ class HostGrader:
         limits: CallLimits | None = None,
         is_shared: bool = False,
         opens_late: bool = False,
+        remembers_refusals: bool = True,
     ):
         if (judge is None) == (grader is None):
             passed = "neither" if judge is None else "both"
@@ -82,6 +85,7 @@ class HostGrader:
         self._ledger = None if ledger is None else portable_ledger(ledger)
         self._cannot_assess: CannotAssess = cannot_assess
         self._normalize, self._limits, self._is_shared = normalize, limits, is_shared
+        self._remembers_refusals = remembers_refusals
         self._start()
         if ledger is not None and not opens_late:
             self()
@@ -140,7 +144,7 @@ class HostGrader:
     def _base_grader(self) -> Grader:
         if self._grader is None:
             self._grader = self._shared_grader() if self._is_shared else self._make_grader()
-        if self._grader.call_limiter.refusals is None:
+        if self._remembers_refusals and self._grader.call_limiter.refusals is None:
             # A copy: the user's own grader asks again.
             self._grader = self._grader.remembering_refusals()
         return self._grader
@@ -151,7 +155,7 @@ class HostGrader:
         return PerCriterionGrader(
             self._judge, cannot_assess=self._cannot_assess, normalize=self._normalize,
             limits=self._limits or CallLimits(),
-        ).remembering_refusals()  # fmt: skip
+        )  # fmt: skip
 
     def _shared_grader(self) -> Grader:
         if not isinstance(self._judge, str):

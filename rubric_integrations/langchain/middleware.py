@@ -163,7 +163,7 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         timeout: The time limit for grading one answer with all retries, in seconds, above 0.
         name: A name for an agent with several of these middlewares, made of letters, digits and `_`. With the name
             `tone`, the keys in the state are `rubric_report_tone` and `rubric_revisions_tone`, and the runs in traces
-            are called `rubric_tone`. By default, the names have no suffix.
+            are called `rubric_tone`. The default name adds no suffix.
 
     Raises:
         RubricError: The rubric, its file or its data is invalid.
@@ -189,10 +189,10 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         max_revisions: int = 2,
         on_judge_failure: OnJudgeFailure = "pass_through",
         timeout: float = 60.0,
-        name: str | None = None,
+        name: str = "rubric",
     ):
         super().__init__()
-        if name is not None and not re.fullmatch(r"\w+", name):
+        if not re.fullmatch(r"\w+", name):
             raise ValueError(f"`name` must consist of letters, digits and `_`, because the state has it, got {name!r}")
         if on_judge_failure not in get_args(OnJudgeFailure):
             raise ValueError(f"`on_judge_failure` must be 'pass_through' or 'raise', got {on_judge_failure!r}")
@@ -202,9 +202,9 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
             raise ValueError(f"`max_revisions` must be at least 0, got {max_revisions!r}")
         self.rubrics, self.max_revisions = RowRubrics(rubric if callable(rubric) else as_rubric(rubric)), max_revisions
         self.on_judge_failure, self.timeout = on_judge_failure, timeout
-        self._grader = HostGrader("RubricMiddleware", judge, grader, ledger)
+        self._grader = HostGrader("RubricMiddleware", judge, grader, ledger, remembers_refusals=False)
         self._has_graded = False
-        suffix = "" if name is None else f"_{name}"
+        suffix = "" if name == _SENDER else f"_{name}"
         self._name = _UniqueName(type(self).__name__ + suffix)
         self._keys = tuple(key + suffix for key in _STATE_KEYS)
         self._report_key, self._revisions_key, self._message_id_key = self._keys

@@ -121,7 +121,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
     ):
         self.rubrics, self.name, self.output_key = RowRubrics(rubric, library), name, output_key
         self._fields = FieldSelector("output", "input", "reference", respond, "context")
-        self._grader = HostGrader("RubricRunnable", judge, grader, ledger)
+        self._grader = HostGrader("RubricRunnable", judge, grader, ledger, remembers_refusals=False)
 
     @property
     def InputType(self) -> type[RubricInput]:  # noqa: N802 -- LangChain's name

@@ -308,7 +308,7 @@ class GradingService:
         check_run_name(run, ledger)
         self._spend_limit = SpendLimit(max_calls, max_cost, prices)
         check_priced_judges(self._spend_limit, grader)
-        opened = HostGrader("GradingService", None, grader, ledger)
+        opened = HostGrader("GradingService", None, grader, ledger, remembers_refusals=False)
         self._store = RunStore(opened.store)
         self._store.share_limits(run, self._spend_limit)
         max_concurrency = grader.call_limiter.limits.concurrency

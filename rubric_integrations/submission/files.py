@@ -55,7 +55,7 @@ from rubric_integrations.submission.text_files import (
 )
 from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer, as_mapping, parsed_json
 from rubric_integrations.submission.tool_rows import find_row_format
-from rubric_integrations.submission.traces import SPANS, read_traces
+from rubric_integrations.submission.traces import SPANS, TRACE_FORMATS, read_traces
 
 # A file is refused if this many rows at its beginning have no response.
 _MAX_WITHOUT_RESPONSE = 1000
@@ -323,6 +323,7 @@ def _folder_problem(folder: Path) -> str:
 
 
 _MAX_SHAPES = 1000
+_TRACES = frozenset(known.name for known in TRACE_FORMATS)
 _WITH_PLACES = (".json", ".yaml", ".yml", ".xlsx", ".xlsm")
 
 
@@ -497,9 +498,10 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             is_right = is_right or missing is None
             if missing is not None:
                 refusal = refusal or describe_missing_column(entry.fields, missing)
-            row = _with_rubric_file(
-                read_row({**entry.fields, **respond}, row_id, query, columns, path.parent), path.parent
-            )
+            fields = {**entry.fields, **respond}
+            # The reader of a trace has warned already of what it leaves out.
+            row = read_row(fields, row_id, query, columns, path.parent, warns=entry.tool not in _TRACES)
+            row = _with_rubric_file(row, path.parent)
             row = _without_absent_calls(row) if entry.may_lack_calls else row
         row = _with_short_error(row)
         if (first := places.setdefault(row.id, entry.place)) != entry.place:

@@ -134,7 +134,7 @@ def test_json_file_of_rows_with_rubrics_of_their_own_needs_no_other_file(files: 
     ("row", "words"),
     [
         ('{"response": ""}', "`response` is empty"),
-        ('{"response": 3}', "`response` is the number 3, not a text"),
+        ('{"response": [3]}', "row 2"),
         ('{"reply": "x"}', "no `response`"),
         ("{", "line 2 is not JSON"),
         ("[1]", "line 2 is list"),

@@ -34,6 +34,7 @@ INEXPRESSIBLE = {
     "autorubric-1.6.1/ca_edges/009": "a rubric whose weights are all zero is refused when it is loaded",
     "rubric-1.3.2/length_penalty_curve/001": "an empty submission is refused: there is nothing to grade",
     "rubric-1.3.2/length_penalty_odd/001": "a `max_cap` that is not above `free_budget` is refused",
+    "rubric-1.3.2/parse/017": "a text after the JSON object may contradict it: the reply is asked for again",
     "rubric-1.3.2/one_shot_shapes/005": "two answers to one criterion are a failure, not the first of them",
     "rubric-1.3.2/holistic_replies/003": "a failed judge has no score; the package returns 0.0 with its error",
     "rubric-1.3.2/holistic_replies/015": "a failed judge has no score; the package returns 0.0 with its error",

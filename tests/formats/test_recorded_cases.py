@@ -124,7 +124,7 @@ def assert_documented_result(case: dict[str, Any]) -> None:
                 rubric.grade_sync("text", grader=PerCriterionOneShotGrader(generate))
             assert (error.value.report.score, error.value.report.criteria[0].value) == (None, None)
         case _:
-            with pytest.raises(JudgeError, match="the reply has no `judgments`") as error:
+            with pytest.raises(JudgeError, match=r"the reply (has no `judgments`|is not a JSON object alone)") as error:
                 replay(case)
             assert (error.value.report.score, error.value.report.failed_count) == (None, len(case["criteria"]))
 
