@@ -77,6 +77,8 @@ from rubric_integrations.scoring.judgment import (
 if TYPE_CHECKING:
     import dspy
 
+    from rubric_integrations.judges.provider import ProviderEngine
+
 REPLY_FORMATS: tuple[ReplyFormat, ...] = get_args(ReplyFormat)
 _NAMES_FORMAT = re.compile(
     r"response_format|json[ _](?:schema|object)|json mode|structured[ _]outputs?|\bgrammar\b|guided[ _]decoding",
@@ -426,9 +428,11 @@ class _Request(NamedTuple):
         """Make the call through DSPy, and return the fields of the reply."""
         adapter = self.adapter()
         await adapter.search_long_texts()
+        engine = _engine_of(self.lm)
 
         def record(entry: Mapping[str, Any]) -> None:
-            completion = completion_from_history(entry, caches=self.lm.cache)
+            completion = engine.completion if engine else None
+            completion = completion or completion_from_history(entry, caches=self.lm.cache)
             completions.append(completion)
             adapter.raw_text = completion.text or None
             adapter.end_is_known = completion.finish_reason is not None
@@ -438,8 +442,16 @@ class _Request(NamedTuple):
 
         # The copy passes the history entries to `record` instead of DSPy's histories, which would grow in memory.
         recorded = with_async_call(self.lm.copy(num_retries=0, update_history=record))
+        send = partial(self.predict.acall, signature=self.signature, demos=self.demos, **self.inputs)
         with adapter.isolated_context():
-            return await self.predict.acall(lm=recorded, signature=self.signature, demos=self.demos, **self.inputs)
+            if engine is not None:
+                try:
+                    return await send(lm=engine.model(record))
+                except Exception:
+                    if engine.has_sent:
+                        raise
+                    engine = None  # DSPy may leave the request to LiteLLM, or have a better error message
+            return await send(lm=recorded)
 
     async def parse(self, template: Template, completion: Completion, completions: list[Completion]) -> Any:
         """Parse the reply to the request of a template.
@@ -463,6 +475,14 @@ class _Request(NamedTuple):
             completing_texts=completing,
         )
         return await run_on_texts(parse, completion.text, *searched)
+
+
+def _engine_of(lm: dspy.BaseLM) -> ProviderEngine | None:
+    if fast_path_problem():
+        return None
+    from rubric_integrations.judges.provider import engine_of
+
+    return engine_of(lm)
 
 
 def _check_files(lm: dspy.BaseLM, files: Sequence[ShownFile]) -> None:

@@ -1,12 +1,12 @@
 """The fast path to a model: a prompt that DSPy renders once becomes a template, which is filled in for each question.
 
 DSPy plans, renders, converts and routes each request from the beginning. This takes ten times the CPU time of sending
-the request. Questions of the same form to the same model differ only in their texts. Therefore DSPy makes one HTTP
-request with slots instead of the texts. This request is captured and not sent. For each question, a copy of the
-captured bytes gets the texts of the question in its slots.
+the request. Questions of the same form to the same model differ only in their texts. Therefore DSPy renders one
+request with slots instead of the texts, for an engine that records it and sends nothing (`judges/engines.py`). For each
+question, a copy of the bytes of this request gets the texts of the question in its slots.
 
-A filled template must equal DSPy's request byte for byte. If the installed DSPy sends other bytes or reads replies in
-another way, requests go through DSPy itself, and one warning names the difference.
+A template is used only if it gives the same bytes as the question itself, rendered in the same way. Otherwise, requests
+go through DSPy itself, and one warning names the difference.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import dspy
 from dspy import lm15
-from dspy.clients.call_result import CallResult
 from dspy.clients.errors import error_boundary
 from dspy.utils.callback import BaseCallback
 from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations._util.text import cache_by_text
-from rubric_integrations.judges.models.errors import Completion, completion_from_history
+from rubric_integrations.judges.engines import ModelCapabilities, record_request
+from rubric_integrations.judges.models.errors import Completion, completion_of_response
 from rubric_integrations.judges.models.names import is_function_model
 from rubric_integrations.judges.prompts.render import ShownFile
 from rubric_integrations.judges.prompts.signatures import Attachments
 from rubric_integrations.judges.protocol import JudgeRequest
 
 if TYPE_CHECKING:
-    from rubric_integrations.judges.http import CapturedRequest
+    from rubric_integrations.judges.provider import CapturedRequest
 
 _SLOT = f"slot{secrets.token_hex(12)}"
 # DSPy checks that the content of a file is base64. Therefore its slot is alphanumeric, and its length is a multiple of
@@ -139,10 +139,12 @@ def encode_json_text(text: str) -> bytes:
     quoted = encode_basestring(text)[1:-1]
     try:
         return quoted.encode()
-    except UnicodeEncodeError:
-        from dspy._vendor.lm15.providers.common import json_dumps
-
-        return json_dumps(text)[1:-1]  # raises an error that explains the problem with the text
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"a text of the request contains a lone surrogate (U+{ord(quoted[error.start]):04X}), which no server can "
+            "receive: repair the text, "
+            "for example with `text.encode('utf-8', 'replace').decode()`"
+        ) from None
 
 
 _encode = cache_by_text(encode_json_text)
@@ -169,7 +171,7 @@ class PromptTemplate:
         self._lm, self._request = lm, request
         # The names of the format's field in OpenAI's and in Anthropic's protocol.
         has_format = not {"response_format", "output_config"}.isdisjoint(json.loads(request.body))
-        self.json_only = has_format and "response_format" in lm.supported_params
+        self.json_only = has_format and "response_format" in ModelCapabilities(lm).supported_params
         self.assumes_format = has_format and not self.json_only
         self._slots = find_slots(request.body)
 
@@ -187,8 +189,8 @@ class PromptTemplate:
 
     def request(self, inputs: Mapping[str, Any]) -> JudgeRequest:
         """Return the request with these texts and files, without sending it. For example, it can be part of a batch."""
-        endpoint = self._request.endpoint
-        return JudgeRequest(self._request.protocol, endpoint.url, tuple(endpoint.headers), self.body(inputs))
+        address = self._request.address
+        return JudgeRequest(self._request.protocol, address.url, tuple(address.headers), self.body(inputs))
 
     def read(self, status: int, body: bytes) -> Awaitable[Completion]:
         """Parse the response to a request that `complete` has not sent, such as a request of a batch.
@@ -234,34 +236,7 @@ class FunctionTemplate:
         engine: Any = self._lm.engine
         with error_boundary(self._lm.model, unexpected=True):
             response = await engine.async_engine.complete(self.fill(inputs))
-        result = CallResult.native(response)
-        entry = {"response": response, "outputs": result.outputs, "usage": result.usage, "cost": None}
-        return completion_from_history(entry, caches=False)
-
-
-class _Recorder:
-    """The engine of an LM that records a request, and sends nothing."""
-
-    def __init__(self) -> None:
-        self.requests: list[lm15.Request] = []
-
-    async def complete(self, request: lm15.Request) -> lm15.Response:
-        self.requests.append(request)
-        raise lm15.InvalidRequestError("not sent")
-
-
-async def _capture_prompts(
-    predict: dspy.Predict, lm: dspy.LM, signature: type[dspy.Signature], demos: Sequence[Any], inputs: Mapping[str, Any]
-) -> lm15.Request:
-    recorder = _Recorder()
-    stub = lm.copy(engine=lm.engine, async_engine=recorder, num_retries=0)
-    try:
-        await predict.acall(lm=stub, signature=signature, demos=demos, **inputs)
-    except DSPyError:
-        if recorder.requests:
-            return recorder.requests[0]
-        raise
-    raise TypeError("DSPy did not call the function")
+        return completion_of_response(response)
 
 
 Template = PromptTemplate | FunctionTemplate
@@ -272,9 +247,6 @@ class TemplateCache:
 
     def __init__(self) -> None:
         self.templates: dict[object, Template | None] = {}
-        # The settings for which a complete call of DSPy was compared. The comparison takes as long as the rest of
-        # making a template. It does not depend on the few-shot examples, which may differ from question to question.
-        self.compared: set[object] = set()
 
     def __reduce__(self) -> tuple[type[TemplateCache], tuple[()]]:
         # Credentials, locks and connections must not be pickled.
@@ -323,21 +295,16 @@ async def template_for(
     try:
         examples = tuple(tuple(demo.items()) for demo in demos) if demos else ()
         settings = (repr(own["config"]), lm.model, lm.model_type, repr(lm.kwargs))
-        form = (signature, form_of(inputs), *settings, for_batch)
-        key = (form, examples)
+        key = (signature, form_of(inputs), *settings, for_batch, examples)
         if key in cached.templates:
             return cached.templates[key]
     except TypeError:  # a few-shot example with a field that is no text
         return None
     if len(cached.templates) >= _MAX_TEMPLATES:
         cached.templates.clear()
-        cached.compared.clear()
     with context():
-        is_compared = form in cached.compared
-        template = await _make_template(predict, lm, signature, demos, inputs, for_batch, is_compared)
+        template = await _make_template(predict, lm, signature, demos, inputs, for_batch)
     cached.templates[key] = template
-    if template is not None:
-        cached.compared.add(form)
     return template
 
 
@@ -348,39 +315,35 @@ async def _make_template(
     demos: Sequence[Any],
     inputs: Mapping[str, Any],
     for_batch: bool,
-    is_compared: bool,
 ) -> Template | None:
-    from rubric_integrations.judges.http import capture_request, difference_from_dspy
+    from rubric_integrations.judges.provider import capture_http_request, provider_with_template
 
+    template: Template | None
     try:
-        if is_function_model(lm):
-            if for_batch:
-                return None
-            prompts = FunctionTemplate(lm, await _capture_prompts(predict, lm, signature, demos, slot_inputs(inputs)))
-            if prompts.fill(inputs) == await _capture_prompts(predict, lm, signature, demos, inputs):
-                return prompts
-            _warn_slow(f"DSPy {version('dspy')} differs from the fast path in the prompts of a function")
+        provider = None if is_function_model(lm) else provider_with_template(lm, for_batch=for_batch)
+        if provider is None and (for_batch or not is_function_model(lm)):
             return None
-        request = await capture_request(predict, lm, signature, demos, slot_inputs(inputs), for_batch)
-        if request is None:
-            return None
-        template = PromptTemplate(lm, request)
-        body = template.body(inputs)
-        # The template is used only if DSPy sends and reads the same bytes.
-        if is_compared:
-            rendered = await capture_request(predict, lm, signature, demos, inputs, for_batch)
-            difference = None if rendered and rendered.body == body else "the body of a request"
+        with_slots = await record_request(predict, lm, signature, demos, slot_inputs(inputs))
+        request = await record_request(predict, lm, signature, demos, inputs)
+        if provider is None:
+            template = FunctionTemplate(lm, with_slots)
+            is_equal = template.fill(inputs) == request
         else:
-            difference = await difference_from_dspy(request, body, predict, lm, signature, demos, inputs)
+            captured = capture_http_request(provider, with_slots, for_batch=for_batch)
+            rendered = capture_http_request(provider, request, for_batch=for_batch)
+            if captured is None or rendered is None:
+                return None
+            template = PromptTemplate(lm, captured)
+            is_equal = template.body(inputs) == rendered.body
     except (DSPyError, lm15.LM15Error, ValueError):
         return None  # wrong settings or texts: DSPy itself gives a better error message
     except Exception as error:  # noqa: BLE001 -- whatever another DSPy raises; requests through DSPy still work
         _warn_slow(f"DSPy {version('dspy')} works otherwise ({type(error).__name__}: {error})")
         return None
-    if difference is None:
-        return template
-    _warn_slow(f"DSPy {version('dspy')} differs from the fast path in {difference}")
-    return None
+    if not is_equal:
+        _warn_slow(f"DSPy {version('dspy')} differs from the fast path in the body of a request")
+        return None
+    return template
 
 
 def _is_plain(predict: dspy.Predict, own: Mapping[str, Any], lm: dspy.LM) -> bool:
@@ -422,7 +385,7 @@ def fast_path_problem() -> str | None:
     function does not compare the bytes that DSPy sends and reads. They are compared when a template is made.
     """
     try:
-        from rubric_integrations.judges import http as _  # noqa: F401
+        from rubric_integrations.judges import provider as _  # noqa: F401
     except ImportError as error:
         return f"DSPy {version('dspy')} lacks what the fast path needs ({error})"
     return None

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import dspy
+import httpx
 from dspy.utils.callback import BaseCallback
 
 from rubric_integrations import Criterion, Option, Rubric, Scale, Submission
@@ -80,8 +81,14 @@ class Listener(BaseCallback):
 
 
 def judge_at(server: OpenAIServer, *, fast: bool = True, model: str = "openai/mock", **settings: Any) -> LMJudge:
-    """Make a judge that calls the server: by the fast path, or with a listener, so that it goes through DSPy."""
+    """Make a judge that calls the server by the fast path.
+
+    If `fast` is false, a listener leaves the call to DSPy, and the form of its timeout leaves the request to DSPy's own
+    engine. With `timeout=None`, the engine of this library sends it.
+    """
     callbacks: list[BaseCallback] = [] if fast else [Listener()]
     defaults: dict[str, Any] = {"cache": False, "api_base": server.url, "api_key": "k", "num_retries": 0}
+    if not fast:
+        defaults["timeout"] = httpx.Timeout(60)
     lm = dspy.LM(model, callbacks=callbacks, **defaults | settings)
     return LMJudge(lm, framework_cache=lm.cache)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import reduce
@@ -111,6 +110,45 @@ def completion_from_history(entry: Mapping[str, Any], caches: bool) -> Completio
         refusal=refusal_of(response),
         has_format=_provider_data(response).get(HAS_FORMAT),
     )
+
+
+# These providers count the tokens of the reasoning apart from those of the answer.
+_REASONING_APART = frozenset({"gemini", "vertex", "vertex-express", "xai"})
+
+
+def completion_of_response(response: lm15.Response, provider: str = "") -> Completion:
+    """Make a completion from a response in DSPy's form, without its cost.
+
+    Args:
+        response: The response.
+        provider: The provider's name, because providers count tokens in different ways.
+    """
+    counts = response.usage
+    sent, received = counts.input_tokens, counts.output_tokens
+    if "anthropic" in provider and sent is not None:
+        sent += (counts.cache_read_tokens or 0) + (counts.cache_write_tokens or 0)
+    if provider in _REASONING_APART and received is not None:
+        received += counts.reasoning_tokens or 0
+    is_counted = sent is not None or received is not None
+    usage = token_usage(sent, received, counts.cache_read_tokens, counts.reasoning_tokens) if is_counted else None
+    return Completion(
+        text=_raw_text(response) or _text_of(response),
+        finish_reason=finish_reason_of(response),
+        usage=usage,
+        cost=None,
+        refusal=refusal_of(response),
+        has_format=_provider_data(response).get(HAS_FORMAT),
+    )
+
+
+def _text_of(response: lm15.Response) -> str:
+    parts = response.message.parts
+    texts = (
+        part.text if isinstance(part, lm15.TextPart) else json.dumps(part.value, ensure_ascii=False)
+        for part in parts
+        if isinstance(part, lm15.TextPart | lm15.DataPart)
+    )
+    return "".join(texts)
 
 
 def refusal_of(response: Any) -> str | None:
@@ -253,10 +291,6 @@ def _gemini_text(body: Mapping[str, Any]) -> str:
     return "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
 
 
-MAX_REPLY_BYTES = 10_000_000
-"""The largest size of a decompressed reply, in bytes. A judgment has a few thousand bytes. Without a limit, a
-compressed reply could fill the memory."""
-
 _LONGEST_MESSAGE = 300
 # The beginning of a body in which a message is looked for.
 _LONGEST_BODY = 20_000
@@ -296,20 +330,27 @@ class ErrorResponse(NamedTuple):
             return True
 
 
-def find_response(error: BaseException) -> ErrorResponse | None:
-    """Return the HTTP response that caused an error of DSPy. None if there was no response.
+class ResponseError(Exception):
+    """The cause of an error that this library raises for an HTTP response.
 
-    DSPy's errors contain the status but not the body. The body is still in a local variable of the function that raised
-    the error. There are two other ways to get the body. Replacing methods of DSPy would change the user's program.
-    Sending the request a second time would cost a second call.
+    Attributes:
+        response: The response.
     """
-    raised = error.__cause__ or error
-    for frame, _ in traceback.walk_tb(raised.__traceback__):
-        for value in frame.f_locals.values():
-            if type(value).__name__ == "HttpResponse":
-                status, body = getattr(value, "status", None), getattr(value, "body", None)
-                if isinstance(status, int) and isinstance(body, bytes):
-                    return ErrorResponse(status, body)
+
+    def __init__(self, response: ErrorResponse):
+        super().__init__(f"HTTP {response.status}")
+        self.response = response
+
+
+def find_response(error: BaseException) -> ErrorResponse | None:
+    """Return the HTTP response that caused an error of DSPy. None if the error does not have it.
+
+    Errors of requests that this library sends have it. Errors of DSPy's own clients have only the status.
+    """
+    # DSPy's error, the error of its client, and the response. An exception may be its own cause.
+    for cause in (error.__cause__, error.__cause__ and error.__cause__.__cause__):
+        if isinstance(cause, ResponseError):
+            return cause.response
     return None
 
 
@@ -583,6 +624,9 @@ def failure_from_error(error: DSPyError, spend: Spend, settings: Mapping[str, An
         reason = message.removeprefix(name).removeprefix(code).removeprefix(": ").rstrip(".")
         sent = describe_sent_key(error.model or "", settings)
         message = f"{name}{code}: {reason}. {sent}" if reason else f"{name}{code}. {sent}"
+    if type(error) is LMProviderError and status == 200:
+        # DSPy's own clients report so the web page of a proxy.
+        return JudgeFailure("transport", message, retryable=True, spend=spend)
     kind = "transport" if type(error) is LMProviderError else "config"
     is_setting = isinstance(error, LMConfigurationError)
     return JudgeFailure(kind, message, unreachable=is_setting, spend=NO_SPEND if is_setting else spend)

@@ -56,6 +56,13 @@ _OLLAMA_PATH = re.compile(r"(?:/v1(?:/chat/completions)?|/api(?:/chat|/generate)
 _AMBIGUOUS = re.compile(r"[\\\s\x00-\x1f]")
 
 
+CONNECTION_SETTINGS = frozenset({
+    "api_key", "api_base", "base_url", "timeout", "headers", "extra_headers", "api_version", "azure_ad_token_provider",
+    "organization", "project", "extra_query", "custom_llm_provider",
+})  # fmt: skip
+"""The settings of a `dspy.LM` that are about its connection, and not about its requests."""
+
+
 class _Server(NamedTuple):
     """The URL of a server, and the name of the setting that has this URL, for messages."""
 
@@ -102,7 +109,7 @@ def check_provider(model: str) -> None:
     Raises:
         ValueError: The provider is unknown.
     """
-    if not _prefix(model) and _route(model) is None:
+    if not _prefix(model) and route_of(model) is None:
         raise ValueError(
             f"the model name {model!r} has no provider: write it before the name, such as 'openai/{model}' for a "
             f"server that speaks OpenAI's protocol, 'hosted_vllm/{model}' or 'ollama_chat/{model}'"
@@ -116,10 +123,27 @@ def speaks_openai(lm: dspy.BaseLM) -> bool:
         >>> [speaks_openai(dspy.LM(name)) for name in ("hosted_vllm/qwen3", "anthropic/claude-sonnet-4-5")]
         [True, False]
     """
-    if type(lm) is not dspy.LM or lm.model_type != "chat" or not isinstance(lm.engine, str):
+    if type(lm) is not dspy.LM:
         return False
-    route = _route(lm.model)
-    return route is not None and route.adapter == "OpenAIChatLM"
+    if not isinstance(lm.engine, str):
+        return bool(getattr(lm.engine, "speaks_openai", False))
+    route = route_of(lm.model)
+    return route is not None and route.adapter == "OpenAIChatLM" and is_called_by_chat(lm, route)
+
+
+def is_called_by_chat(lm: dspy.LM, route: lm15.Resolution) -> bool:
+    """Whether a model is called by chat completions or Anthropic's messages, and not by OpenAI's Responses API."""
+    # With "auto", which is the default of DSPy 3.5, models of OpenAI may be called by either.
+    return lm.model_type == "chat" or (str(lm.model_type) == "auto" and route.provider != "openai-chat")
+
+
+def server_url(lm: dspy.LM) -> str | None:
+    """Return the base URL to which a model's requests in OpenAI's protocol go. None for the provider's own.
+
+    It is the URL that the user has set or, if there is none, the URL in the environment.
+    """
+    url: str | None = lm.kwargs.get("api_base") or lm.kwargs.get("base_url") or server_url_of_environment(lm.model)
+    return f"{_OLLAMA_PATH.sub('', url)}/v1" if url and _prefix(lm.model) in _OLLAMA else url
 
 
 def key_for_endpoint(model: str, api_base: str | None = None, *, has_headers: bool = False) -> str | None:
@@ -138,7 +162,7 @@ def key_for_endpoint(model: str, api_base: str | None = None, *, has_headers: bo
         >>> key_for_endpoint("hosted_vllm/qwen3", "http://localhost:8000/v1") is None
         True
     """
-    route = _route(model)
+    route = route_of(model)
     default = _Server(_default_url(model) or "", "the default endpoint")
     server = _Server(api_base, "`api_base`") if api_base else _server_of_environment(model)
     own, own_key = _own_variables(model, route), os.environ.get(OWN_KEY)
@@ -264,7 +288,7 @@ def describe_sent_key(model: str, settings: Mapping[str, Any]) -> str:
     keys = [value for name, value in every.items() if value and is_credential(name)]
     if any(key != PLACEHOLDER for key in keys):
         return "A key was sent: check that it is this server's"
-    if not keys and (variable := _first_set(_own_variables(model, _route(model)))):
+    if not keys and (variable := _first_set(_own_variables(model, route_of(model)))):
         return f"The key of {variable} was sent: check that it is this server's"
     # Without `api_base`, the server is the provider's, which does not get the user's own key.
     variable = None if settings.get("api_base") or settings.get("base_url") else missing_key_variable(model)
@@ -277,7 +301,7 @@ def missing_key_variable(model: str) -> str | None:
     LiteLLM is not imported for this. It is in memory if it has sent a request.
     """
     litellm: Any = sys.modules.get("litellm")
-    if litellm is None or _first_set(_own_variables(model, _route(model))):
+    if litellm is None or _first_set(_own_variables(model, route_of(model))):
         return None
     names: list[str] = litellm.validate_environment(model)["missing_keys"]
     return next((name for name in names if name.endswith("_API_KEY")), None)
@@ -289,7 +313,7 @@ def with_provider(model: str) -> str:
     This is done only if the environment names a server for the provider, such as OPENAI_BASE_URL. Without the prefix,
     DSPy would send some requests to that server and others to the provider. Other names are returned unchanged.
     """
-    if _prefix(model) or (route := _route(model)) is None:
+    if _prefix(model) or (route := route_of(model)) is None:
         return model
     name = f"{route.provider.removesuffix('-chat')}/{model}"
     return name if _server_of_environment(name) else model
@@ -340,11 +364,11 @@ def _host(url: str | None) -> str:
 
 def _default_url(model: str) -> str | None:
     """Return the base URL of a model's provider as DSPy knows it. None if DSPy knows no URL."""
-    route = _route(model)
+    route = route_of(model)
     if route is None:
         return None
     # The environment is left out, because it may name another server.
-    config = lm15.RouterConfig(env={}, api_keys={route.provider: PLACEHOLDER}, providers=_declared())
+    config = lm15.RouterConfig(env={}, api_keys={route.provider: PLACEHOLDER}, providers=declared_providers())
     try:
         return getattr(lm15.LMRouter(config).lm(f"{route.provider}:{route.model}"), "base_url", None)
     except lm15.LM15Error:
@@ -421,13 +445,14 @@ def _prefix(model: str) -> str:
     return prefix if separator else ""
 
 
-def _route(model: str) -> lm15.Resolution | None:
+def route_of(model: str) -> lm15.Resolution | None:
     """Return the route of the model's requests in DSPy's own engine. None if DSPy uses LiteLLM for the model."""
     try:
-        return lm15.LMRouter(lm15.RouterConfig(providers=_declared())).resolve_openai_chat(model)
+        return lm15.LMRouter(lm15.RouterConfig(providers=declared_providers())).resolve_openai_chat(model)
     except lm15.LM15Error:
         return None
 
 
-def _declared() -> tuple[lm15.ProviderDefinition, ...]:
+def declared_providers() -> tuple[lm15.ProviderDefinition, ...]:
+    """Return the providers that the user has declared to DSPy."""
     return tuple(provider.definition for provider in lm15.registered_providers())

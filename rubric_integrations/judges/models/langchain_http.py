@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from rubric_integrations.judges.models.errors import MAX_REPLY_BYTES, ErrorResponse, describe_response
+from rubric_integrations.judges.http import MAX_REPLY_BYTES
+from rubric_integrations.judges.models.errors import ErrorResponse, describe_response
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

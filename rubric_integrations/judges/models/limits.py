@@ -6,16 +6,18 @@ fails before a request.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import dspy
 from dspy import lm15
-from dspy.clients import model_metadata
-from dspy.clients.costs import estimate_cost
+from dspy.clients import costs, model_metadata
 
 from rubric_integrations._util.event_loop import run_on_texts
 from rubric_integrations.scoring.judgment import JudgeFailure
@@ -37,6 +39,88 @@ def provider_and_model(name: str) -> tuple[str, str]:
     return (provider, model) if slash else ("openai", name)
 
 
+class TokenPrices(NamedTuple):
+    """The prices of a model's tokens, as DSPy estimates them.
+
+    Attributes:
+        known: Whether the price is known.
+        per_token: The price of one input token, output token, reasoning token, and input token from the provider's
+            cache, in US dollars, for prompts of up to 100,000 tokens. None if the price depends on the number of tokens
+            even below this size.
+    """
+
+    known: bool
+    per_token: tuple[float, ...] | None
+
+
+MAX_FLAT_TOKENS = 100_000
+"""Some models are more expensive for prompts beyond some length, which is at least this number of tokens."""
+
+# The names of models come from the servers' replies. Therefore their number must be limited.
+_MAX_PRICES = 256
+_known_prices: dict[tuple[object, ...], TokenPrices] = {}
+
+
+def estimate_cost(
+    response: lm15.Response, provider: str, model: str, request: lm15.Request | None = None
+) -> float | None:
+    """Return the cost of a reply in US dollars. None if it is unknown.
+
+    Args:
+        response: The reply, with its token usage.
+        provider: The provider's name.
+        model: The requested model, whose price is used if the list does not have the reply's model.
+        request: The request.
+    """
+    return costs.estimate_cost(response, provider=provider, requested_model=model, request=request)[0]
+
+
+async def token_prices(
+    key: tuple[object, ...], model: str, tier: str, estimate: Callable[[lm15.Response], float | None]
+) -> TokenPrices:
+    """Return the prices of a model's tokens, from a cache or the price list.
+
+    Args:
+        key: Everything on which the prices depend.
+        model: The model that has replied.
+        tier: The service tier. Empty if the reply does not name one.
+        estimate: A function that returns the cost of a reply.
+    """
+    prices = _known_prices.get(key)
+    if prices is None:
+        if len(_known_prices) >= _MAX_PRICES:
+            _known_prices.clear()
+        # In a thread, because the first look-up may download DSPy's price list.
+        prices = _known_prices[key] = await asyncio.to_thread(_look_up_prices, model, tier, estimate)
+    return prices
+
+
+def _look_up_prices(model: str, tier: str, estimate: Callable[[lm15.Response], float | None]) -> TokenPrices:
+    def cost(*, sent: int = 0, received: int = 0, cached: int = 0, reasoning: int = 0) -> float | None:
+        usage = lm15.Usage(
+            input_tokens=sent, output_tokens=received, cache_read_tokens=cached, reasoning_tokens=reasoning
+        )
+        return estimate(_reply_of(model, tier, usage))
+
+    amounts = (cost(sent=1), cost(received=1), cost(received=1, reasoning=1), cost(sent=1, cached=1))
+    per_token = tuple(price for price in amounts if price is not None)
+    many = cost(sent=MAX_FLAT_TOKENS, received=MAX_FLAT_TOKENS)
+    if many is None or len(per_token) < len(amounts):
+        return TokenPrices(bool(per_token), None)
+    is_flat = math.isclose(many, MAX_FLAT_TOKENS * (per_token[0] + per_token[1]))
+    return TokenPrices(True, per_token if is_flat else None)
+
+
+def _reply_of(model: str, tier: str | None, usage: lm15.Usage) -> lm15.Response:
+    message = lm15.Message(role="assistant", parts=(lm15.TextPart(text=""),))
+    data: Any = {"service_tier": tier} if tier else None
+    return lm15.Response(None, model, message, finish_reason="stop", usage=usage, provider_data=data)
+
+
+# Set by the first `load_prices`. Until then, a look-up could download the list on the event loop.
+_list_is_loaded = threading.Event()
+
+
 async def load_prices(lm: dspy.BaseLM) -> None:
     """Load the price list once, in a thread, if the list may contain the LM's model.
 
@@ -45,6 +129,7 @@ async def load_prices(lm: dspy.BaseLM) -> None:
     """
     if is_priced(lm):
         await model_metadata.apreload()
+        _list_is_loaded.set()
 
 
 def highest_cost(lm: dspy.BaseLM, prompt_bytes: int, reply_tokens: int | None = None) -> float | None:
@@ -88,13 +173,10 @@ def _prices(
     longest = info.get("max_output_tokens") if limit is None else limit
     if not isinstance(longest, int):
         return None
-    message = lm15.Message(role="assistant", parts=(lm15.TextPart(text=""),))
-    data: Any = {"service_tier": tier} if tier else None
 
     def estimate(output_tokens: int) -> float | None:
         usage = lm15.Usage(input_tokens=1000 * thousands, output_tokens=output_tokens)
-        reply = lm15.Response(None, model, message, finish_reason="stop", usage=usage, provider_data=data)
-        return estimate_cost(reply, provider=provider, requested_model=model)[0]
+        return estimate_cost(_reply_of(model, tier, usage), provider, model)
 
     without_reply, whole = estimate(0), estimate(longest)
     if without_reply is None or whole is None:
@@ -165,7 +247,7 @@ def known_limit(lm: dspy.BaseLM) -> int | None:
 
     The list is used only if it is already loaded (see `load_prices`).
     """
-    if model_metadata._data is None or not is_priced(lm):  # pyright: ignore[reportPrivateUsage]
+    if not _list_is_loaded.is_set() or not is_priced(lm):
         return None
     return _listed_limit(lm.model)
 

@@ -112,6 +112,13 @@ class _NoModel(dspy.BaseLM):
     async def acall(self, prompt: object = None, *, messages: object = None, **settings: object) -> None:
         self(prompt, messages=messages, **settings)
 
+    # DSPy 3.5 calls these in place of the above.
+    def generate(self, request: lm15.Request, **settings: object) -> None:
+        self()
+
+    async def agenerate(self, request: lm15.Request, **settings: object) -> None:
+        self()
+
 
 NO_MODEL = _NoModel()
 
@@ -274,7 +281,8 @@ def lm_from_name(model: str, options: ModelSettings = NO_SETTINGS) -> dspy.LM:
     else:
         settings["temperature"] = float(options.temperature)  # in the fingerprint, 0 and 0.0 must be the same
     try:
-        return dspy.LM(model, cache=False, num_retries=0, **settings)
+        # From DSPy 3.5 on, the default is "auto", by which OpenAI's models may be called by another protocol.
+        return dspy.LM(model, model_type="chat", cache=False, num_retries=0, **settings)
     except DSPyError as error:
         message = redact(str(error), settings)
         cause = error if message == str(error) else None

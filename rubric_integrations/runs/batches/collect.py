@@ -11,7 +11,7 @@ from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.records import Record
 from rubric_integrations.formats.row_rubrics import RowRubrics
 from rubric_integrations.graders import Grader
-from rubric_integrations.judges.models.errors import MAX_REPLY_BYTES
+from rubric_integrations.judges.http import MAX_REPLY_BYTES
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.batches.base import Batch, BatchLedger, BatchStatus, LineReply, Provider, load, save
 from rubric_integrations.runs.batches.providers import Results, read_results

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -14,19 +15,23 @@ from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
 import dspy
+from dspy import lm15
 from dspy.utils.exceptions import DSPyError
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.graders.scheduler import CallLimiter, LimitedJudge
 from rubric_integrations.graders.settings import CallLimits, with_retries
-from rubric_integrations.judges.credentials import is_credential
+from rubric_integrations.judges.engines import ModelCapabilities, engine_pair
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.models.errors import (
+    FINISH_REASON,
     completion_from_history,
+    completion_of_response,
     failure_from_client_error,
     failure_from_error,
     is_unanswered,
 )
+from rubric_integrations.judges.models.keys import CONNECTION_SETTINGS
 from rubric_integrations.judges.models.limits import highest_cost, load_prices
 from rubric_integrations.judges.models.names import settings_of, with_async_call, without_framework_cache
 from rubric_integrations.judges.protocol import Judge, Question, RunStopped, fingerprint_of
@@ -248,68 +253,49 @@ def is_identified(judge: LMJudge) -> bool:
 _REPLY = "REPLY"
 
 
-class CountedModel(dspy.BaseLM):
-    """A wrapper around a model that counts its calls towards an alignment's limits, and stores its replies.
+class _CountingEngine(ModelCapabilities):
+    """Sends the requests of a `CountedModel`, and counts and stores them.
 
     Args:
         lm: The model.
         calls: The calls of the alignment.
+        fingerprint: The fingerprint of the model, or None if it cannot be identified.
+        rollout: The number with which DSPy requests another reply to the same request, or None.
     """
 
-    def __init__(self, lm: dspy.BaseLM, calls: AlignmentCalls):
-        super().__init__(lm.model, model_type=cast("Any", lm.model_type), cache=False)
-        self._lm, self._calls = without_framework_cache(lm), calls
-        self.kwargs = dict(lm.kwargs)
-        self._fingerprint = LMJudge(lm).fingerprint()
+    def __init__(self, lm: dspy.BaseLM, calls: AlignmentCalls, fingerprint: str | None, rollout: object = None):
+        super().__init__(lm)
+        self._lm, self._calls, self._fingerprint, self._rollout = lm, calls, fingerprint, rollout
+        # DSPy repeats a request if several replies to it are wanted. These have different keys.
+        self._repeated = Counter[bytes]()
 
-    def __deepcopy__(self, memo: object) -> CountedModel:
-        return self
+    def with_rollout(self, rollout: object) -> _CountingEngine:
+        """Return an engine for a copy of the model."""
+        return _CountingEngine(self._lm, self._calls, self._fingerprint, rollout)
 
-    @property
-    def supports_function_calling(self) -> bool:
-        """Whether the model supports function calling."""
-        return self._lm.supports_function_calling
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        """Return the response to a request."""
+        return run_sync(self.acomplete(request))
 
-    @property
-    def supports_reasoning(self) -> bool:
-        """Whether the model supports native reasoning."""
-        return self._lm.supports_reasoning
-
-    @property
-    def supports_response_schema(self) -> bool:
-        """Whether the model supports structured output."""
-        return self._lm.supports_response_schema
-
-    @property
-    def supported_params(self) -> set[str]:
-        """The names of the parameters that the model supports."""
-        return self._lm.supported_params
-
-    def __call__(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
-        """Return the model's outputs, as `dspy.BaseLM` does."""
-        return run_sync(self.acall(prompt, messages=messages, **kwargs))
-
-    async def acall(self, prompt: Any = None, *, messages: Any = None, **kwargs: Any) -> Any:
-        """Return the model's outputs. Outputs that are in the store are not requested again."""
-        # DSPy changes the settings of a copy, such as the temperature of MIPROv2's proposals.
-        own = {name: value for name, value in self.kwargs.items() if self._lm.kwargs.get(name) != value}
-        settings = {**own, **kwargs}
-        text = json.dumps([prompt, messages], default=str)
-        shown = {name: value for name, value in settings.items() if not is_credential(name)}
+    async def acomplete(self, request: lm15.Request) -> lm15.Response:
+        """Return the response to a request. A reply that is in the store is not requested again."""
+        # In OpenAI's protocol, whatever the model's own protocol is.
+        body = lm15.OpenAIChatLM(api_key="-").build_request(request, stream=False).body
         key = None
         if self._fingerprint is not None:
-            request = json.dumps([_REPLY, self._fingerprint, text, shown], default=repr, sort_keys=True)
-            key = sha256(request.encode()).hexdigest()
+            parts = [_REPLY, self._fingerprint, body.decode(), self._rollout, self._repeated[body]]
+            key = sha256(json.dumps(parts, default=repr).encode()).hexdigest()
+            self._repeated[body] += 1
         await load_prices(self._lm)
-        send = partial(self._send, prompt, messages, settings)
-        reply = await self._calls.reply(self.model, key, send, highest_cost(self._lm, len(text.encode())))
-        outputs: list[Any] = json.loads(reply.reason)
-        if "update_history" in vars(self):  # a judge that calls this model reads the reply from its history
-            self.update_history({"outputs": outputs, "response": None, "usage": None, "cost": None})
-        return outputs
+        send = partial(self._send, request)
+        reply = await self._calls.reply(self._lm.model, key, send, highest_cost(self._lm, len(body)))
+        return lm15.Response(
+            id=None, model=request.model, message=lm15.Message.assistant(reply.reason), finish_reason="stop",
+            usage=lm15.Usage(), provider_data={FINISH_REASON: None},
+        )  # fmt: skip
 
-    async def _send(self, prompt: Any, messages: Any, settings: Mapping[str, Any]) -> Judgment:
-        """Send a request, and return the outputs of the model as the reason of a judgment, in JSON.
+    async def _send(self, request: lm15.Request) -> Judgment:
+        """Send a request, and return the text of the reply as the reason of a judgment.
 
         Raises:
             JudgeFailure: The model did not reply.
@@ -318,7 +304,7 @@ class CountedModel(dspy.BaseLM):
         lm = with_async_call(self._lm.copy(update_history=entries.append))
         try:
             with dspy.context(disable_history=False, track_usage=False, usage_tracker=None):
-                outputs: Sequence[Any] = await lm.acall(prompt, messages=messages, **settings)
+                response: lm15.Response = await lm.acall(request)
         except DSPyError as error:
             raise failure_from_error(error, _spend_of_failed(error), settings_of(self._lm)) from None
         except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
@@ -326,8 +312,33 @@ class CountedModel(dspy.BaseLM):
         # An LM that replaces DSPy's complete call adds nothing to the history.
         spends = [completion_from_history(entry, caches=False).spend for entry in entries]
         spend = total_spend(spends) if spends else UNKNOWN_CALL
-        reason = json.dumps([output if isinstance(output, str | Mapping) else str(output) for output in outputs])
-        return Judgment(verdict=_REPLY, value=None, reason=reason, spend=spend or NO_SPEND)
+        text = completion_of_response(response).text
+        return Judgment(verdict=_REPLY, value=None, reason=text, spend=spend or NO_SPEND)
+
+
+class CountedModel(dspy.LM):
+    """A wrapper around a model that counts its calls towards an alignment's limits, and stores its replies.
+
+    Args:
+        lm: The model.
+        calls: The calls of the alignment.
+    """
+
+    def __init__(self, lm: dspy.BaseLM, calls: AlignmentCalls):
+        self._counting = _CountingEngine(without_framework_cache(lm), calls, LMJudge(lm).fingerprint())
+        super().__init__(
+            lm.model, model_type=cast("Any", lm.model_type), cache=False, num_retries=0, **engine_pair(self._counting)
+        )
+        # The connection is the wrapped model's.
+        self.kwargs = {name: value for name, value in lm.kwargs.items() if name not in CONNECTION_SETTINGS}
+
+    def __deepcopy__(self, memo: object) -> CountedModel:
+        return self
+
+    def copy(self, **changes: Any) -> CountedModel:
+        """Return a copy with other settings, as DSPy does."""
+        rollout = changes.get("rollout_id", self.kwargs.get("rollout_id"))
+        return super().copy(**engine_pair(self._counting.with_rollout(rollout)), **changes)
 
 
 # With a larger share of failures, the remaining questions are not representative.

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.judges import fast_path, http
+from rubric_integrations.judges import fast_path, provider
 
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bodies of the requests that used the fast path."""
     bodies: list[bytes] = []
-    real = http.CapturedRequest.send
+    real = provider.CapturedRequest.send
 
     async def send(request: Any, body: bytes, lm: Any) -> Any:
         bodies.append(body)
         return await real(request, body, lm)
 
-    monkeypatch.setattr(http.CapturedRequest, "send", send)
+    monkeypatch.setattr(provider.CapturedRequest, "send", send)
     return bodies
 
 

@@ -13,10 +13,12 @@ from dspy.clients import costs
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rubric_integrations.judges import http
+from rubric_integrations.judges import provider as provider_module
 from rubric_integrations.judges.calling import RequestForm
-from rubric_integrations.judges.http import HttpReply, ReplyReader
+from rubric_integrations.judges.fast_path import record_request
+from rubric_integrations.judges.http import HttpReply
 from rubric_integrations.judges.prompts.signatures import JudgeCriterion
+from rubric_integrations.judges.provider import ReplyReader, provider_of
 from rubric_integrations.scoring import Judgment
 from tests.judges.questions import MET_REPLY, judge_at, question_about
 from tests.openai_server import OpenAIServer
@@ -30,9 +32,10 @@ MODELS = ("openai/gpt-4o-mini", "openai/gpt-5-mini", "openai/gpt-5.4", "openai/m
 async def reader_for(model: str) -> ReplyReader:
     lm = dspy.LM(model, api_key="k", api_base="http://127.0.0.1:9/v1", cache=False)
     inputs = dict.fromkeys(JudgeCriterion.input_fields, "x")
-    request = await http.capture_request(dspy.Predict(JudgeCriterion), lm, JudgeCriterion, [], inputs)
-    assert request is not None
-    return request.reader
+    request = await record_request(dspy.Predict(JudgeCriterion), lm, JudgeCriterion, [], inputs)
+    provider = provider_of(lm)
+    assert provider is not None
+    return ReplyReader(provider, request)
 
 
 async def result_of(reader: ReplyReader, body: bytes) -> Any:
@@ -54,7 +57,7 @@ async def read_both_ways(model: str, body: bytes, monkeypatch: pytest.MonkeyPatc
     reader = await reader_for(model)
     result = await result_of(reader, body)
     with monkeypatch.context() as patch:
-        patch.setattr(http, "_parse_plain", parse_nothing)
+        patch.setattr(provider_module, "_parse_plain", parse_nothing)
         assert result == await result_of(reader, body)
     return result
 
@@ -123,7 +126,7 @@ PLAIN: dict[str, Any] = {
 async def test_price_of_a_model_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = await reader_for("openai/gpt-4o-mini")
     body = json.dumps(PLAIN).encode()
-    text, finish_reason, spend = await read_both_ways("openai/gpt-4o-mini", body, monkeypatch)
+    text, finish_reason, spend = await result_of(reader, body)
     assert text == "yes"
     assert spend.cost is not None
     assert spend.cost > 0
@@ -132,20 +135,19 @@ async def test_price_of_a_model_is_looked_up_once(monkeypatch: pytest.MonkeyPatc
         raise AssertionError("DSPy's price list or parser was used again")
 
     monkeypatch.setattr(costs, "model_info", refuse)
-    monkeypatch.setattr("dspy._vendor.lm15.providers.openai_chat.OpenAIChatLM.parse_response", refuse)
+    monkeypatch.setattr(dspy.lm15.OpenAIChatLM, "parse_response", refuse)
     assert await result_of(reader, body) == ("yes", finish_reason, spend)
 
 
 async def test_dspy_that_reads_the_specimen_otherwise_reads_every_reply(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dspy._vendor.lm15.providers.openai_chat import OpenAIChatLM
-
-    real: Any = OpenAIChatLM.parse_response
+    client: Any = dspy.lm15.OpenAIChatLM
+    real: Any = client.parse_response
 
     def parse_in_capitals(target: Any, request: Any, response: Any) -> Any:
         body = response.body.replace(b'"yes"', b'"YES"').replace(b"{\\", b" {\\")
         return real(target, request, dataclasses.replace(response, body=body))
 
-    monkeypatch.setattr(OpenAIChatLM, "parse_response", parse_in_capitals)
+    monkeypatch.setattr(client, "parse_response", parse_in_capitals)
     reader = await reader_for("openai/gpt-4o-mini")
     assert (await result_of(reader, json.dumps(PLAIN).encode())) == ("YES", ANY, ANY)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 import sys
 import warnings
@@ -15,13 +14,14 @@ from typing import Any, cast
 import cloudpickle
 import dspy
 import pytest
-from dspy._vendor.lm15.providers.async_base import AsyncOpenAIChatLM
 from dspy.utils.callback import BaseCallback
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import Rubric, Submission
-from rubric_integrations.judges import LMJudge, Question, fast_path, http
+from rubric_integrations.judges import LMJudge, Question, fast_path
+from rubric_integrations.judges.engines import RecordingEngine
+from rubric_integrations.judges.prompts.signatures import JudgeAdapter
 from rubric_integrations.scoring import JudgeFailure, LabelledJudgment
 from tests.fakes import FakeModel
 from tests.judges.questions import (
@@ -320,111 +320,20 @@ async def test_untested_dspy_that_sends_and_reads_the_same_uses_the_fast_path(
     assert fast_path.fast_path_problem() is None
 
 
-async def test_whole_call_of_dspy_is_compared_once_for_questions_that_differ_in_their_examples(
+@pytest.mark.usefixtures("fresh_warnings")
+async def test_dspy_that_calls_no_engine_makes_the_calls_and_warns_once(
     server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    comparisons: list[object] = []
-    real: Any = http.difference_from_dspy
+    real: Any = JudgeAdapter.acall
 
-    async def compare(*arguments: Any) -> str | None:
-        comparisons.append(arguments)
-        return await real(*arguments)
+    async def acall(adapter: Any, lm: Any, *arguments: Any, **settings: Any) -> Any:
+        if isinstance(lm.engine, RecordingEngine):
+            return [{"explanation": "made up", "verdict": "UNMET"}]
+        return await real(adapter, lm, *arguments, **settings)
 
-    monkeypatch.setattr(http, "difference_from_dspy", compare)
-    judge = judge_at(server)
-    for _ in range(3):
-        append_demo(judge)
-        await judge.judge(question_about())
-    assert (len(comparisons), len(sent), len(server.calls)) == (1, 3, 3)
-
-
-def change_url(request: Any) -> Any:
-    return dataclasses.replace(request, url=request.url + "?v=2")
-
-
-def add_header(request: Any) -> Any:
-    return dataclasses.replace(request, headers=[*request.headers, ("x-secret", "canary")])
-
-
-def change_body(request: Any) -> Any:
-    return dataclasses.replace(request, body=request.body.replace(b"{", b'{"store": false, ', 1))
-
-
-@pytest.mark.usefixtures("fresh_warnings")
-@pytest.mark.parametrize(
-    ("change", "difference"),
-    [
-        (change_url, "the URL of a request"),
-        (add_header, "the headers of a request"),
-        (change_body, "the body of a request"),
-    ],
-)
-async def test_dspy_that_sends_something_else_makes_the_calls_and_warns_once(
-    server: OpenAIServer,
-    sent: list[bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Any], Any],
-    difference: str,
-) -> None:
-    real: Any = AsyncOpenAIChatLM._send
-
-    async def send(target: Any, request: Any) -> Any:
-        return await real(target, change(request))
-
-    monkeypatch.setattr(AsyncOpenAIChatLM, "_send", send)
+    monkeypatch.setattr(JudgeAdapter, "acall", acall)
     (message,) = await warnings_of_three_judgments(server)
-    assert message.endswith(f"DSPy {dspy.__version__} differs from the fast path in {difference}")
-    assert "the same judgments at about eight times the CPU" in message
-    assert (len(server.calls), sent) == (3, [])
-
-
-@pytest.mark.usefixtures("fresh_warnings")
-async def test_dspy_that_reads_a_reply_otherwise_makes_the_calls_and_warns_once(
-    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real: Any = AsyncOpenAIChatLM.complete
-
-    async def complete(target: Any, request: Any) -> Any:
-        response = await real(target, request)
-        return dataclasses.replace(response, usage=dataclasses.replace(response.usage, output_tokens=77))
-
-    monkeypatch.setattr(AsyncOpenAIChatLM, "complete", complete)
-    (message,) = await warnings_of_three_judgments(server)
-    assert message.endswith(f"DSPy {dspy.__version__} differs from the fast path in the reading of a reply")
-    assert (len(server.calls), sent) == (3, [])
-
-
-@pytest.mark.usefixtures("fresh_warnings")
-async def test_dspy_that_cannot_read_the_specimen_makes_the_calls_and_warns_once(
-    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real: Any = AsyncOpenAIChatLM.complete
-
-    async def complete(target: Any, request: Any) -> Any:
-        response = await real(target, request)
-        if response.model == "m":
-            raise AttributeError("no `trailers`")
-        return response
-
-    monkeypatch.setattr(AsyncOpenAIChatLM, "complete", complete)
-    (message,) = await warnings_of_three_judgments(server)
-    assert "a specimen of a reply cannot be read (LMUnexpectedError: [openai/mock] no `trailers`)" in message
-    assert (len(server.calls), sent) == (3, [])
-
-
-@pytest.mark.usefixtures("fresh_warnings")
-async def test_dspy_that_keeps_its_engines_elsewhere_sends_no_specimen(
-    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real: Any = http._engine
-
-    def forget_engines(lm: Any, call: Any, asynchronous: bool) -> Any:
-        lm._engine_store = {}
-        return real(lm, call, asynchronous)
-
-    monkeypatch.setattr(http, "_engine", forget_engines)
-    (message,) = await warnings_of_three_judgments(server)
-    assert "TypeError: an LM does not use the engine in its store" in message
+    assert "TypeError: DSPy did not call the engine of the model" in message
     assert (len(server.calls), sent) == (3, [])
 
 
@@ -432,24 +341,10 @@ async def test_dspy_that_keeps_its_engines_elsewhere_sends_no_specimen(
 async def test_dspy_that_lacks_a_module_works_and_warns_once(
     server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "rubric_integrations.judges.http", None)
-    monkeypatch.delattr("rubric_integrations.judges.http", raising=False)
+    monkeypatch.setitem(sys.modules, "rubric_integrations.judges.provider", None)
+    monkeypatch.delattr("rubric_integrations.judges.provider", raising=False)
     (message,) = await warnings_of_three_judgments(server)
     assert f"DSPy {dspy.__version__} lacks what the fast path needs" in message
-
-
-@pytest.mark.usefixtures("fresh_warnings")
-async def test_dspy_whose_internals_changed_works_and_warns_once(
-    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def prepare(*_arguments: object) -> None:
-        raise TypeError("prepare() takes 3 arguments")
-
-    monkeypatch.setattr(http, "prepare", prepare)
-    (message,) = await warnings_of_three_judgments(server)
-    assert "TypeError: prepare() takes 3 arguments" in message
-    assert "eight times the CPU" in message
-    assert sent == []
 
 
 @pytest.mark.usefixtures("fresh_warnings")

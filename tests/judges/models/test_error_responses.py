@@ -32,7 +32,7 @@ WRONG_URL = "it may lack `/v1` at its end, or have it twice"
 
 
 def judge_by(path: str, server: OpenAIServer) -> LMJudge:
-    return LMJudge(judge_at(server, fast=path != "DSPy").lm, confidence=path == "probabilities")
+    return LMJudge(judge_at(server, fast=path != "DSPy", timeout=None).lm, confidence=path == "probabilities")
 
 
 async def failure_of(judge: Any) -> JudgeFailure:

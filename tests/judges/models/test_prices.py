@@ -10,13 +10,12 @@ from typing import Any
 import dspy
 import pytest
 from dspy import lm15
-from dspy.clients import model_metadata
+from dspy.clients import costs, model_metadata
 from dspy.clients.costs import estimate_cost
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import LMJudge, ModelSettings
-from rubric_integrations.judges.models import limits
 from rubric_integrations.judges.models.limits import highest_cost, own_bytes, prompt_bytes
 from rubric_integrations.judges.spend import TokenPrice
 from rubric_integrations.scoring import LabelledJudgment
@@ -144,7 +143,7 @@ def test_cost_bounds_of_many_sizes_look_up_few_prices(monkeypatch: pytest.Monkey
         return model_info(provider, model, **options)
 
     monkeypatch.setattr(model_metadata, "model_info", count)
-    monkeypatch.setattr(limits, "estimate_cost", count_estimates(lookups))
+    monkeypatch.setattr(costs, "estimate_cost", count_estimates(lookups))
     lm = LMJudge("openai/gpt-4.1-nano", settings=ModelSettings(max_tokens=7)).lm
     bounds = [highest_cost(lm, size) for size in range(12_001, 13_001)]
     assert len(set(bounds)) == 1_000
