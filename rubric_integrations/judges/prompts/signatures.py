@@ -16,6 +16,7 @@ import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -23,6 +24,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
 import dspy
+from dspy import lm15
 from dspy.lm15 import CacheConfig
 from dspy.utils.exceptions import AdapterParseError, LMUnsupportedFeatureError
 from dspy.utils.saving import get_dependency_versions
@@ -53,9 +55,16 @@ class Attachments(dspy.Type):
 
     files: tuple[ShownFile, ...]
 
-    def format(self) -> list[dict[str, Any]]:
-        """Return the content blocks for a chat message: for each file, a text block with its label, then the file."""
-        return [block for file in self.files for block in ({"type": "text", "text": f"{file.label}\n"}, _block(file))]
+    def format(self) -> list[Any]:
+        """Return the content of a chat message: for each file, a text with its label, then the file.
+
+        The content consists of blocks in OpenAI's form or, from DSPy 3.5 on, of parts of an `lm15.Message`.
+        """
+        blocks = [block for file in self.files for block in ({"type": "text", "text": f"{file.label}\n"}, _block(file))]
+        if not hasattr(dspy.adapters, "Prompt"):
+            return blocks
+        message = {"role": "user", "content": blocks}
+        return list(lm15.request_from_openai_chat({"model": "-", "messages": [message]}).messages[0].parts)
 
     def __str__(self) -> str:
         """Return the blocks between DSPy's markers, as `str` of a `dspy.Image` does."""
@@ -573,7 +582,7 @@ _SHARED_FIELDS = ("guidelines", "query", "reference", "context", "submission", "
 class CacheControlAdapter(JudgeAdapter):
     """A judge's adapter that sets a cache breakpoint after the part that all questions about a submission share."""
 
-    _parts: list[dict[str, Any]] | None = None
+    _parts: list[Any] | None = None
 
     async def acall(
         self,
@@ -585,16 +594,12 @@ class CacheControlAdapter(JudgeAdapter):
     ) -> list[dict[str, Any]]:
         """Send the request with a cache breakpoint, unless the prompt is too short or the API does not support it."""
         own = next((name for name in signature.input_fields if name not in _SHARED_FIELDS), None)
-        messages = super().format(signature, demos, inputs)
-        shared, rest = _split(messages[-1]["content"], f"[[ ## {own} ## ]]")
-        if (
-            rest
-            and sum(_length(content) for content in (shared, *(m["content"] for m in messages[:-1])))
-            >= _MIN_CACHED_CHARS
-        ):
-            self._parts = [{"role": "user", "content": shared}, {"role": "user", "content": rest}]
-            # The index does not count the system message.
-            breakpoint_after = CacheConfig(prefix_until_index=len(messages) - 2)
+        rendered = super().format(signature, demos, inputs)
+        system, messages = _messages_of(rendered)
+        shared, rest = _split(_content_of(messages[-1]), f"[[ ## {own} ## ]]")
+        if rest and sum(map(_length, (system, shared, *map(_content_of, messages[:-1])))) >= _MIN_CACHED_CHARS:
+            self._parts = [_user_message(content, messages[-1]) for content in (shared, rest)]
+            breakpoint_after = CacheConfig(prefix_until_index=len(messages) - 1)
             try:
                 return await super().acall(
                     lm, {**lm_kwargs, "prompt_cache": breakpoint_after}, signature, demos, inputs
@@ -603,12 +608,44 @@ class CacheControlAdapter(JudgeAdapter):
                 self._parts = None
         return await super().acall(lm, lm_kwargs, signature, demos, inputs)
 
-    def format(
-        self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
+    def format(self, signature: type[dspy.Signature], demos: list[dict[str, Any]], inputs: dict[str, Any]) -> Any:
         """Render the messages. With a breakpoint, the last message is split in two."""
-        messages = super().format(signature, demos, inputs)
-        return messages if self._parts is None else [*messages[:-1], *self._parts]
+        rendered: Any = super().format(signature, demos, inputs)
+        if self._parts is None:
+            return rendered
+        if isinstance(rendered, list):
+            return [*cast("list[Any]", rendered)[:-1], *self._parts]
+        return replace(rendered, messages=(*rendered.messages[:-1], *self._parts))
+
+
+# Until DSPy 3.4, an adapter returns a list of OpenAI's messages. From 3.5 on, it returns a `Prompt`: the system prompt,
+# and a tuple of messages of lm15, whose content has parts instead of blocks.
+
+
+def _messages_of(rendered: Any) -> tuple[Any, Sequence[Any]]:
+    """Return the content of the system message, and the other messages."""
+    if isinstance(rendered, list):
+        system, *messages = cast("list[dict[str, Any]]", rendered)
+        return system["content"], messages
+    return rendered.system or "", rendered.messages
+
+
+def _content_of(message: Any) -> Any:
+    return message["content"] if isinstance(message, dict) else message.parts
+
+
+def _user_message(content: Any, like: Any) -> Any:
+    """Return a message of the user in the form of another message."""
+    if isinstance(like, dict):
+        return {"role": "user", "content": content}
+    return lm15.Message(role="user", parts=(lm15.TextPart(content),) if isinstance(content, str) else tuple(content))
+
+
+def _text_of(block: Any) -> str | None:
+    """Return the text of a block or part. None for a file."""
+    if isinstance(block, lm15.TextPart):
+        return block.text
+    return block["text"] if isinstance(block, dict) and cast("dict[str, Any]", block)["type"] == "text" else None
 
 
 def _split(content: Any, header: str) -> tuple[Any, str]:
@@ -616,17 +653,18 @@ def _split(content: Any, header: str) -> tuple[Any, str]:
     if isinstance(content, str):
         shared, own, rest = content.partition(header)
         return shared.rstrip(), own + rest
-    *blocks, last = cast("list[dict[str, Any]]", content)
-    shared, rest = _split(last["text"], header) if last["type"] == "text" else ("", "")
-    return [*blocks, *([{**last, "text": shared}] if shared else [])], rest
+    *blocks, last = cast("Sequence[Any]", content)
+    shared, rest = _split(_text_of(last) or "", header)
+    kept = {**last, "text": shared} if isinstance(last, dict) else lm15.TextPart(shared) if shared else None
+    return [*blocks, *([kept] if shared else [])], rest
 
 
 def _length(content: Any) -> int:
     """Return the number of characters in a message. A file counts as long enough, because it has many tokens."""
     if isinstance(content, str):
         return len(content)
-    blocks = cast("list[dict[str, Any]]", content)
-    return sum(len(block["text"]) if block["type"] == "text" else _MIN_CACHED_CHARS for block in blocks)
+    texts = map(_text_of, cast("Sequence[Any]", content))
+    return sum(_MIN_CACHED_CHARS if text is None else len(text) for text in texts)
 
 
 def supports_cache_control(lm: dspy.BaseLM) -> bool:

@@ -1,0 +1,101 @@
+"""What is sent on each route to a model is counted in the reports, with the boundary of the installed DSPy and 3.5's.
+
+The boundary of 3.5 is an imitation (`tests/dspy35.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import nullcontext
+from typing import Any
+
+import dspy
+import pytest
+from langchain_openai import ChatOpenAI
+
+from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.judges import LMJudge, ModelSettings
+from rubric_integrations.judges.prompts.render import ShownFile
+from rubric_integrations.judges.prompts.signatures import Attachments
+from tests.dspy35 import dspy35_boundary
+from tests.judges.questions import CRITERIA, Listener
+from tests.openai_server import OpenAIServer
+from tests.wire_corpus import probabilities, script
+
+RUBRIC = Rubric(CRITERIA)
+
+
+@pytest.fixture(params=["installed", "3.5"])
+def boundary(request: pytest.FixtureRequest) -> Generator[str]:
+    with dspy35_boundary() if request.param == "3.5" else nullcontext():
+        yield request.param
+
+
+def function_judge(server: OpenAIServer) -> LMJudge:
+    async def generate(system: str, user: str) -> str:
+        model = ChatOpenAI(model="mock", base_url=server.url, api_key="k", max_retries=0)
+        return str((await model.ainvoke([("system", system), ("user", user)])).content)
+
+    return LMJudge(generate)
+
+
+def lm_of(server: OpenAIServer, model: str = "openai/mock", **settings: Any) -> dspy.LM:
+    return dspy.LM(model, api_base=server.url, api_key="k", cache=False, num_retries=0, **settings)
+
+
+ROUTES: dict[str, Callable[[OpenAIServer], LMJudge]] = {
+    "name": lambda server: LMJudge("openai/mock", api_base=server.url, api_key="k"),
+    "vLLM": lambda server: LMJudge("hosted_vllm/mock", api_base=server.url),
+    "dspy.LM": lambda server: LMJudge(lm_of(server)),
+    "listener": lambda server: LMJudge(lm_of(server, callbacks=[Listener()])),
+    "DSPy's cache": lambda server: LMJudge(lm_of(server).copy(cache=True), framework_cache=True),
+    "probabilities": lambda server: LMJudge("openai/mock", api_base=server.url, api_key="k", confidence=True),
+    "LangChain": lambda server: LMJudge(ChatOpenAI(model="mock", base_url=server.url, api_key="k", max_retries=0)),
+    "function": function_judge,
+    "headers": lambda server: LMJudge(
+        "openai/mock", api_base=server.url, api_key="k", settings=ModelSettings(headers={"x-team": "a"})
+    ),
+    "Anthropic": lambda server: LMJudge("anthropic/claude-sonnet-4-5", api_base=server.url, api_key="k"),
+}
+LONG = "The margin was 17.2%. It fell. " * 200
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.usefixtures("boundary")
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_request_is_counted_and_none_has_a_placeholder(server: OpenAIServer, route: str) -> None:
+    server.script = probabilities if route == "probabilities" else script
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RuntimeWarning)
+        judge = ROUTES[route](server)
+        run = grade_many([f"{LONG} {number}" for number in range(3)], RUBRIC, PerCriterionGrader(judge))
+        reports = [graded.report for graded in run]
+        graders = (PerCriterionOneShotGrader(judge), RubricAsJudgeGrader(judge))
+        reports += [RUBRIC.grade_sync(LONG, grader=grader) for grader in graders]
+    assert [report and report.failed_count for report in reports] == [0] * 5
+    sent = [call for call in server.calls if call.path.endswith(("/completions", "/messages"))]
+    assert len(sent) == sum(report.spend.calls for report in reports if report) == 3 * len(CRITERIA) + 2
+    assert not any("slot" in call.raw.decode() for call in sent)
+    assert len([entry for entry in caught if "eight times" in str(entry.message)]) <= 1
+
+
+@pytest.mark.parametrize("route", ["name", "vLLM", "listener", "probabilities", "Anthropic"])
+def test_bodies_are_the_same_with_both_boundaries(server: OpenAIServer, route: str) -> None:
+    server.script = probabilities if route == "probabilities" else script
+    bodies: list[list[bytes]] = []
+    for boundary in (nullcontext(), dspy35_boundary()):
+        server.calls.clear()
+        with boundary:
+            list(grade_many([LONG], RUBRIC, PerCriterionGrader(ROUTES[route](server)), max_concurrency=1))
+        bodies.append([call.raw for call in server.calls])
+    assert bodies[0] == bodies[1]
+    assert len(bodies[0]) == len(CRITERIA)
+
+
+def test_attachments_are_blocks_or_parts_by_the_boundary(boundary: str) -> None:
+    image = ShownFile("image", "[attachment 1]", "image/gif", base64.b64encode(b"GIF89a").decode())
+    kinds = [type(item).__name__ for item in Attachments(files=(image,)).format()]
+    assert kinds == (["dict", "dict"] if boundary == "installed" else ["TextPart", "ImagePart"])
