@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from unittest.mock import Mock
 
+import dspy
 import pytest
+from dspy.clients import model_metadata
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 ROOT = REPOSITORY / "rubric_integrations"
@@ -108,6 +110,13 @@ DSPY_MODULES = {
     "dspy/": "the host",
     "trust/alignment/": "optimizes a judge with the optimizers of DSPy",
     "redteam/": "attacks the prompt as DSPy renders it",
+}
+
+# Private names of DSPy that the package uses, and the reason.
+PRIVATE_NAMES_OF_DSPY = {
+    ("judges/prompts/signatures.py", "_prepare_response_format"): "the only place where an adapter chooses a format",
+    ("judges/metric_score.py", "_store"): "a score is a `dspy.Prediction` that is also a number",
+    ("dspy/feedback_text.py", "_store"): "adds the feedback to such a score",
 }
 
 
@@ -264,6 +273,33 @@ def imports_dspy(path: Path) -> bool:
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
     ]
     return any(name.split(".")[0] == "dspy" for name in names)
+
+
+def private_names_of_dspy() -> set[str]:
+    """Return the names with an underscore of the classes, objects and modules of DSPy that a judge deals with."""
+    classes = (dspy.Adapter, dspy.JSONAdapter, dspy.LM, dspy.BaseLM, dspy.Module, dspy.Predict, dspy.Prediction)
+    objects = (dspy.LM("openai/m"), dspy.Prediction(), dspy.Predict("a -> b"), model_metadata)
+    names = {name for holder in (*classes, *objects) for name in dir(holder)}
+    return {name for name in names if name.startswith("_") and not name.endswith("__")}
+
+
+def test_dspy_is_used_by_its_public_names() -> None:
+    private, used = private_names_of_dspy(), set[tuple[str, str]]()
+    for name in MODULES:
+        for node in nodes_in((ROOT / name).read_text(encoding="utf-8")):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dspy"):
+                parts = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+                used |= {(name, part) for part in parts if part.startswith("_")}
+            elif isinstance(node, ast.Import):
+                parts = [
+                    part for alias in node.names if alias.name.startswith("dspy") for part in alias.name.split(".")
+                ]
+                used |= {(name, part) for part in parts if part.startswith("_")}
+            elif isinstance(node, ast.Attribute) and node.attr in private:
+                used.add((name, node.attr))
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in private:
+                used.add((name, node.name))
+    assert used == set(PRIVATE_NAMES_OF_DSPY)
 
 
 def test_dspy_is_imported_only_where_its_objects_are_made_or_read() -> None:

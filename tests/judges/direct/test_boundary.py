@@ -6,23 +6,26 @@ The boundary of 3.5 is an imitation (`tests/dspy35.py`).
 from __future__ import annotations
 
 import base64
+import json
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import dspy
 import pytest
 from langchain_openai import ChatOpenAI
 
-from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+from rubric_integrations import JudgeError, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.judges import LMJudge, ModelSettings
+from rubric_integrations.judges import LMJudge, ModelSettings, Question
 from rubric_integrations.judges.prompts.render import ShownFile
 from rubric_integrations.judges.prompts.signatures import Attachments
+from rubric_integrations.trust.alignment.calls import AlignmentCalls, CountedModel
 from tests.dspy35 import dspy35_boundary
+from tests.fakes import FakeStore
 from tests.judges.questions import CRITERIA, Listener
-from tests.openai_server import OpenAIServer
+from tests.openai_server import OpenAIServer, Reply
 from tests.wire_corpus import probabilities, script
 
 RUBRIC = Rubric(CRITERIA)
@@ -99,3 +102,65 @@ def test_attachments_are_blocks_or_parts_by_the_boundary(boundary: str) -> None:
     image = ShownFile("image", "[attachment 1]", "image/gif", base64.b64encode(b"GIF89a").decode())
     kinds = [type(item).__name__ for item in Attachments(files=(image,)).format()]
     assert kinds == (["dict", "dict"] if boundary == "installed" else ["TextPart", "ImagePart"])
+
+
+@pytest.mark.usefixtures("boundary")
+def test_judge_module_without_a_model_gets_the_remedy(server: OpenAIServer) -> None:
+    class Module(dspy.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.answer = dspy.Predict("submission, criterion -> verdict")
+
+        async def judge(self, question: Question) -> str:
+            reply = await self.answer.acall(submission=question.submission.response, criterion="c")
+            return str(reply.verdict)
+
+    student = lm_of(server)
+    with dspy.context(lm=student), pytest.raises(JudgeError, match="without a model of its own"):
+        RUBRIC.grade_sync("It is 42.", grader=PerCriterionGrader(cast("Any", Module()), max_retries=0))
+    assert server.calls == []
+
+
+@pytest.mark.usefixtures("boundary")
+def test_model_of_an_alignment_counts_its_requests_and_stores_replies_by_rollout(server: OpenAIServer) -> None:
+    server.script = lambda _call: Reply(text="[[ ## a ## ]]\nyes\n\n[[ ## completed ## ]]")
+    calls = AlignmentCalls(ROUTES["name"](server), FakeStore(), max_calls=None, max_cost=None, max_concurrency=2)
+    model = CountedModel(lm_of(server), calls)
+    predict = dspy.Predict("q -> a")
+    for rollout in (1, 2, 1):
+        copied = model.copy(rollout_id=rollout, temperature=1.0)
+        assert predict(q="Why?", lm=copied).a == "yes"
+    assert len(server.calls) == calls.spend.calls == 2
+    assert [json.loads(call.raw)["temperature"] for call in server.calls] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("route", ["name", "listener", "LangChain", "Anthropic"])
+def test_adapter_of_the_program_does_not_change_what_a_judge_sends(server: OpenAIServer, route: str) -> None:
+    server.script = script
+    bodies: list[list[bytes]] = []
+    for adapter in (None, dspy.XMLAdapter()):
+        server.calls.clear()
+        with dspy.context(adapter=adapter):
+            list(grade_many([LONG], RUBRIC, PerCriterionGrader(ROUTES[route](server)), max_concurrency=1))
+        bodies.append([call.raw for call in server.calls])
+    assert bodies[0] == bodies[1] != []
+
+
+VARIABLES = {"openai/mock": "OPENAI_BASE_URL", "hosted_vllm/mock": "HOSTED_VLLM_API_BASE", "groq/mock": "GROQ_API_BASE"}
+
+
+@pytest.mark.parametrize("model", VARIABLES)
+def test_server_of_the_environment_gets_the_same_requests_as_that_of_an_argument(
+    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    server.script = script
+    requests: list[Any] = []
+    for name in (None, VARIABLES[model]):
+        server.calls.clear()
+        if name:
+            monkeypatch.setenv(name, server.url)
+        judge = LMJudge(model, api_base=None if name else server.url)
+        list(grade_many([LONG], RUBRIC, PerCriterionGrader(judge), max_concurrency=1))
+        requests.append([(call.path, call.headers.get("authorization"), call.raw) for call in server.calls])
+    assert requests[0] == requests[1]
+    assert len(sent) == 2 * len(CRITERIA)
