@@ -275,6 +275,7 @@ def imports_dspy(path: Path) -> bool:
     return any(name.split(".")[0] == "dspy" for name in names)
 
 
+@cache
 def private_names_of_dspy() -> set[str]:
     """Return the names with an underscore of the classes, objects and modules of DSPy that a judge deals with."""
     classes = (dspy.Adapter, dspy.JSONAdapter, dspy.LM, dspy.BaseLM, dspy.Module, dspy.Predict, dspy.Prediction)
@@ -283,22 +284,26 @@ def private_names_of_dspy() -> set[str]:
     return {name for name in names if name.startswith("_") and not name.endswith("__")}
 
 
+def uses_of_dspys_private_names(source: str) -> Iterator[str]:
+    """Yield the private modules of DSPy that a module imports, and DSPy's private names that it uses."""
+    private = private_names_of_dspy()
+    nodes = nodes_in(source)
+    own = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names = [alias.name for alias in node.names]
+            modules = [f"{node.module}.{name}" for name in names] if isinstance(node, ast.ImportFrom) else names
+            yield from (
+                part for name in modules if name.startswith("dspy") for part in name.split(".") if part[0] == "_"
+            )
+        elif isinstance(node, ast.Attribute) and node.attr in private and f"self.{node.attr}" not in own:
+            yield node.attr
+
+
 def test_dspy_is_used_by_its_public_names() -> None:
-    private, used = private_names_of_dspy(), set[tuple[str, str]]()
-    for name in MODULES:
-        for node in nodes_in((ROOT / name).read_text(encoding="utf-8")):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dspy"):
-                parts = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
-                used |= {(name, part) for part in parts if part.startswith("_")}
-            elif isinstance(node, ast.Import):
-                parts = [
-                    part for alias in node.names if alias.name.startswith("dspy") for part in alias.name.split(".")
-                ]
-                used |= {(name, part) for part in parts if part.startswith("_")}
-            elif isinstance(node, ast.Attribute) and node.attr in private:
-                used.add((name, node.attr))
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in private:
-                used.add((name, node.name))
+    sources = {name: (ROOT / name).read_text(encoding="utf-8") for name in MODULES}
+    with_dspy = {name: source for name, source in sources.items() if "dspy" in source}
+    used = {(name, used) for name, source in with_dspy.items() for used in uses_of_dspys_private_names(source)}
     assert used == set(PRIVATE_NAMES_OF_DSPY)
 
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 import dspy
 import pytest
 from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from rubric_integrations import JudgeError, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
@@ -37,9 +38,13 @@ def boundary(request: pytest.FixtureRequest) -> Generator[str]:
         yield request.param
 
 
+def chat_model(server: OpenAIServer) -> ChatOpenAI:
+    return ChatOpenAI(model="mock", base_url=server.url, api_key=SecretStr("k"), max_retries=0)
+
+
 def function_judge(server: OpenAIServer) -> LMJudge:
     async def generate(system: str, user: str) -> str:
-        model = ChatOpenAI(model="mock", base_url=server.url, api_key="k", max_retries=0)
+        model = chat_model(server)
         return str((await model.ainvoke([("system", system), ("user", user)])).content)
 
     return LMJudge(generate)
@@ -56,7 +61,7 @@ ROUTES: dict[str, Callable[[OpenAIServer], LMJudge]] = {
     "listener": lambda server: LMJudge(lm_of(server, callbacks=[Listener()])),
     "DSPy's cache": lambda server: LMJudge(lm_of(server).copy(cache=True), framework_cache=True),
     "probabilities": lambda server: LMJudge("openai/mock", api_base=server.url, api_key="k", confidence=True),
-    "LangChain": lambda server: LMJudge(ChatOpenAI(model="mock", base_url=server.url, api_key="k", max_retries=0)),
+    "LangChain": lambda server: LMJudge(chat_model(server)),
     "function": function_judge,
     "headers": lambda server: LMJudge(
         "openai/mock", api_base=server.url, api_key="k", settings=ModelSettings(headers={"x-team": "a"})
