@@ -19,7 +19,7 @@ def test_installed_dspy_is_a_tested_release() -> None:
 def test_lower_bound_of_dspy_is_the_first_tested_release() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     requirements = [*project["dependencies"], *project["optional-dependencies"]["test"]]
-    bounds = [match[1] for text in requirements if (match := re.fullmatch(r"dspy(?:\[\w+\])?>=([\d.]+)", text))]
+    bounds = [match[1] for text in requirements if (match := re.fullmatch(r"dspy(?:\[\w+\])?>=([\d.]+),<3\.5", text))]
     assert [TESTED_DSPY[0]] * 2 == bounds
 
 

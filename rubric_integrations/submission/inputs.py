@@ -440,7 +440,8 @@ def _with_query(fields: dict[str, Any], query: str | None) -> dict[str, Any]:
 
 def other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:
     """Return the short values of the columns that are not read as fields, such as a topic, a split or a model name."""
-    others = ((name, data[name]) for name in find_unused(tuple(data), columns))
+    by_name = {str(name): value for name, value in data.items()}  # a name may be a number or a tuple
+    others = ((name, by_name[name]) for name in find_unused(tuple(data), columns))
     return {
         name: value
         for name, value in others

@@ -137,3 +137,10 @@ def test_trajectory_with_a_step_of_another_type_is_the_error_of_its_row(step: An
     assert str(row.error).startswith("row a: in the `trajectory`: `messages` must be a list of messages")
     with pytest.raises(ValueError, match="in the `trajectory`"):
         as_submission({"response": "x", "trajectory": {"steps": [step]}})
+
+
+@pytest.mark.filterwarnings("ignore:an input has")
+@pytest.mark.parametrize("name", [1, None, (1,), 1.5])
+def test_column_whose_name_is_no_text_is_kept_as_metadata(name: Any) -> None:
+    row = as_row({"response": "x", name: "kept"}, 1)
+    assert (row.error, row.metadata) == (None, {str(name): "kept"})

@@ -180,9 +180,11 @@ def key_for_endpoint(model: str, api_base: str | None = None, *, has_headers: bo
             raise _refusal(server, name)
     if route and route.credential_policy == "key" and route.env_key is None:
         return os.environ.get(_SERVER_KEYS.get(_prefix(model), "")) or None
-    if route is None or not api_base:  # DSPy uses LiteLLM for a server of the environment
-        return _key_instead_of_openais(model, own)
-    return PLACEHOLDER if _needs_placeholder(route) else None
+    placeholder = PLACEHOLDER if _needs_placeholder(route) else None
+    if route and api_base:
+        return placeholder
+    # DSPy uses LiteLLM for requests with headers and, unless this library sends them, for a server of the environment.
+    return _key_instead_of_openais(model, own) or (None if has_headers else placeholder)
 
 
 def _key_instead_of_openais(model: str, own: Sequence[str]) -> str | None:
