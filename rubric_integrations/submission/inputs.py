@@ -62,6 +62,10 @@ MAX_DEPTH = 100
 """The largest depth of nested lists and mappings in a value. A deeper value would end a run with a `RecursionError`."""
 
 
+# Python writes numbers of at most 4,300 digits.
+_MAX_BITS = 13_000
+
+
 class NestingError(ValueError):
     """Raised if a value is nested more than `MAX_DEPTH` levels deep, or contains itself."""
 
@@ -79,7 +83,8 @@ def without_arrays(value: Any, depth: int = 0) -> Any:
         depth: The number of lists and mappings around the value.
 
     Raises:
-        NestingError: The value is nested more than 100 levels deep, or contains itself.
+        NestingError: The value is nested more than 100 levels deep, contains itself, or has a number that cannot be
+            written.
 
     Example:
         >>> import numpy as np
@@ -88,6 +93,8 @@ def without_arrays(value: Any, depth: int = 0) -> Any:
     """
     kind = type(value)
     if kind in _PLAIN:
+        if kind is int and value.bit_length() > _MAX_BITS:
+            raise NestingError("is a number of more than 4,000 digits, which Python does not write: write it as text")
         return value
     if depth > MAX_DEPTH:
         raise NestingError
@@ -208,7 +215,7 @@ def _to_submission(to_grade: ToGradeInput, context: dict[str, Any]) -> Submissio
     if isinstance(to_grade, Mapping) and is_row(to_grade):
         return _submission_of_row(to_grade, context)
     if conversation := _find_conversation(to_grade):
-        return Submission.from_messages(*conversation, **context)
+        return Submission.from_messages(without_arrays(conversation[0]), conversation[1], **context)
     if not isinstance(to_grade, Mapping) and not _has_text(to_grade):
         raise _wrong_type(to_grade)
     fields = output_fields(to_grade)
@@ -441,7 +448,7 @@ def _with_query(fields: dict[str, Any], query: str | None) -> dict[str, Any]:
 def other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:
     """Return the short values of the columns that are not read as fields, such as a topic, a split or a model name."""
     by_name = {str(name): value for name, value in data.items()}  # a name may be a number or a tuple
-    others = ((name, by_name[name]) for name in find_unused(tuple(data), columns))
+    others = ((name, by_name.get(name)) for name in find_unused(tuple(data), columns))
     return {
         name: value
         for name, value in others
@@ -451,7 +458,10 @@ def other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, An
 
 def own_id(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> str | None:
     """Return the id that a row contains, or None if the row has no id."""
-    return str(_select(data, ("id",), columns).get("id", "")).strip() or None
+    value: object = _select(data, ("id",), columns).get("id", "")
+    with suppress(ValueError, RecursionError):  # a number or a list that Python does not write
+        return str(value).strip() or None
+    return None
 
 
 def _warn_of_other_response(data: Mapping[str, Any], names: Iterable[str]) -> None:

@@ -144,3 +144,26 @@ def test_trajectory_with_a_step_of_another_type_is_the_error_of_its_row(step: An
 def test_column_whose_name_is_no_text_is_kept_as_metadata(name: Any) -> None:
     row = as_row({"response": "x", name: "kept"}, 1)
     assert (row.error, row.metadata) == (None, {str(name): "kept"})
+
+
+def nested(depth: int) -> Any:
+    value: Any = "x"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("value", [10**5000, nested(20_000)], ids=["number", "nesting"])
+@pytest.mark.parametrize("place", ["id", "response", "type", "query", "trajectory", "messages"])
+def test_value_that_python_cannot_write_is_the_error_of_its_row(value: Any, place: str) -> None:
+    for row in ({"id": "a", "response": "x", place: value}, {"id": "a", "response": {"type": value, "x": [value]}}):
+        assert str(as_row(row, 1).error).startswith("row ")
+        with pytest.raises(ValueError, match=r"4,000 digits|100 levels"):
+            as_submission(row)
+
+
+def test_conversation_with_a_number_that_python_cannot_write_is_an_error() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "pay", "arguments": {"amount": 10**5000}}}
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "x", "tool_calls": [call]}]
+    with pytest.raises(ValueError, match="4,000 digits"):
+        as_submission(messages)

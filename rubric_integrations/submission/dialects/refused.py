@@ -113,7 +113,8 @@ def _is_choice(document: Mapping[str, Any]) -> bool:
 
 
 def _is_chunk(document: Mapping[str, Any]) -> bool:
-    kind = str(document.get("type"))
+    named = document.get("type")
+    kind = named if isinstance(named, str) else ""
     is_ollama = document.get("done") is False and "model" in document and "created_at" in document
     is_event = kind.startswith("response.") and "sequence_number" in document and "response" not in document
     is_delta = kind.startswith(("message_", "content_block_")) and ("delta" in document or "content_block" in document)
