@@ -690,10 +690,13 @@ def is_unanswered(error: BaseException | None) -> bool:
     Args:
         error: The exception of a call that failed because of its transport.
     """
-    while error is not None:
+    # An exception may be its own cause.
+    seen = list[BaseException]()
+    while error is not None and error not in seen:
         status = _status(error)
         if status not in (None, 200) or _NOT_SENT & {parent.__name__ for parent in type(error).__mro__}:
             return False
+        seen.append(error)
         error = error.__cause__
     return True
 

@@ -127,3 +127,14 @@ def test_retry_after_of_an_httpx_response_is_honoured() -> None:
     response = httpx.Response(429, headers={"Retry-After": "7"}, request=request)
     error: Any = to_lm_error(httpx.HTTPStatusError("busy", request=request, response=response))
     assert error.retry_after == 7
+
+
+def test_error_that_is_its_own_cause_is_read_to_the_end() -> None:
+    from rubric_integrations.judges.models.errors import is_unanswered
+
+    error = ValueError("wrong")
+    error.__cause__ = error
+    assert is_unanswered(error)
+    error.__cause__ = KeyError("other")
+    error.__cause__.__cause__ = error
+    assert is_unanswered(error)
