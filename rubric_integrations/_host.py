@@ -152,10 +152,11 @@ class HostGrader:
     def _make_grader(self) -> Grader:
         from rubric_integrations.graders import CallLimits, PerCriterionGrader
 
-        return PerCriterionGrader(
+        grader = PerCriterionGrader(
             self._judge, cannot_assess=self._cannot_assess, normalize=self._normalize,
             limits=self._limits or CallLimits(),
         )  # fmt: skip
+        return grader.remembering_refusals() if self._remembers_refusals else grader
 
     def _shared_grader(self) -> Grader:
         if not isinstance(self._judge, str):

@@ -31,6 +31,7 @@ from rubric_integrations import (
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge, lm_from_fn
+from rubric_integrations.judges.models.errors import ErrorResponse, ResponseError
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend import SpendLimit, SpendLimitReached
 from rubric_integrations.judges.store import LeaseExpired
@@ -182,6 +183,7 @@ ARGUMENTS: dict[type[BaseException], tuple[Any, ...]] = {
     RubricError: ("rubric.yaml", [Fault("criteria[0]", "weight", "is missing")]),
     RequestProblem: (503, "the judge has failed", 5),
     UnknownBlockError: ("messages[0]", "has an unknown type"),
+    ResponseError: (ErrorResponse(400, b"no"),),
 }
 
 

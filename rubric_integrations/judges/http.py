@@ -11,7 +11,7 @@ import atexit
 import os
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -38,6 +38,10 @@ class HttpAddress:
         self.url = url
         self.headers = [pair for pair in headers if not (has_user and pair[0].lower() == "authorization")]
         self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
+
+    def post(self, session: aiohttp.ClientSession, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Return the context in which a request is sent once and its response is open. Redirects are not followed."""
+        return session.post(self.url, data=body, headers=self.headers, timeout=self.timeout, allow_redirects=False)
 
 
 class HttpReply(NamedTuple):
@@ -158,18 +162,19 @@ def _close_pools() -> None:
                 (asyncio.new_event_loop() if loop.is_closed() else loop).run_until_complete(pool.owner.aclose())
 
 
-async def send(address: HttpAddress, body: bytes) -> HttpReply:
-    """Send a request once, and read the complete response. Redirects are not followed.
-
-    Raises:
-        aiohttp.ClientError: No complete response arrived, or it has more than 10 MB.
-        OSError: The connection failed.
-    """
+async def take_turn() -> aiohttp.ClientSession:
+    """Return the session of the running event loop, once the loop has time to prepare another request."""
     loop = asyncio.get_running_loop()
     pool = _pools.get(loop) or await _open_pool(loop)
     if (turn := pool.turns.take()) is not None:
         await turn
-    async with pool.session.post(
-        address.url, data=body, headers=address.headers, timeout=address.timeout, allow_redirects=False
-    ) as response:
-        return HttpReply(response.status, response.reason or "", response.headers, await _read_body(response))
+    return pool.session
+
+
+async def read_reply(response: aiohttp.ClientResponse) -> HttpReply:
+    """Read a complete response.
+
+    Raises:
+        aiohttp.ClientError: The connection failed, or the response has more than 10 MB.
+    """
+    return HttpReply(response.status, response.reason or "", response.headers, await _read_body(response))

@@ -23,7 +23,7 @@ from pydantic_core import from_json
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.judges.engines import ModelCapabilities, with_engine
-from rubric_integrations.judges.http import HttpAddress, HttpReply, needs_proxy, send
+from rubric_integrations.judges.http import HttpAddress, HttpReply, needs_proxy, read_reply, take_turn
 from rubric_integrations.judges.models.errors import (
     Completion,
     ErrorResponse,
@@ -320,9 +320,10 @@ class CapturedRequest(NamedTuple):
                 as lost.
         """
         try:
-            reply = await _send_once(self.address, body)
+            async with self.address.post(await take_turn(), body) as response:
+                reply = await read_reply(response)
         except Exception as error:
-            raise wrap_error(error, model=lm.model, provider=self.provider) from error
+            raise wrap_error(_as_lost(error), model=lm.model, provider=self.provider) from error
         return await self.read(reply, lm)
 
     async def read(self, reply: HttpReply, lm: dspy.LM) -> Completion:
@@ -409,7 +410,11 @@ class ProviderEngine(ModelCapabilities):
         if request.config.stop or needs_proxy(address.url):
             raise lm15.UnsupportedFeatureError("stop sequences and proxies need DSPy's own engine")
         self.has_sent = True
-        reply = await _send_once(address, body)
+        try:
+            async with address.post(await take_turn(), body) as response:
+                reply = await read_reply(response)
+        except Exception as error:
+            raise _as_lost(error) from error
         try:
             response, self.completion = await ReplyReader(self._provider, request).read_with_dspy(reply)
         except Exception as error:
@@ -428,13 +433,7 @@ def engine_of(lm: dspy.BaseLM) -> ProviderEngine | None:
     return ProviderEngine(lm, provider) if provider else None
 
 
-async def _send_once(address: HttpAddress, body: bytes) -> HttpReply:
-    """Send a request.
-
-    Raises:
-        dspy.lm15.TransportError: No complete response arrived, or it has more than 10 MB.
-    """
-    try:
-        return await send(address, body)
-    except (aiohttp.ClientError, OSError) as error:
-        raise lm15.TransportError(f"{type(error).__name__}: {error}") from error
+def _as_lost(error: Exception) -> Exception:
+    """Return DSPy's error for a request whose response did not arrive. Other errors are returned unchanged."""
+    is_lost = isinstance(error, aiohttp.ClientError | OSError)
+    return lm15.TransportError(f"{type(error).__name__}: {error}") if is_lost else error

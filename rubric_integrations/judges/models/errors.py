@@ -338,8 +338,11 @@ class ResponseError(Exception):
     """
 
     def __init__(self, response: ErrorResponse):
-        super().__init__(f"HTTP {response.status}")
+        super().__init__(f"HTTP {response.status}")  # without the body, which may contain texts and keys
         self.response = response
+
+    def __reduce__(self) -> Any:
+        return ResponseError, (self.response,)
 
 
 def find_response(error: BaseException) -> ErrorResponse | None:
