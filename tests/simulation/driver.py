@@ -17,15 +17,30 @@ from unittest.mock import patch
 
 from rubric_integrations import PerCriterionGrader, grade_many
 from rubric_integrations.graders import CallLimits, Grader, PerCriterionOneShotGrader
+from rubric_integrations.graders.scheduler import LimitedJudge
 from rubric_integrations.judges import Judge
+from rubric_integrations.judges.protocol import Request
 from rubric_integrations.runs import Ledger
-from rubric_integrations.scoring import EvaluationReport
+from rubric_integrations.scoring import EvaluationReport, Spend
 from tests.simulation import invariants
 from tests.simulation.invariants import RunRecord
 from tests.simulation.network import TIMEOUT, Cell, Network, ScriptedJudge, TruthfulJudge
 from tests.simulation.operating_system import OperatingSystem
 from tests.simulation.scenario import PRICE, TOKENS, Action, Life, Scenario, draw_scenario
 from tests.simulation.virtual_loop import Process, StuckError, VirtualLoop
+
+_real_probe = LimitedJudge._probe  # pyright: ignore[reportPrivateUsage]
+
+
+async def _probe(judge: LimitedJudge, request: Request) -> Spend:
+    token = invariants.probing.set(True)
+    try:
+        return await _real_probe(judge, request)
+    finally:
+        invariants.probing.reset(token)
+
+
+LimitedJudge._probe = _probe  # pyright: ignore[reportPrivateUsage]
 
 # How often a process is started at most, until it has all reports.
 MOST_LIVES = 15

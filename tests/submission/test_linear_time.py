@@ -142,10 +142,11 @@ def test_each_list_and_each_object_of_a_sample_may_be_long(tmp_path: Path, sampl
     kinds = {tuple(key for key in place if isinstance(key, str)): place for place in _places(sample.data)}
     for place in kinds.values():
         counts = list[int]()
-        for size in (25, 50, 100):
+        for size in (25, 25, 50, 100):  # the first time, modules are imported and caches filled
             path = tmp_path / f"f{sample.suffix}"
             path.write_bytes(encode(sample.suffix, _grown(sample.data, place, size)))
             counts.append(count_calls(path))
+        del counts[0]
         # With a quadratic time, the second growth is four times the first one.
         assert counts[2] - counts[1] <= 2.5 * max(counts[1] - counts[0], 0) + 2_000, (place, counts)
 

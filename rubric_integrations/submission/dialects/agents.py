@@ -335,7 +335,8 @@ def read_inspect_ai(conversation: Any, attachments: AttachmentList) -> list[Mess
         references: list[str] = []
         messages = [_resolve(message, values, references) for message in get_field(conversation, "messages")]
         # Thousands of references to one text are a small file, and their texts could be larger than the memory.
-        if sum(len(values[name]) for name in references) > _MAX_ATTACHED:
+        texts = (cast("object", values[name]) for name in references)
+        if sum(len(text) for text in texts if isinstance(text, str)) > _MAX_ATTACHED:
             raise ValueError(
                 f"`messages` refers to `attachments` of more than {_MAX_ATTACHED:,} characters in all: remove "
                 "references that repeat a text"
