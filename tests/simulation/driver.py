@@ -40,7 +40,7 @@ async def _probe(judge: LimitedJudge, request: Request) -> Spend:
         invariants.probing.reset(token)
 
 
-LimitedJudge._probe = _probe  # pyright: ignore[reportPrivateUsage]
+cast("Any", LimitedJudge)._probe = _probe
 
 # How often a process is started at most, until it has all reports.
 MOST_LIVES = 15
