@@ -529,7 +529,7 @@ def _remedy(message: str) -> str | None:
     return next((remedy for pattern, remedy in _REMEDIES.items() if pattern.search(message)), None)
 
 
-_NO_SERVER = re.compile(r"^(\[[^\]]*\] )?litellm\..*Cannot connect to host")
+_NO_SERVER = re.compile(r"^(\[[^\]]*\] )?litellm\..*(?:Cannot connect to host|Connection error\.$)")
 
 
 def _unreachable_hint(model: str, settings: Mapping[str, Any]) -> str:

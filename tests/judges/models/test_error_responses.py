@@ -119,6 +119,12 @@ def test_missing_package_or_credential_of_a_cloud_names_what_to_set(reason: str,
         assert remedy in failure.message
 
 
+def test_connection_error_of_litellm_is_unreachable() -> None:
+    text = "litellm.InternalServerError: InternalServerError: Litellm_proxyException - Connection error."
+    failure = failure_of_call(LMServerError(text, model="litellm_proxy/m"), NO_SPEND, {}, about_reply=False)
+    assert (failure.kind, failure.unreachable) == ("transport", True)
+
+
 @pytest.mark.processes
 def test_server_that_litellm_does_not_reach_is_unreachable_and_a_missing_key_is_named(
     monkeypatch: pytest.MonkeyPatch,
