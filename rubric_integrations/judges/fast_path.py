@@ -16,7 +16,7 @@ import re
 import secrets
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -406,7 +406,9 @@ def _warn_slow(reason: str) -> None:
         "judgments are requested through DSPy itself, which gives the same judgments at about eight times the CPU: "
         f"{reason}"
     )
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
+    # Where warnings are errors, a judgment must not fail because it is slow.
+    with suppress(RuntimeWarning):
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 __all__ = ["TESTED_DSPY", "PromptTemplate", "TemplateCache", "fast_path_problem", "template_for"]

@@ -358,6 +358,17 @@ async def test_template_that_differs_from_dspys_request_is_not_used(
 
 
 @pytest.mark.usefixtures("fresh_warnings")
+async def test_slow_path_grades_where_warnings_are_errors(
+    server: OpenAIServer, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_path, "_encode", lambda text: text.upper().encode())  # pyright: ignore[reportUnknownLambdaType]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert (await judge_at(server).judge(question_about())).verdict == "MET"
+    assert (len(server.calls), sent) == (1, [])
+
+
+@pytest.mark.usefixtures("fresh_warnings")
 async def test_missing_key_is_dspys_error_without_a_warning(sent: list[bytes]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
