@@ -12,10 +12,11 @@ from typing import Any
 
 import cloudpickle
 import dspy
-import httpx
+import openai
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 import rubric_integrations
 from rubric_integrations import (
@@ -159,7 +160,8 @@ def test_pickled_results_are_equal(library: Any) -> None:
 
 
 def test_chat_model_with_a_client_of_its_user_cannot_be_pickled() -> None:
-    model = ChatOpenAI(model="m", base_url="http://127.0.0.1:9/v1", api_key="key", http_client=httpx.Client())  # pyright: ignore[reportArgumentType]
+    key, client = SecretStr("key"), openai.DefaultHttpxClient()
+    model = ChatOpenAI(model="m", base_url="http://127.0.0.1:9/v1", api_key=key, http_client=client)
     with pytest.raises(TypeError, match="`http_client` of ChatOpenAI holds connections"):
         pickle.dumps(PerCriterionGrader(model))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
+import openai
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_openai import ChatOpenAI
 from langsmith.schemas import Example, Run
@@ -69,8 +69,12 @@ def chat_model(server: OpenAIServer, script: Script | None = None, **settings: A
     """Make a ChatOpenAI that calls the server, which answers by the script; by default without retries."""
     if script is not None:
         server.script = script
-    # HTTP clients of our own load no certificates, which would take longer than the calls of most tests.
-    clients = {"http_client": httpx.Client(verify=False), "http_async_client": httpx.AsyncClient(verify=False)}
+    # HTTP clients of our own load no certificates, which would take longer than the calls of most tests. They are of
+    # the HTTP library that the SDK needs: httpx, or httpx2 since its version 3.
+    clients = {
+        "http_client": openai.DefaultHttpxClient(verify=False),
+        "http_async_client": openai.DefaultAsyncHttpxClient(verify=False),
+    }
     settings = {"max_retries": 0, **clients, **settings}
     return ChatOpenAI(model="mock", base_url=server.url, api_key=SecretStr("none"), **settings)
 

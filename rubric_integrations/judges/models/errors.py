@@ -727,10 +727,11 @@ def response_from_error(error: Exception, request: lm15.Request) -> lm15.Respons
 
 _TEMPORARY = (lm15.RateLimitError, lm15.TimeoutError, lm15.ServerError, lm15.TransportError)
 
-# The exception classes by which httpx, aiohttp, requests and the SDKs based on them report that no response arrived.
+# The exception classes by which httpx, aiohttp, requests and the SDKs based on them report that no readable response
+# arrived.
 _TRANSPORT_CLASSES = frozenset(
     {"TransportError", "ClientConnectionError", "ClientPayloadError", "ConnectionError", "APIConnectionError",
-     "ChunkedEncodingError", "ProtocolError"}
+     "ChunkedEncodingError", "DecodingError", "ProtocolError"}
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from rubric_integrations.judges.models.errors import (
     to_lm_error,
 )
 from rubric_integrations.judges.models.keys import require_keys_for_server
+from rubric_integrations.judges.models.langchain_http import guarded
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -208,9 +209,6 @@ class _Engine:
     supported_params = frozenset({*_SETTINGS, "stop", "response_format"})
 
     def __init__(self, model: BaseChatModel, binding: _Binding, structured: bool = True):
-        # Imported here, because httpx takes a fifth of a second and only chat models need it.
-        from rubric_integrations.judges.models.langchain_http import guarded
-
         # The original model is kept alive, because its HTTP clients would otherwise close the shared connections.
         self.original, self.binding = model, binding
         self.model = _with_usage(guarded(model), binding)

@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import httpx
+import httpx2
 import openai
 import pytest
 import requests
@@ -19,10 +20,14 @@ RUBRIC = Rubric([Criterion(requirement="Names the river")])
 Client = Callable[[str], Awaitable[str]]
 
 
-async def with_httpx(url: str) -> str:
-    async with httpx.AsyncClient() as client:
+async def with_httpx(url: str, library: Any = httpx) -> str:
+    async with library.AsyncClient() as client:
         response = await client.post(f"{url}/chat/completions", json={"model": "m", "messages": []})
         return response.raise_for_status().json()["choices"][0]["message"]["content"]
+
+
+async def with_httpx2(url: str) -> str:
+    return await with_httpx(url, httpx2)
 
 
 async def with_aiohttp(url: str) -> str:
@@ -46,7 +51,7 @@ async def with_openai(url: str) -> str:
         return completion.choices[0].message.content or ""
 
 
-CLIENTS = [with_httpx, with_aiohttp, with_requests, with_openai]
+CLIENTS = [with_httpx, with_httpx2, with_aiohttp, with_requests, with_openai]
 
 
 def grade(client: Client, url: str) -> EvaluationReport:
@@ -101,6 +106,10 @@ def test_refused_connection_is_retried(client: Client) -> None:
         openai.APIConnectionError(request=httpx.Request("POST", "http://x")),
         httpx.ReadTimeout("slow"),
         httpx.RemoteProtocolError("cut off"),
+        httpx.DecodingError("no gzip"),
+        httpx2.ReadTimeout("slow"),
+        httpx2.RemoteProtocolError("cut off"),
+        httpx2.DecodingError("no gzip"),
         aiohttp.ServerTimeoutError("slow"),
         aiohttp.ClientPayloadError("cut off"),
         requests.exceptions.ChunkedEncodingError("cut off"),
@@ -120,12 +129,13 @@ def test_transport_error_of_a_known_client_is_retried(error: Any) -> None:
     assert len(attempts) == 5
 
 
-def test_retry_after_of_an_httpx_response_is_honoured() -> None:
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_retry_after_of_an_httpx_response_is_honoured(library: Any) -> None:
     from rubric_integrations.judges.models.errors import to_lm_error
 
-    request = httpx.Request("POST", "http://x")
-    response = httpx.Response(429, headers={"Retry-After": "7"}, request=request)
-    error: Any = to_lm_error(httpx.HTTPStatusError("busy", request=request, response=response))
+    request = library.Request("POST", "http://x")
+    response = library.Response(429, headers={"Retry-After": "7"}, request=request)
+    error: Any = to_lm_error(library.HTTPStatusError("busy", request=request, response=response))
     assert error.retry_after == 7
 
 

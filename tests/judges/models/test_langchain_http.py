@@ -6,11 +6,14 @@ import gzip
 import json
 from collections.abc import Callable
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import httpx2
 import openai
 import pytest
+from dspy import lm15
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
@@ -19,6 +22,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.judges.models import langchain_http
+from rubric_integrations.judges.models.errors import to_lm_error
 from rubric_integrations.judges.models.langchain_http import guarded
 from rubric_integrations.scoring import JudgeFailure
 from tests.judges.questions import BINARY, MET_REPLY, question_about
@@ -82,12 +86,14 @@ def test_page_of_a_proxy_that_restarts_is_requested_again(server: OpenAIServer) 
     assert len(server.calls) == 2
 
 
-class ModelWithClient(FakeMessagesListChatModel):
-    """A chat model that keeps its clients as `ChatAnthropic` does: the SDK's, made when they are first used."""
-
+class ModelOfServer(FakeMessagesListChatModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
     url: str
     responses: list[Any] = Field(default_factory=list)
+
+
+class ModelWithClient(ModelOfServer):
+    """A chat model that keeps its clients as `ChatAnthropic` does: the SDK's, made when they are first used."""
 
     @cached_property
     def _client(self) -> Any:
@@ -97,7 +103,7 @@ class ModelWithClient(FakeMessagesListChatModel):
         return self._client.chat.completions.create(model="m", messages=[])
 
 
-class ModelWithResource(ModelWithClient):
+class ModelWithResource(ModelOfServer):
     """A chat model that keeps a part of an SDK's client, as `ChatGroq` does."""
 
     client: Any = None
@@ -109,35 +115,63 @@ class ModelWithResource(ModelWithClient):
         return self.client.create(model="m", messages=[])
 
 
-class ModelWithHttpx(ModelWithClient):
-    """A chat model that uses httpx itself, as `ChatMistralAI` does."""
+class ModelWithHttpClient(ModelOfServer):
+    """A chat model that uses an HTTP library itself, as `ChatMistralAI` does."""
 
+    library: Any
     client: Any = None
 
     def model_post_init(self, context: Any) -> None:
-        self.client = httpx.Client(base_url=self.url, follow_redirects=True)
+        self.client = self.library.Client(base_url=self.url, follow_redirects=True)
 
     def send(self) -> object:
         return self.client.post("/chat/completions", json={"model": "m", "messages": []}).raise_for_status()
 
 
 class Wrapper:
-    def __init__(self, url: str):
-        self._client = httpx.Client(base_url=url, follow_redirects=True)
+    def __init__(self, client: Any):
+        self._client = client
 
 
-class ModelWithWrapper(FakeMessagesListChatModel):
-    """A chat model that has a client around one of httpx in a private attribute, as `ChatOllama` does."""
+class ModelWithWrapper(ModelOfServer):
+    """A chat model that has a client around one of an HTTP library in a private attribute, as `ChatOllama` does."""
 
-    url: str
-    responses: list[Any] = Field(default_factory=list)
+    library: Any
     _client: Any = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        self._client = Wrapper(self.url)
+        self._client = Wrapper(self.library.Client(base_url=self.url, follow_redirects=True))
 
     def send(self) -> object:
         return self._client._client.post("/chat/completions", json={"model": "m", "messages": []}).raise_for_status()
+
+
+class SDK:
+    """An SDK's client, as the SDKs of OpenAI, Anthropic and Groq have it, on any HTTP library."""
+
+    def __init__(self, http_client: Any):
+        self._client = http_client
+
+    def with_options(self, *, http_client: Any) -> SDK:
+        return SDK(http_client)
+
+
+class Resource:
+    """A part of an SDK's client. As in the SDKs, it needs a client."""
+
+    def __init__(self, client: Any):
+        self._client, self._post = client, client._client.post
+
+
+class ModelWithResourceOfLibrary(ModelWithHttpClient):
+    """A chat model that keeps a part of an SDK's client, whose SDK is based on the library."""
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        self.client = Resource(SDK(self.client))
+
+    def send(self) -> object:
+        return self.client._post("/chat/completions", json={"model": "m", "messages": []}).raise_for_status()
 
 
 def openai_model(url: str) -> Any:
@@ -148,11 +182,15 @@ def send(model: Any) -> object:
     return model.send() if hasattr(model, "send") else model.invoke("x")
 
 
+LIBRARIES = [httpx, httpx2]
 MODELS: list[Callable[[str], Any]] = [
     openai_model,
+    lambda url: ModelWithClient(url=url),
+    lambda url: ModelWithResource(url=url),
     *(
-        lambda url, kind=kind: kind(url=url)
-        for kind in (ModelWithClient, ModelWithResource, ModelWithHttpx, ModelWithWrapper)
+        lambda url, kind=kind, library=library: kind(url=url, library=library)
+        for kind in (ModelWithHttpClient, ModelWithWrapper, ModelWithResourceOfLibrary)
+        for library in LIBRARIES
     ),
 ]
 
@@ -174,4 +212,38 @@ def test_no_client_follows_a_redirect_and_the_users_own_is_as_it_was(
 
 def test_model_without_a_known_client_is_returned_as_it_is() -> None:
     model = FakeMessagesListChatModel(responses=[AIMessage(MET_REPLY)])
+    assert guarded(model) is model
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (Reply(raw=b" " * 200_000), "ReadError"),
+        (Reply(raw=b"x", headers=(("Content-Encoding", "br"),)), "DecodingError"),
+        (Reply(raw=PAGE), "RemoteProtocolError"),
+    ],
+)
+async def test_refused_reply_is_an_error_of_the_clients_own_library(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, library: Any, reply: Reply, error: str
+) -> None:
+    monkeypatch.setattr(langchain_http, "MAX_REPLY_BYTES", 100_000)
+    server.script = lambda _call: reply
+    model: Any = guarded(ModelWithHttpClient(url=server.url, library=library))
+    with pytest.raises(getattr(library, error)):
+        send(model)
+    async with library.AsyncClient(base_url=server.url) as client:
+        other: Any = guarded(ModelWithHttpClient(url=server.url, library=library).model_copy(update={"client": client}))
+        with pytest.raises(getattr(library, error)) as caught:
+            await other.client.post("/chat/completions", json={"model": "m", "messages": []})
+    assert isinstance(to_lm_error(caught.value), lm15.TransportError)
+
+
+def test_model_whose_client_is_of_an_unknown_library_is_returned_as_it_is() -> None:
+    class Client:
+        def __init__(self, **settings: Any):
+            self.post = settings
+
+    library = SimpleNamespace(Client=Client)
+    model = ModelWithResourceOfLibrary(url="http://127.0.0.1:1", library=library)
     assert guarded(model) is model
