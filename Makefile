@@ -35,7 +35,7 @@ PYTHONS := $(shell sed -n 's/^  "Programming Language :: Python :: \(3\.[0-9]*\)
 # The libraries that `make bench` compares with need older releases than constraints.txt names.
 BENCH_VENV := build/bench
 
-.PHONY: help demo test test-slow test-all test-ray test-hosts test-training simulate coverage test-wheel test-pythons lint types docs docs-figures bench judges clean
+.PHONY: help demo test test-slow test-all test-ray test-hosts test-training simulate coverage test-wheel test-newest test-pythons lint types docs docs-figures bench judges clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -107,6 +107,15 @@ test-wheel: $(STAMP) ## Check the wheel in new environments, with the newest and
 	$(BIN)/uv venv --quiet --python $(BIN)/python $(WHEEL)/lowest
 	$(BIN)/uv pip install --quiet --python $(WHEEL)/lowest --constraint $(WHEEL)/lowest.txt "$$(echo $(WHEEL)/*.whl)$(EXTRAS)" langchain-openai
 	$(WHEEL)/lowest/bin/python tests/wheel/check.py readme
+
+# Without constraints.txt, and without the ceilings in pyproject.toml.
+test-newest: $(STAMP) ## Run the tests with the newest libraries of the package index, also above our ceilings
+	rm -rf build/newest
+	$(BIN)/uv venv --quiet --python $(BIN)/python build/newest
+	$(BIN)/python tests/wheel/newest.py names > build/newest/overrides.txt
+	$(BIN)/uv pip install --quiet --python build/newest --override build/newest/overrides.txt --editable '.[dev]'
+	build/newest/bin/python tests/wheel/newest.py versions
+	build/newest/bin/python $(PYTEST) --hypothesis-profile quick -m "not ($(SLOW))"
 
 test-pythons: $(PYTHONS:%=test-python%) ## Run the tests with each supported Python that is installed
 

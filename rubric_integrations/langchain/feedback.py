@@ -150,9 +150,10 @@ class _OfflineClient(Client):
 def offline_client() -> Client:
     """Make a LangSmith client that sends nothing: `evaluate(..., upload_results=False, client=offline_client())`.
 
-    `upload_results=False` alone does not prevent uploads. `aevaluate` uploads every run of the target with its inputs.
-    Both `evaluate` and `aevaluate` upload the LangChain runnables inside a target or an evaluator as traces. An
-    ordinary client also requests the server's settings first. This client drops every run and sends no requests.
+    `upload_results=False` alone does not prevent uploads. `aevaluate` of some versions uploads every run of the target
+    with its inputs. Both `evaluate` and `aevaluate` upload the LangChain runnables inside a target or an evaluator as
+    traces. An ordinary client also requests the server's settings first. This client drops every run and sends no
+    requests.
 
     Example:
         >>> offline_client().create_run("a run", {"text": "graded"}, "chain") is None

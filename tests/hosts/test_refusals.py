@@ -25,6 +25,10 @@ from tests.openai_server import Call, OpenAIServer, Reply
 RUBRIC = Rubric.from_dict([{"requirement": name} for name in ("first", "second", "third")])
 
 
+# With several calls at a time, one that was cancelled may reach the server when the next grade is counted.
+ONE_AT_A_TIME = CallLimits(max_concurrency=1)
+
+
 def completion(content: str | None, finish_reason: str = "stop", **fields: str) -> Reply:
     choice = {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant", "content": content} | fields}
     return Reply(raw=json.dumps({"id": "c", "object": "chat.completion", "model": "m", "choices": [choice]}).encode())
@@ -62,7 +66,7 @@ def test_refused_text_is_asked_once_and_others_as_before(
 ) -> None:
     server.script = script(reply)
     ledger = tmp_path / "run.sqlite" if with_ledger else None
-    host = HostGrader("Host", LMJudge("openai/m", api_base=server.url), None, ledger)
+    host = HostGrader("Host", LMJudge("openai/m", api_base=server.url), None, ledger, limits=ONE_AT_A_TIME)
     assert grade(host(), "bad") is None
     second_calls = [call for call in server.calls if call.criterion == "second"]
     assert len(second_calls) == (1 if reply is REFUSALS["content filter"] else 2)
@@ -109,7 +113,7 @@ def test_lost_or_unreadable_reply_is_asked_again(server: OpenAIServer, fault: Re
 
 def test_graders_of_the_user_and_runs_ask_again(server: OpenAIServer) -> None:
     server.script = script(REFUSALS["refusal"])
-    grader = PerCriterionGrader(LMJudge("openai/m", api_base=server.url))
+    grader = PerCriterionGrader(LMJudge("openai/m", api_base=server.url), limits=ONE_AT_A_TIME)
     host = HostGrader("Host", None, grader)
     for _ in range(2):
         assert grade(host(), "bad") is None
@@ -126,7 +130,7 @@ def test_refusals_are_counted_in_each_grade_and_an_answer_in_between_is_kept(ser
 
 def test_metric_forgets_with_resume_and_its_copies_remember_nothing(server: OpenAIServer) -> None:
     server.script = script(REFUSALS["content filter"])
-    metric = RubricMetric(RUBRIC, LMJudge("openai/m", api_base=server.url))
+    metric = RubricMetric(RUBRIC, LMJudge("openai/m", api_base=server.url), limits=ONE_AT_A_TIME)
 
     def call(metric: RubricMetric) -> Callable[[str], object]:
         def grade_answer(text: str) -> None:

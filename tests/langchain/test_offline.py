@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from langsmith import Client, aevaluate, evaluate
 from langsmith.schemas import Run
+from langsmith.utils import LangSmithConnectionError
 from urllib3.util import Retry
 
 from rubric_integrations.judges import LMJudge
@@ -123,23 +124,9 @@ def test_offline_evaluation_gives_the_right_scores_and_sends_nothing(
     assert len(server.calls) == 3 * COUNT
 
 
-def test_ordinary_client_sends_the_run_although_uploads_are_disabled(
-    server: OpenAIServer, recorder: ConnectionRecorder
-) -> None:
-    """The same evaluation with an ordinary client, which shows that the recorder would notice an upload."""
-    evaluator = RubricEvaluator(NUMBER_RUBRIC, judge=chat_model(server, number_script))
-
-    async def run() -> None:
-        results = await aevaluate(
-            async_number_target,
-            data=make_examples(1),
-            evaluators=[evaluator],
-            upload_results=False,
-            client=online_client(),
-        )
-        assert [row async for row in results]
-
-    asyncio.run(run())
+def test_recorder_notices_what_an_ordinary_client_sends(recorder: ConnectionRecorder) -> None:
+    with pytest.raises(LangSmithConnectionError):
+        online_client().create_run("a run", {"number": 1}, "chain")
     assert recorder.attempts
 
 

@@ -188,7 +188,7 @@ EXPLODING = "a: &a [x]\n" + "".join(
         ("- {1: a, '1': b, response: c}", "has the key '1' twice"),
         ("- &a [*a]", "inside the node that it repeats"),
         ("- response: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
-        ("[" * 5000, "nests deeper"),
+        ("[" * 5000, "nests deeper|nesting depth"),
     ],
 )  # fmt: skip
 def test_yaml_that_is_cut_or_explodes_is_one_error(tmp_path: Path, text: str, words: str) -> None:

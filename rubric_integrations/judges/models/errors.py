@@ -755,10 +755,14 @@ def to_lm_error(error: Exception) -> Exception:
         return lm15.ServerError(message, retry_after=retry_after)
     if status is not None:
         return lm15.AuthError(message) if status in (401, 403) else lm15.InvalidRequestError(message)
-    if isinstance(error, OSError) or classes & _TRANSPORT_CLASSES:
+    if isinstance(error, OSError) or classes & _TRANSPORT_CLASSES or str(error) == _CLOSED_LOOP:
         return lm15.TransportError(message)
     return error
 
+
+# What asyncio says of a connection that was opened in an event loop that has ended, as `asyncio.run` ends its own. The
+# client drops that connection, and opens another one for the next attempt.
+_CLOSED_LOOP = "Event loop is closed"
 
 # The complete message of the SDKs of OpenAI and Anthropic for every lost call. The reason is in the exception's cause.
 _NO_REASON = "Connection error."
@@ -771,8 +775,9 @@ def _client_message(error: Exception, status: int | None) -> str:
         message = f"{type(error).__name__}: {first_line(_first_cause(error))}"
     body = _body(error)
     server_text = server_message(body)
-    # The SDKs of OpenAI and Anthropic have the body in their message, as a Python dictionary.
-    if server_text and server_text not in message and "Error code: " not in message:
+    # The SDKs of OpenAI and Anthropic have the body in their message, as a Python dictionary. OpenAI's since version 3
+    # has only the message of a body of OpenAI's form.
+    if server_text and server_text not in message and not re.search(r"Error code: \d+ - ", message):
         message = f"{type(error).__name__}: {first_line(error)}: {server_text}"
     if status is not None and ErrorResponse(status, body or message.encode()).is_from_wrong_url:
         message = f"{message}. {wrong_url_hint()}"
