@@ -326,6 +326,22 @@ def test_importing_the_package_and_the_command_line_imports_no_framework() -> No
 
 
 @pytest.mark.processes
+def test_grading_without_a_model_imports_neither_dspy_nor_litellm(tmp_path: Path) -> None:
+    rubric, rows = (ROOT.parent / "examples" / "quarterly_margin" / name for name in ("rubric.yaml", "responses.jsonl"))
+    arguments = ["grade", str(rubric), str(rows), "--out", str(tmp_path / "run.jsonl"), "--ledger", str(tmp_path / "l")]
+    code = (
+        "import atexit, sys; from rubric_integrations import PerCriterionGrader, Rubric;"
+        "from rubric_integrations.testing import ScriptedJudge; from rubric_integrations.cli import main;"
+        "rubric = Rubric.from_dict([{'requirement': 'It says `42`'}]);"
+        "reports = [rubric.grade_sync('42', PerCriterionGrader(judge)) for judge in ('offline', ScriptedJudge('MET'))];"
+        "atexit.register(lambda: print(sorted({'dspy', 'litellm', 'openai'} & set(sys.modules)), reports[1].score));"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["[] 1.0"]), done.stdout + done.stderr
+
+
+@pytest.mark.processes
 def test_importing_the_package_configures_no_logging_and_reads_no_files_of_the_user(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("OPENAI_API_KEY=leaked\n")
     code = (

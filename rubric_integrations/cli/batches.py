@@ -28,7 +28,7 @@ from rubric_integrations.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rubric_integrations.runs.batches import CollectedBatches
+    from rubric_integrations.runs import CollectedBatches
 
 # The most kinds of problems that are printed, because nobody reads more in a terminal.
 _MAX_SHOWN = 5
@@ -51,7 +51,7 @@ def collect(
     the provider refuses a request.
     """
     from rubric_integrations.judges.store import StoreError
-    from rubric_integrations.runs.batches import BatchError, collect_batches
+    from rubric_integrations.runs import BatchError, collect_batches
     from rubric_integrations.runs.batches.base import open_settings
     from rubric_integrations.runs.batches.replay import use_batch_ledger
 
@@ -156,7 +156,7 @@ def submit(
     from rubric_integrations.cli.gates import RowsOfFile
     from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.judges.store import StoreError
-    from rubric_integrations.runs.batches import BatchError, submit_batches
+    from rubric_integrations.runs import BatchError, submit_batches
 
     if rubric is None:
         refuse(NOTHING_TO_GRADE)

@@ -203,7 +203,7 @@ class JudgeOptions:
             ValueError: The model name is empty, a setting is unknown or has a wrong value, a judge without a model has
                 a base URL or a setting, or the file is not an aligned judge.
         """
-        from rubric_integrations.judges import LMJudge, ModelSettings, as_judge, judge_file_of
+        from rubric_integrations.judges import as_judge, judge_file_of
 
         settings = parse_judge_options(self.judge_option or ())
         server = {"api_base": self.api_base, "api_key": self.api_key}
@@ -214,9 +214,11 @@ class JudgeOptions:
                     option = f"--{name.replace('_', '-')}"
                     raise ValueError(f"`{option}` has no effect on the judge {judge!r}: leave it out, or name a model")
             return as_judge(judge)
-        if file := judge_file_of(judge):
-            from rubric_integrations.judges.lm_judge import load_judge
+        # The import of DSPy takes a second: only a judge with a model needs it.
+        from rubric_integrations.judges.lm_judge import LMJudge, load_judge
+        from rubric_integrations.judges.models.names import ModelSettings
 
+        if file := judge_file_of(judge):
             for fixed in ("system_prompt", "confidence", "name"):
                 if fixed in settings:
                     raise ValueError(

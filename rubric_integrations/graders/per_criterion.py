@@ -22,7 +22,7 @@ from rubric_integrations.graders.grader import (
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.scheduler import AttemptResult, gather_calls, with_spend
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
-from rubric_integrations.judges.prompts.signatures import PART_NOTE
+from rubric_integrations.judges.prompts.render import PART_NOTE
 from rubric_integrations.judges.protocol import Question, Request, answer
 from rubric_integrations.rubric.criterion import Criterion, condition_indices, questions
 from rubric_integrations.rubric.rubric import Rubric

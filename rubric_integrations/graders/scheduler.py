@@ -10,6 +10,7 @@ import copy
 import json
 import logging
 import random
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -30,9 +31,6 @@ from rubric_integrations.graders.endpoint import (
 from rubric_integrations.graders.settings import CallLimits
 from rubric_integrations.judges.cascade import Cascade, is_lm_judge, judges_inside
 from rubric_integrations.judges.credentials import is_credential, redactor
-from rubric_integrations.judges.lm_judge import LMJudge
-from rubric_integrations.judges.models.limits import is_priced, prompt_bytes
-from rubric_integrations.judges.models.names import NO_MODEL, is_plain_lm, judge_context, settings_of
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
@@ -54,6 +52,7 @@ from rubric_integrations.judges.spend import (
     SpendLimitReached,
     price_name,
     price_remedy,
+    prompt_bytes,
     spend_of_grade,
 )
 from rubric_integrations.judges.store import LeaseExpired, StoreError, check_lease
@@ -430,8 +429,11 @@ class Redactor:
 
 def _secrets_of(judge: object) -> dict[str, Any]:
     lm: Any = getattr(judge, "lm", None)
-    named = {name: value for name, value in getattr(judge, "__dict__", {}).items() if is_credential(name)}
-    return settings_of(lm) if hasattr(lm, "kwargs") else named
+    if hasattr(lm, "kwargs"):
+        from rubric_integrations.judges.models.names import settings_of
+
+        return settings_of(lm)
+    return {name: value for name, value in getattr(judge, "__dict__", {}).items() if is_credential(name)}
 
 
 # The largest known number of tokens for an image is 48,169 (gpt-4o-mini, high detail). Each token counts as a byte.
@@ -448,13 +450,13 @@ class _WithoutModel(RequestWrapper):
     """A judge that runs a user's code. This code must not call the model of the program that is graded."""
 
     async def answer(self, request: Request) -> Any:
+        # The import of DSPy takes a second. If nobody has imported it, there is no program with a model.
+        if "dspy" not in sys.modules:
+            return await answer(self.inner, request)
+        from rubric_integrations.judges.models.names import NO_MODEL, judge_context
+
         with judge_context(NO_MODEL):
             return await answer(self.inner, request)
-
-
-def _runs_user_code(judge: object) -> bool:
-    """Return whether a judge may call the model of `dspy.settings`. A judge that sends its own requests cannot."""
-    return type(judge) is not LMJudge or not (is_plain_lm(judge.lm) and is_priced(judge.lm))
 
 
 class LimitedJudge(RequestWrapper):
@@ -605,7 +607,8 @@ class LimitedJudge(RequestWrapper):
         prepare: Any = getattr(innermost(self), "prepare", None)
         if callable(prepare):
             await cast("Awaitable[None]", prepare())
-        self._target = _WithoutModel(self.inner) if _runs_user_code(innermost(self)) else self.inner
+        runs_user_code: bool = getattr(innermost(self), "runs_user_code", True)
+        self._target = _WithoutModel(self.inner) if runs_user_code else self.inner
         self._redactor = Redactor(self.inner)
         return self._redactor
 

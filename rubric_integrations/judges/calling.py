@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubric_integrations._util.event_loop import run_on_texts
 from rubric_integrations.judges.fast_path import (
@@ -50,7 +50,6 @@ from rubric_integrations.judges.prompts.signatures import (
     CitedJudgment,
     CriterionJudgment,
     JudgeAdapter,
-    ReplyFormat,
     expected_ids,
     read_probabilities,
     supports_cache_control,
@@ -58,7 +57,14 @@ from rubric_integrations.judges.prompts.signatures import (
     with_attachments,
     with_evidence,
 )
-from rubric_integrations.judges.protocol import BatchResult, JudgeRequest, Question
+from rubric_integrations.judges.protocol import (
+    REPLY_FORMATS,
+    BatchResult,
+    JudgeRequest,
+    Question,
+    ReplyFormat,
+    RequestForm,
+)
 from rubric_integrations.rubric.answers import Option
 from rubric_integrations.scoring.judgment import (
     NO_SPEND,
@@ -79,25 +85,11 @@ if TYPE_CHECKING:
 
     from rubric_integrations.judges.provider import ProviderEngine
 
-REPLY_FORMATS: tuple[ReplyFormat, ...] = get_args(ReplyFormat)
 _NAMES_FORMAT = re.compile(
     r"response_format|json[ _](?:schema|object)|json mode|structured[ _]outputs?|\bgrammar\b|guided[ _]decoding",
     re.IGNORECASE,
 )
 _NAMES_TEMPERATURE = re.compile(r"\btemperature\b", re.IGNORECASE)
-
-
-class RequestForm(NamedTuple):
-    """The settings of a request that a server may refuse.
-
-    Attributes:
-        reply_format: The strictest format in which the reply is requested.
-        default_temperature: Whether the judge's default temperature is sent. This has no effect if the judge has no
-            default temperature.
-    """
-
-    reply_format: ReplyFormat = REPLY_FORMATS[0]
-    default_temperature: bool = True
 
 
 class ParsedReply(NamedTuple):

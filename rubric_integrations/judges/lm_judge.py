@@ -16,18 +16,18 @@ from dspy.utils.exceptions import DSPyError
 from rubric_integrations._util.event_loop import run_on_texts
 from rubric_integrations.judges.calling import (
     ModelCaller,
-    RequestForm,
     interpret_entries,
     interpret_fields,
     select_fields,
 )
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.models.errors import failure_from_error
-from rubric_integrations.judges.models.limits import highest_cost, load_prices, own_bytes, prompt_bytes
+from rubric_integrations.judges.models.limits import highest_cost, is_priced, load_prices, own_bytes
 from rubric_integrations.judges.models.names import (
     NO_SETTINGS,
     ModelSettings,
     is_function_model,
+    is_plain_lm,
     judge_context,
     settings_of,
     to_lm,
@@ -50,6 +50,7 @@ from rubric_integrations.judges.protocol import (
     OverallResult,
     Question,
     Request,
+    RequestForm,
     RequestWrapper,
     answer,
     criteria_of_request,
@@ -66,7 +67,7 @@ from rubric_integrations.judges.saved import (
     predictor_states,
     read_judge_file,
 )
-from rubric_integrations.judges.spend import TokenPrice
+from rubric_integrations.judges.spend import TokenPrice, prompt_bytes
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment
 from rubric_integrations.scoring.labels import LabelledJudgment, examples_of_criterion, select_examples
@@ -191,6 +192,11 @@ class LMJudge(SavedPrompts):
         judge = copy.copy(self)
         judge.lm = without_framework_cache(self.lm)
         return judge
+
+    @property
+    def runs_user_code(self) -> bool:
+        """Whether an answer may run a user's code: a function, a LangChain chat model, or a subclass of `dspy.LM`."""
+        return type(self) is not LMJudge or not (is_plain_lm(self.lm) and is_priced(self.lm))
 
     async def prepare(self) -> None:
         """Load the model prices before the first call. Otherwise the first call would load them within its timeout."""

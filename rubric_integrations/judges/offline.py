@@ -36,6 +36,11 @@ class OfflineJudge:
         """Return the judge's name. The name identifies the judge, because its answers depend only on the texts."""
         return "offline"
 
+    @property
+    def runs_user_code(self) -> bool:
+        """Whether an answer may run a user's code, which only a subclass does."""
+        return type(self) is not OfflineJudge
+
     def highest_cost(self, text_bytes: int) -> float:
         """Return the cost of an answer, which is always 0."""
         return 0.0

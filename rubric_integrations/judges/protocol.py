@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias, cast, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias, cast, get_args, runtime_checkable
 
 from rubric_integrations._util.records import Record
 from rubric_integrations.rubric.answers import Option
@@ -323,6 +323,26 @@ def mark_batch(alignment: AlignmentRecord | None, questions: Mapping[int, Questi
 
 RequestProtocol = Literal["openai", "anthropic"]
 """The protocol of a request's body: OpenAI's chat completions, or Anthropic's messages."""
+
+
+ReplyFormat = Literal["schema", "json", "text"]
+"""The strictest format of a reply: a JSON Schema, JSON mode, or a text whose form only the prompt describes."""
+
+REPLY_FORMATS: tuple[ReplyFormat, ...] = get_args(ReplyFormat)
+"""All formats, the strictest first."""
+
+
+class RequestForm(NamedTuple):
+    """The settings of a request that a server may refuse.
+
+    Attributes:
+        reply_format: The strictest format in which the reply is requested.
+        default_temperature: Whether the judge's default temperature is sent. This has no effect if the judge has no
+            default temperature.
+    """
+
+    reply_format: ReplyFormat = REPLY_FORMATS[0]
+    default_temperature: bool = True
 
 
 @dataclass(frozen=True)

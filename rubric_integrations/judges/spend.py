@@ -230,6 +230,20 @@ class TokenPrice(NamedTuple):
         return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
 
 
+# The built-in instructions, the schema of the reply, the field headers and the fences together have half of this size.
+_FIXED_BYTES = 12_000
+
+
+def prompt_bytes(text_bytes: int, own_bytes: int) -> int:
+    """Return the largest possible size of a prompt, in bytes.
+
+    Args:
+        text_bytes: The size of the texts to judge and of the criteria. Sanitizing may double it.
+        own_bytes: The size of the judge's own instructions and examples.
+    """
+    return _FIXED_BYTES + 2 * (text_bytes + own_bytes)
+
+
 Prices = Mapping[str, tuple[float, float]]
 """The prices of a judge's input and output tokens, by the judge's name, in US dollars per million tokens."""
 

@@ -21,14 +21,9 @@ from typing import TYPE_CHECKING
 from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from rubric_integrations.runs.batches import (
-        BatchError,
-        BatchLedger,
-        CollectedBatches,
-        SubmittedBatches,
-        collect_batches,
-        submit_batches,
-    )
+    from rubric_integrations.runs.batches.base import BatchError, BatchLedger
+    from rubric_integrations.runs.batches.collect import CollectedBatches, collect_batches
+    from rubric_integrations.runs.batches.submit import SubmittedBatches, submit_batches
     from rubric_integrations.runs.files import GradedRow, RunFile, RunFileError, read_run
     from rubric_integrations.runs.imported import ImportedRun, JudgmentsError, UnreadReply, read_judgments
     from rubric_integrations.runs.ledger import FailureRecord, Ledger, LedgerError, RunLedger, open_ledger
@@ -38,9 +33,9 @@ if TYPE_CHECKING:
     from rubric_integrations.runs.tables import grade_batches, write_parquet
 
 _MODULES = {
-    "BatchError": "batches",
-    "BatchLedger": "batches",
-    "CollectedBatches": "batches",
+    "BatchError": "batches.base",
+    "BatchLedger": "batches.base",
+    "CollectedBatches": "batches.collect",
     "FailureRecord": "ledger",
     "Graded": "summary",
     "GradedRow": "files",
@@ -55,16 +50,16 @@ _MODULES = {
     "RunLedger": "ledger",
     "RunSummary": "summary",
     "StopRule": "run",
-    "SubmittedBatches": "batches",
+    "SubmittedBatches": "batches.submit",
     "UnreadReply": "imported",
-    "collect_batches": "batches",
+    "collect_batches": "batches.collect",
     "grade_batches": "tables",
     "grade_many": "run",
     "open_ledger": "ledger",
     "read_judgments": "imported",
     "read_run": "files",
     "rescore": "rescoring",
-    "submit_batches": "batches",
+    "submit_batches": "batches.submit",
     "write_parquet": "tables",
 }
 

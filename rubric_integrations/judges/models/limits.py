@@ -23,9 +23,6 @@ from rubric_integrations._util.event_loop import run_on_texts
 from rubric_integrations.scoring.judgment import JudgeFailure
 from rubric_integrations.scoring.labels import LabelledJudgment
 
-# The built-in instructions, the schema of the reply, the field headers and the fences together have half of this size.
-_FIXED_BYTES = 12_000
-
 
 def is_priced(lm: dspy.BaseLM) -> bool:
     """Whether the price list may contain an LM's model. False if the LM calls a function or a LangChain chat model."""
@@ -192,16 +189,6 @@ def own_bytes(prompts: object, examples: Sequence[LabelledJudgment]) -> int:
         examples: The judge's labelled examples.
     """
     return len(json.dumps(prompts, default=str)) + sum(len(example.model_dump_json()) for example in examples)
-
-
-def prompt_bytes(text_bytes: int, own_bytes: int) -> int:
-    """Return the largest possible size of a prompt, in bytes.
-
-    Args:
-        text_bytes: The size of the texts to judge and of the criteria. Sanitizing may double it.
-        own_bytes: The size of the judge's own instructions and examples.
-    """
-    return _FIXED_BYTES + 2 * (text_bytes + own_bytes)
 
 
 REMEDY = (

@@ -22,6 +22,11 @@ from rubric_integrations.submission.submission import MAX_CHARS, Submission, has
 
 FileKind = Literal["image", "audio", "document", "text"]
 
+PART_NOTE = """The submission is part {number} of {count} of a longer text, whose parts are judged one at a time.
+Judge this part alone: MET if this part does what the criterion describes, UNMET if it does not, whatever the other
+parts may do. That a sentence, or what it refers to, lies in another part decides nothing."""
+"""The text in the guidelines about a submission that is judged in parts."""
+
 # The images that providers read; SVG is a program for a browser.
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _TEXTS = ("application/json", "application/xml", "application/yaml", "application/x-yaml")

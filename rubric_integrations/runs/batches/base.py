@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from rubric_integrations._util.records import Record
-from rubric_integrations.judges.calling import RequestForm
-from rubric_integrations.judges.protocol import RequestProtocol
+from rubric_integrations.judges.protocol import RequestForm, RequestProtocol
 from rubric_integrations.judges.store import JudgmentStore
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import Judgment

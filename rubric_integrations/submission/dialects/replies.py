@@ -18,7 +18,7 @@ from rubric_integrations.submission.dialects.chat import read_chat, read_gemini,
 Fields = Mapping[str, Any]
 
 
-class ReplyFormat(NamedTuple):
+class ProviderFormat(NamedTuple):
     """The replies of one API.
 
     Attributes:
@@ -198,14 +198,14 @@ def _reason(error: Any) -> str:
     return " ".join(str(get_field(error, "message") or error or "no error is recorded").split())[:300]
 
 
-PROVIDERS: dict[str, ReplyFormat] = {
-    "OpenAI (chat completion)": ReplyFormat(_is_completion, _completion_messages, read_chat),
-    "OpenAI (Responses API)": ReplyFormat(_is_response, _response_messages, read_openai_responses),
-    "Gemini": ReplyFormat(_is_gemini, _gemini_messages, read_gemini),
-    "Bedrock (Converse)": ReplyFormat(_is_bedrock, _bedrock_messages, read_bedrock),
-    "Anthropic": ReplyFormat(_is_anthropic, _anthropic_messages, read_chat),
-    "Ollama": ReplyFormat(_is_ollama, _ollama_messages, read_chat),
-    _ERROR: ReplyFormat(_is_error, _error_messages, read_chat),
+PROVIDERS: dict[str, ProviderFormat] = {
+    "OpenAI (chat completion)": ProviderFormat(_is_completion, _completion_messages, read_chat),
+    "OpenAI (Responses API)": ProviderFormat(_is_response, _response_messages, read_openai_responses),
+    "Gemini": ProviderFormat(_is_gemini, _gemini_messages, read_gemini),
+    "Bedrock (Converse)": ProviderFormat(_is_bedrock, _bedrock_messages, read_bedrock),
+    "Anthropic": ProviderFormat(_is_anthropic, _anthropic_messages, read_chat),
+    "Ollama": ProviderFormat(_is_ollama, _ollama_messages, read_chat),
+    _ERROR: ProviderFormat(_is_error, _error_messages, read_chat),
 }
 """The providers whose replies are read, by name. OpenAI's forms are also written by most other providers.
 

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations.judges import provider as provider_module
-from rubric_integrations.judges.calling import RequestForm
 from rubric_integrations.judges.fast_path import record_request
 from rubric_integrations.judges.http import HttpReply
 from rubric_integrations.judges.prompts.signatures import JudgeCriterion
+from rubric_integrations.judges.protocol import RequestForm
 from rubric_integrations.judges.provider import ReplyReader, provider_of
 from rubric_integrations.scoring import Judgment
 from tests.judges.questions import MET_REPLY, judge_at, question_about

@@ -16,8 +16,8 @@ from dspy.clients.costs import estimate_cost
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import LMJudge, ModelSettings
-from rubric_integrations.judges.models.limits import highest_cost, own_bytes, prompt_bytes
-from rubric_integrations.judges.spend import TokenPrice
+from rubric_integrations.judges.models.limits import highest_cost, own_bytes
+from rubric_integrations.judges.spend import TokenPrice, prompt_bytes
 from rubric_integrations.scoring import LabelledJudgment
 from tests.graders.rubrics import rubric_of
 from tests.openai_server import OpenAIServer
