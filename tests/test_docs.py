@@ -230,7 +230,7 @@ PUBLIC_NAMES = {
 }
 TEXTS = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+    for path in [*DOCS.rglob("*.md"), *ROOT.glob("*.md")]
 }
 
 
