@@ -23,7 +23,6 @@ To add a type of metric, add its name to `MetricType` in `rubric/check.py`, and 
 from rubric_integrations.checks import structure as structure
 from rubric_integrations.checks import text as text
 from rubric_integrations.checks import trajectory as trajectory
-from rubric_integrations.checks import types as types
 from rubric_integrations.checks.metrics import register_metric
 from rubric_integrations.checks.registry import run_check
 

@@ -15,7 +15,6 @@ from rubric_integrations.rubric.check import (
     NumberCheck,
     SimilarityCheck,
     ToolUse,
-    TypeCheck,
 )
 from rubric_integrations.rubric.criterion import Aspect, Criterion, WorkedExample
 from rubric_integrations.rubric.rubric import Fault, Node, NodeValue, Rubric, RubricError, node_values
@@ -39,7 +38,6 @@ __all__ = [
     "Scale",
     "SimilarityCheck",
     "ToolUse",
-    "TypeCheck",
     "WorkedExample",
     "node_values",
 ]

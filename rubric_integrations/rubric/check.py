@@ -115,18 +115,6 @@ class FieldsCheck(Record):
         return fields
 
 
-class TypeCheck(Record):
-    """A check that the code in an answer has no type errors.
-
-    Attributes:
-        language: The language of the code.
-        tool: The type checker, which must be installed: `pyright`, `basedpyright` or `mypy`.
-    """
-
-    language: Literal["python"] = "python"
-    tool: Literal["pyright", "basedpyright", "mypy"] = "pyright"
-
-
 class SimilarityCheck(Record):
     """The similarity of an answer to a text: 1 - (Levenshtein distance / length of the longer text).
 
@@ -354,8 +342,6 @@ class Check(Record):
             expected values. With `{expected: [...], require: all}`, the criterion is MET or UNMET.
         similarity: The similarity of the response to a text, or to the submission's reference: `{to, min_ratio}`.
             Without `min_ratio`, the similarity in [0, 1] is the value of the criterion.
-        type_checks: The type checker that must find no error in the Python code of the response, such as `{tool:
-            mypy}`.
         min_words: The smallest number of words, separated by white space.
         max_words: The largest number of words, separated by white space.
         metric: An automatic metric whose value in [0, 1] becomes the value of the criterion. It cannot be combined with
@@ -394,7 +380,6 @@ class Check(Record):
     json_schema: dict[str, Any] | None = None
     fields: FieldsCheck | None = None
     similarity: SimilarityCheck | None = None
-    type_checks: TypeCheck | None = None
     min_words: int | None = Field(default=None, ge=0, strict=True)
     max_words: int | None = Field(default=None, ge=0, strict=True)
     metric: Metric | None = None
@@ -410,6 +395,16 @@ class Check(Record):
     no_errors: Literal[True] | None = None
     no_repeated_calls: Literal[True] | None = None
     ignore_case: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_type_checks(cls, data: object) -> object:
+        if isinstance(data, dict) and "type_checks" in data:
+            raise ValueError(
+                "has `type_checks`, which no longer exists: write a function that runs your type checker, register it "
+                'with `register_metric("typed")`, and write `metric: {type: custom, config: {metric_function: typed}}`'
+            )
+        return cast("object", data)
 
     @field_validator("contains", "not_contains")
     @classmethod

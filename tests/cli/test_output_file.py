@@ -599,7 +599,6 @@ def test_files_of_the_shell_are_written_in_one_module_only() -> None:
             if isinstance(node, ast.Call) and _writes_a_file(node):
                 writers.add(path.relative_to(PACKAGE).as_posix())
     others = {
-        "checks/types.py",  # the code of a response, in a temporary folder of its own
         "judges/saved.py",  # `LMJudge.save`, as DSPy's modules have it
         "trust/alignment/align.py",  # counts an attempt before it begins
         "runs/batches/providers.py",  # the requests of a batch, in a temporary folder

@@ -53,3 +53,9 @@ def test_conditions_survive_a_round_trip_and_fit_the_schema() -> None:
 def test_conversion_lists_a_condition_as_a_loss(name: str) -> None:
     _, losses = write_document(Rubric([Criterion(name="sum", requirement="r", weight=1, applies_when="w")]), name)
     assert any(loss.startswith("`sum`: `applies_when` has no place in the") for loss in losses)
+
+
+def test_type_checks_of_an_earlier_version_are_refused_with_the_function_to_write() -> None:
+    text = "- {requirement: The code has no type errors, check: {type_checks: {tool: mypy}}}"
+    with pytest.raises(RubricError, match=r"no longer exists: write a function .* `register_metric\(\"typed\"\)`"):
+        Rubric.from_yaml(text)
