@@ -194,7 +194,7 @@ async def find_rubric(
         if row.labels is None and rubrics.shared is None and (met := labels_of(row.rubric)):
             row = row._replace(labels={name: "MET" if is_met else "UNMET" for name, is_met in met.items()})
     except Exception as error:  # noqa: BLE001 -- whatever a row or a function holds stops no other row
-        return row._replace(submission=None, error=f"row {row.id} {problem_of(error)}"), None, None
+        return row.with_error(f"row {row.id} {problem_of(error)}"), None, None
     return row, own, rubric
 
 
