@@ -156,8 +156,8 @@ def refuse(_row: Any) -> Rubric:
     ],
 )
 def test_long_error_of_a_row_is_shortened_and_keeps_its_end(row: dict[str, Any], rubric: Any, end: str) -> None:
-    given = rubric or (None if "rubric" in row else Rubric([Criterion(requirement="Is good")]))
-    [graded] = grade_many([row], given, PerCriterionGrader("offline"))
+    rubric = rubric or (None if "rubric" in row else Rubric([Criterion(requirement="Is good")]))
+    [graded] = grade_many([row], rubric, PerCriterionGrader("offline"))
     assert graded.report is None
     assert graded.row.error
     assert len(graded.row.error) < 1_100

@@ -63,11 +63,15 @@ WALK = """async ([addresses, keys]) => {
 }"""
 
 
+def accept(dialog: Any) -> None:
+    dialog.accept()
+
+
 @pytest.mark.parametrize("kind", PAGES)
 def test_clicks_on_every_element_and_every_key_raise_no_error(show: Callable[..., Any], kind: str) -> None:
     runs, options = PAGES[kind]
     page = show(*runs, **options)
-    page.on("dialog", lambda dialog: dialog.accept())
+    page.on("dialog", accept)
     if "to_label" in options:
         page.keyboard.type("Ann")
         page.keyboard.press("Enter")
