@@ -646,7 +646,7 @@ class RunResults:
             # The reports of some rows must not replace the complete reports of an earlier run.
             self._out.leave_unfinished()
         if self._junit_file and self._junit:
-            self._junit_file.write(self._junit.to_xml(run.summary.seconds))
+            self._junit_file.write(self._junit.to_xml(run.summary.seconds, decided_early=self._gates.is_decided_early))
 
     def _add(self, graded: Graded, place: int) -> None:
         self.first.add(graded, place)

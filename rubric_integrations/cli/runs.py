@@ -35,7 +35,6 @@ from rubric_integrations.cli.labelling import (
     load_labels,
     load_rubric,
     load_run,
-    print_caught,
     refuse_bad_input,
     require_different,
     require_level,
@@ -266,22 +265,18 @@ def report(
     """
     from rubric_integrations.reporting.page.render import page_parts
     from rubric_integrations.reporting.page.runs_over_time import follow_runs
-    from rubric_integrations.runs.files import IncompleteRunWarning, RunFileError, read_run
-    from rubric_integrations.trust import LabelsError, read_labels
+    from rubric_integrations.runs.files import read_run
+    from rubric_integrations.trust import read_labels
     from rubric_integrations.trust.comparable_runs import comparability
 
     runs, order = _run_files(runs)
     require_different(labels or [], "the file of each rater once")
     file = OutputFile(output, option="--output", overwrite=overwrite, inputs=[*runs, *(labels or [])], replaces=PAGE)
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            warnings.simplefilter("ignore", IncompleteRunWarning)  # the page has it
-            loaded = [read_run(path) for path in runs]
-            of_people = (
-                [label for path in labels for label in read_labels(path, loaded[-1], strict=strict)] if labels else None
-            )
-        print_caught(caught)
+    with refuse_bad_input(*runs, *(labels or [])):
+        loaded = [read_run(path) for path in runs]
+        of_people = (
+            [label for path in labels for label in read_labels(path, loaded[-1], strict=strict)] if labels else None
+        )
         comparable, over_time = None, None
         if len(loaded) > 2:
             over_time = follow_runs(loaded)
@@ -292,8 +287,6 @@ def report(
         parts = page_parts(
             loaded, title, labels=of_people, comparable=comparable, over_time=over_time, order=order, redact=redact
         )
-    except (RunFileError, LabelsError, ImportError, ValueError) as error:
-        refuse(str(error))
     size = 0
     with file:
         for part in parts:
@@ -409,7 +402,7 @@ def rescore(
     ranked: list[Graded] = []
     count = missing = incomplete = 0
     scores = 0.0
-    try:
+    with refuse_bad_input():
         new_rubric = Rubric.from_file(rubric) if rubric else None
         with open_ledger(address) as opened, ExitStack() as stack:
             sink = stack.enter_context(file) if file else None
@@ -424,8 +417,6 @@ def rescore(
                     ranked.append(Graded(result.row, result.report, problem))
                 if sink:
                     sink.write(run_line(result))
-    except ValueError as error:
-        refuse(str(error))
     if count <= MAX_RANKED:
         out.print(ranking_table(ranked))
     complete = count - incomplete

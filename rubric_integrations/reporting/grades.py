@@ -5,6 +5,7 @@ Text from models and users is printed without markup and control characters.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.reporting.page.figures import desirability
+from rubric_integrations.runs.files import describe_stop, expected_rows
 
 if TYPE_CHECKING:
     from rubric_integrations.rubric.rubric import Rubric
@@ -76,7 +78,8 @@ class JUnitReport:
     """Collects the rows of a run as test cases of a JUnit XML file.
 
     A row that passes is a passed test. A row that does not pass is a failure, and its text lists the criteria that are
-    not met. A row without a grade, because its judge failed or there was nothing to grade, is an error.
+    not met. A row without a grade, because its judge failed or there was nothing to grade, is an error. One more test
+    case is an error if the run was given more rows than were added.
 
     Args:
         name: The name of the test suite, such as the name of the rubric.
@@ -93,7 +96,8 @@ class JUnitReport:
 
     def __init__(self, name: str):
         self._name = _xml_text(name)
-        self._cases: list[tuple[int, ElementTree.Element]] = []
+        self._cases: list[tuple[float, ElementTree.Element]] = []
+        self._marks: list[object] = []
         self._counts = {"failure": 0, "error": 0}
 
     def add(self, graded: Graded, place: int | None = None) -> None:
@@ -113,13 +117,21 @@ class JUnitReport:
         else:
             ElementTree.SubElement(case, "system-out").text = message
         self._cases.append((len(self._cases) if place is None else place, case))
+        if graded.run or len(self._cases) == 1:
+            self._marks.append(graded.run)
 
-    def to_xml(self, seconds: float) -> str:
+    def to_xml(self, seconds: float, *, decided_early: bool = False) -> str:
         """Return the document as text.
 
         Args:
             seconds: The duration of the run in seconds.
+            decided_early: Whether missing rows are no error, because the run needed no further rows (`stop_when`).
         """
+        note = "" if decided_early else describe_stop(len(self._cases), expected_rows(self._marks))
+        if note:
+            case = ElementTree.Element("testcase", classname=self._name, name="all rows", time="0")
+            self._add_child(case, "error", note, "not graded", note)
+            self._cases.append((math.inf, case))
         counts = {
             "name": self._name,
             "tests": str(len(self._cases)),

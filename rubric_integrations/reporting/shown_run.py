@@ -84,6 +84,8 @@ def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[Renderab
     if name not in names:
         listed = ", ".join(map(repr, list(names)[:20])) or "none, since a judge gave one overall score"
         raise UnknownNameError(f"no row has a criterion {name!r}: the criteria are {listed}")
+    if run.missing:
+        yield plain(run.stop_note)
     shared = SharedColumns()
     shared.shared = dict.fromkeys(columns.keys)
     yield _criteria_table(columns.of(shared.columns), "criteria")
@@ -111,7 +113,8 @@ def show_row(run: RunFile, row_id: str) -> Iterator[RenderableType]:
             yield from _whole_row(row)
     if not has_row:
         listed = ", ".join(repr(key[0]) for key in run.row_keys()[:10])
-        raise UnknownNameError(f"no row has the id {row_id!r}: ids are such as {listed}")
+        stopped = f"; {run.stop_note}" if run.missing else ""
+        raise UnknownNameError(f"no row has the id {row_id!r}: ids are such as {listed}{stopped}")
 
 
 def _figures(run: RunFile, summary: Summary) -> Iterator[str]:

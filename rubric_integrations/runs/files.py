@@ -41,7 +41,7 @@ class RunFileError(ValueError):
 
 
 class IncompleteRunWarning(UserWarning):
-    """A file has fewer rows than its run was given submissions: the run was stopped, or is still in progress."""
+    """A run has fewer rows than it was given submissions: it was stopped, or is still in progress."""
 
 
 class GradedResult(Protocol):
@@ -153,8 +153,12 @@ class RunFile(NamedTuple):
     @property
     def stop_note(self) -> str:
         """A text about the missing rows, for a run that has `missing` rows."""
-        count = f"{len(self.rows):,} of {self.expected or 0:,} rows"
-        return f"{self.name}: {count}: the run was stopped or is still in progress"
+        return f"{self.name}: {describe_stop(len(self.rows), self.expected)}"
+
+    def warn_if_incomplete(self) -> None:
+        """Issue an `IncompleteRunWarning` with the `stop_note` if the run has `missing` rows."""
+        if self.missing:
+            warnings.warn(self.stop_note, IncompleteRunWarning, stacklevel=4)
 
     def row_keys(self) -> list[RowKey]:
         """Return the key by which each row is matched with the rows of another run.
@@ -187,6 +191,18 @@ class RunFile(NamedTuple):
         mark = _shared_pass_mark({_mark(line) for line in lines})
         expected = expected_rows(line.get("run") for line in lines)
         return cls(name, rubric, judge, tuple(map(_row, lines)), mark, expected=expected)
+
+
+def describe_stop(rows: int, expected: int | None) -> str:
+    """Describe a run that has fewer rows than it was given submissions. Empty if it is complete or nothing is known.
+
+    Example:
+        >>> describe_stop(65, 200), describe_stop(200, 200), describe_stop(65, None)
+        ('65 of 200 rows: the run was stopped or is still in progress', '', '')
+    """
+    if expected is None or rows >= expected:
+        return ""
+    return f"{rows:,} of {expected:,} rows: the run was stopped or is still in progress"
 
 
 def expected_rows(marks: Iterable[object]) -> int | None:
@@ -301,8 +317,7 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
     written = path.stat().st_mtime if path.is_file() else None
     run = RunFile(path.stem, rubric, judge, rows, _shared_pass_mark(marks), written, expected_rows(runs))
-    if run.missing:
-        warnings.warn(run.stop_note, IncompleteRunWarning, stacklevel=3)
+    run.warn_if_incomplete()
     return run
 
 

@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.event_loop import run_sync
@@ -17,6 +18,7 @@ from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import Judge
 from rubric_integrations.judges.store import Lease
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import IncompleteRunWarning, describe_stop
 from rubric_integrations.runs.ledger import LedgerError, LedgerLike, RunLedger, use_ledger
 from rubric_integrations.runs.summary import record_rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment
@@ -35,6 +37,8 @@ class Rescored(NamedTuple):
         missing: The number of judgments that the new rubric needs and that are not in the ledger.
         rubric: The new rubric of the row.
         grader: The settings of the run's grader that determine its scores (`Grader.scoring_record`).
+        run: For the first result of a run that was stopped or is still in progress: the number of its `rows`, for the
+            first line of a run file. Otherwise None.
     """
 
     row: Row
@@ -42,6 +46,7 @@ class Rescored(NamedTuple):
     missing: int
     rubric: Rubric
     grader: Mapping[str, Any]
+    run: Mapping[str, Any] | None = None
 
     @property
     def score(self) -> float | None:
@@ -53,7 +58,8 @@ class Rescored(NamedTuple):
         fields = {"id": self.row.id, "missing": self.missing, **self.report.model_dump(mode="json")}
         passed = self.report.passed and not self.missing
         scoring = {**record_rubric(self.rubric, self.report), "grader": self.grader}
-        return fields | {"score": self.score, "passed": passed, "rubric": self.rubric.name, "scoring": scoring}
+        mark = {"run": dict(self.run)} if self.run else {}
+        return fields | {"score": self.score, "passed": passed, "rubric": self.rubric.name, "scoring": scoring} | mark
 
 
 def rescore(
@@ -64,7 +70,8 @@ def rescore(
     """Score all submissions in a ledger with a new rubric and the grader settings of the last run, without calls.
 
     The new rubric may have other weights, names, pass marks, gates and option values without a new judgment. A
-    criterion with a new requirement text needs a new judgment, which counts as `missing`.
+    criterion with a new requirement text needs a new judgment, which counts as `missing`. A warning tells if the last
+    run was stopped before it began all of its rows, which are then not in the ledger.
 
     Args:
         ledger: The ledger of a run, the path of its file, or the URL of its database.
@@ -126,6 +133,11 @@ def _rescore(
     # A ledger has only the fingerprints of the judges, not their names.
     record = {name: value for name, value in grader.scoring_record().items() if name != "names"}
     rubrics = RowRubrics(rubric)
+    # An earlier version, and a run whose number of rows is unknown or that was not stopped, records no number.
+    expected: int | None = configuration.get("rows")
+    digest = sha256(ledger.address.encode("utf-8", "replace")).hexdigest()[:8]
+    mark = None if expected is None else {"id": digest, "rows": expected}
+    count = 0
     for row, submission in ledger.submissions():
         try:
             new_rubric = rubrics.of(row, row.rubric)
@@ -134,7 +146,10 @@ def _rescore(
         missing_before = sum(judge.missing for judge in final)
         report = run_sync(grader.grade(new_rubric, submission))
         missing = sum(judge.missing for judge in final) - missing_before
-        yield Rescored(row, report, missing, new_rubric, record)
+        yield Rescored(row, report, missing, new_rubric, record, mark)
+        mark, count = None, count + 1
+    if note := describe_stop(count, expected):
+        warnings.warn(f"{ledger.address}: {note}", IncompleteRunWarning, stacklevel=3)
 
 
 def _length_penalty(ledger: RunLedger, settings: Mapping[str, Any]) -> LengthPenalty | None:

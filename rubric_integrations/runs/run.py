@@ -10,6 +10,7 @@ import asyncio
 import json
 import math
 import time
+import warnings
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -43,6 +44,7 @@ from rubric_integrations.judges.protocol import RunStopped, innermost
 from rubric_integrations.judges.spend import Prices, SpendLimit, price_name, spend_of_grade
 from rubric_integrations.judges.store import JudgmentStore, StoreError
 from rubric_integrations.rubric.rubric import Rubric, require_grader
+from rubric_integrations.runs.files import IncompleteRunWarning, describe_stop
 from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, summary_table
 from rubric_integrations.scoring.judgment import NO_SPEND, Spend, SpendTotal
 from rubric_integrations.scoring.report import JudgeError, tag_key
@@ -194,7 +196,7 @@ async def find_rubric(
         if row.labels is None and rubrics.shared is None and (met := labels_of(row.rubric)):
             row = row._replace(labels={name: "MET" if is_met else "UNMET" for name, is_met in met.items()})
     except Exception as error:  # noqa: BLE001 -- whatever a row or a function holds stops no other row
-        return row._replace(submission=None, error=f"row {row.id} {problem_of(error)}"), None, None
+        return row.with_error(f"row {row.id} {problem_of(error)}"), None, None
     return row, own, rubric
 
 
@@ -341,12 +343,21 @@ class RunStore:
         """The number of judgments read from the ledger since the run began. 0 if the store is not a ledger."""
         return self._ledger.reused - self._reused_before if self._ledger else 0
 
-    def attach(self, grader: Grader) -> Grader:
-        """Record the grader's configuration in the ledger, and return a grader that uses the store."""
+    def attach(self, grader: Grader, rows: int | None) -> Grader:
+        """Record the grader's configuration and the number of rows in the ledger, and return a grader with the store.
+
+        The number of rows stays in the ledger until `record_end`.
+        """
         stored = grader.with_store(self._store) if self._store else grader  # refuses a judge without a fingerprint
         if self._ledger:
-            self._ledger.record_grader(grader.configuration())
+            missing = {} if rows is None else {"rows": rows}
+            self._ledger.record_grader({**grader.configuration(), **missing})
         return stored
+
+    def record_end(self, grader: Grader) -> None:
+        """Record in the ledger that the run was not stopped: it has a result for each of its rows."""
+        if self._ledger:
+            self._ledger.record_grader(grader.configuration())
 
     def record(self, row: Row, rubric: Rubric | None) -> None:
         """Record the submission of a row and the row's own rubric in the ledger, for `rescore`.
@@ -624,7 +635,8 @@ class Run:
 
         Its columns are the grade, the score of each tag, and the verdict on each criterion. The column
         `omitted_characters` exists only if a text was shortened. The column `escalated` exists only for a `Cascade`. It
-        is the share of the answers that came from the expensive judge, in [0, 1].
+        is the share of the answers that came from the expensive judge, in [0, 1]. A warning tells if a limit stopped
+        the run.
 
         Raises:
             ImportError: pandas is not installed.
@@ -632,6 +644,8 @@ class Run:
         shared = self._rubrics.shared
         names = [*map(tag_key, shared.tags), *shared.keys] if shared else []
         records = [graded.to_record() for graded in self]
+        if note := describe_stop(len(records), self.summary.rows):
+            warnings.warn(note, IncompleteRunWarning, stacklevel=2)
         used = [name for name in ("omitted_characters",) if any(record[name] for record in records)]
         used += ["escalated"] if any(record["escalated"] is not None for record in records) else []
         return data_frame(records, ["id", "score", "passed", "coverage", "cost", "error", *used, *names])
@@ -641,7 +655,7 @@ class Run:
         with ExitStack() as stack:
             store = stack.enter_context(open_store(self._ledger))
             store.share_limits(self._run, self._spend_limit)
-            grader = store.attach(self._grader)
+            grader = store.attach(self._grader, self.summary.rows)
             self._scoring_record = self._grader.scoring_record()
             show = (
                 stack.enter_context(progress_bar(self._submissions, self._outage_seconds)) if self._progress else None
@@ -662,6 +676,8 @@ class Run:
                         if show:
                             show(self.summary)
                         yield graded
+                if self.summary.rows is not None and not self.summary.stopped:
+                    store.record_end(self._grader)
             finally:
                 # Rows that a limit or the caller left unfinished yield no result, but their calls cost money.
                 update_spend()

@@ -6,6 +6,7 @@ A file has a temporary name until it is complete. This module is separate becaus
 from __future__ import annotations
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rubric_integrations._util.lazy import install_command
 from rubric_integrations._util.records import encodable
 from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.runs.files import IncompleteRunWarning, describe_stop, expected_rows
 from rubric_integrations.runs.summary import Graded
 from rubric_integrations.scoring.judgment import NO_SPEND
 from rubric_integrations.submission.inputs import Row, as_row
@@ -92,7 +94,8 @@ def write_parquet(run: Iterable[Graded], path: str | Path, *, overwrite: bool = 
     """Iterate a run and write its grades to a Parquet file, or to several files in a folder (extra `parquet`).
 
     At most 5,000 rows are in memory. A file has a temporary name until it is complete. If the run is interrupted, a
-    folder contains the complete files, and the run's ledger contains all judgments.
+    folder contains the complete files, and the run's ledger contains all judgments. A warning tells if a limit stopped
+    the run. The metadata of each file has the number of submissions that the run was given, as `submissions`.
 
     Args:
         run: A run of `grade_many`, or any iterable of results.
@@ -122,6 +125,8 @@ def write_parquet(run: Iterable[Graded], path: str | Path, *, overwrite: bool = 
     with GradesWriter(target) as writer:
         for graded in run:
             writer.write(graded)
+    if note := describe_stop(writer.written, writer.expected):
+        warnings.warn(f"{path}: {note}", IncompleteRunWarning, stacklevel=2)
 
 
 def earlier_grades(path: Path) -> list[Path]:
@@ -164,6 +169,9 @@ class GradesWriter:
         path: One file if the path ends in `.parquet`, otherwise a folder for several files. Earlier files with the same
             names are replaced. Additional earlier parts are removed when the last new part is complete.
 
+    Attributes:
+        written: The number of results so far.
+
     Raises:
         FileExistsError: The folder has a part that is not a file of grades.
         ImportError: pyarrow is not installed.
@@ -174,7 +182,13 @@ class GradesWriter:
         self._schema, self._earlier = grades_schema(), earlier_grades(path)
         self._records: list[dict[str, Any]] = []
         self._file: Any = None
-        self._rows = self._parts = 0
+        self._rows = self._parts = self.written = 0
+        self._marks: list[object] = []
+
+    @property
+    def expected(self) -> int | None:
+        """The number of submissions that the run was given. None if it is unknown."""
+        return expected_rows(self._marks)
 
     @property
     def _target(self) -> Path:
@@ -188,6 +202,9 @@ class GradesWriter:
     def write(self, graded: Graded) -> None:
         """Add a result. Results are written to the file in groups of 5,000."""
         self._records.append(grade_record(graded))
+        if graded.run or not self.written:
+            self._marks.append(graded.run)
+        self.written += 1
         if len(self._records) >= ROWS_PER_GROUP:
             self._write_group()
 
@@ -252,6 +269,8 @@ class GradesWriter:
             self._publish()
 
     def _publish(self) -> None:
+        if self.expected is not None:
+            self._file.add_key_value_metadata({"submissions": str(self.expected)})
         self._file.close()
         self._file = None
         self._partial.replace(self._target)

@@ -59,8 +59,6 @@ from rubric_integrations.submission.traces import SPANS, TRACE_FORMATS, read_tra
 
 # A file is refused if this many rows at its beginning have no response.
 _MAX_WITHOUT_RESPONSE = 1000
-# The largest number of characters of a row's error.
-_MAX_ERROR = 1000
 
 
 def read_responses(
@@ -491,7 +489,7 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
                 own_ids = _own_ids(path, read, entry, columns)
             row_id = _free_id(entry.number, own_ids)
         if entry.fields is None or entry.error is not None:
-            row = Row(row_id, None, entry.error)
+            row = Row(row_id, None).with_error(entry.error or "")
             unreadable = unreadable or entry.error
         else:
             has_readable_row, missing = True, missing_column(entry.fields, columns)
@@ -503,7 +501,6 @@ def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None,
             row = read_row(fields, row_id, query, columns, path.parent, warns=entry.tool not in _TRACES)
             row = _with_rubric_file(row, path.parent)
             row = _without_absent_calls(row) if entry.may_lack_calls else row
-        row = _with_short_error(row)
         if (first := places.setdefault(row.id, entry.place)) != entry.place:
             repeated = repeated or (
                 f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
@@ -546,13 +543,6 @@ def _without_absent_calls(row: Row) -> Row:
     if submission is None or submission.trajectory is None or submission.trajectory.calls:
         return row
     return row._replace(submission=submission.model_copy(update={"trajectory": None, "show_trajectory": "always"}))
-
-
-def _with_short_error(row: Row) -> Row:
-    """Shorten an error that quotes a long value. Its end, with the remedy, is kept."""
-    if row.error is None or len(row.error) <= _MAX_ERROR:
-        return row
-    return row._replace(error=f"{row.error[: _MAX_ERROR // 2]} ... {row.error[-_MAX_ERROR // 2 :]}")
 
 
 def _own_ids(path: Path, read: Callable[[], Iterator[Entry]], entry: Entry, columns: ColumnNames) -> set[str]:

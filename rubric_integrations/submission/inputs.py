@@ -293,6 +293,10 @@ _MAX_NAME = 60
 _MAX_METADATA = 200
 
 
+# The largest number of characters of a row's error.
+_MAX_ERROR = 1000
+
+
 class Row(NamedTuple):
     """One row of a file of responses.
 
@@ -314,6 +318,15 @@ class Row(NamedTuple):
     rubric: Any = None
     labels: Mapping[str, Any] | None = None
     metadata: Mapping[str, Any] | None = None
+
+    def with_error(self, error: str) -> Row:
+        """Return this row without a submission and with an error, which is shortened to about 1,000 characters.
+
+        An error is longer if it quotes a long value. Its end, with the remedy, is kept.
+        """
+        if len(error) > _MAX_ERROR:
+            error = f"{error[: _MAX_ERROR // 2]} ... {error[-_MAX_ERROR // 2 :]}"
+        return self._replace(submission=None, error=error)
 
 
 def read_row(
@@ -360,7 +373,7 @@ def read_row(
             fields[name] = fields[name] if name == "context" and isinstance(parsed, dict) else parsed
     except ValueError as error:
         row_id = own_id(data, columns) or str(number)
-        return Row(row_id, None, f"row {row_id}: `{name}` {error}")
+        return Row(row_id, None).with_error(f"row {row_id}: `{name}` {error}")
     row_id = str(fields.pop("id", "")).strip() or str(number)
     rubric, labels, metadata = (fields.pop(name, None) for name in ("rubric", "labels", "metadata"))
     _drop_tokens(fields)
@@ -371,27 +384,29 @@ def read_row(
         try:
             fields = output_fields(fields.pop("response")) | fields
         except ValueError as error:
-            return Row(row_id, None, f"row {row_id}: `response`: {error_line(error)}")
+            return Row(row_id, None).with_error(f"row {row_id}: `response`: {error_line(error)}")
     if dialect_of(fields.get("response")) is None and not has_steps:
         # `respond` is only for conversations. Next to a text, it is an unrelated column with any content.
         fields.pop("respond", None)
     if (problem := _column_problem(data, columns)) is not None:
-        return Row(row_id, None, f"row {row_id} has {problem}")
+        return Row(row_id, None).with_error(f"row {row_id} has {problem}")
     if folder is not None and isinstance(fields.get("response"), bool | int | float):
         fields["response"] = json.dumps(fields["response"])
     if isinstance(fields.get("response"), bool | int | float | None):
         column = find_columns(tuple(data), columns)["response"][0]
-        return Row(row_id, None, f"row {row_id}: `{column}` {_not_a_text(fields.get('response', data[column]))}")
+        return Row(row_id, None).with_error(
+            f"row {row_id}: `{column}` {_not_a_text(fields.get('response', data[column]))}"
+        )
     try:
         if "attachments" in fields:
             entries = attachment_fields(fields["attachments"])
             fields["attachments"] = entries if folder is None else read_paths(entries, folder)
     except ValueError as error:
-        return Row(row_id, None, f"row {row_id}: `attachments` {error}")
+        return Row(row_id, None).with_error(f"row {row_id}: `attachments` {error}")
     try:
         submission = Submission.model_validate(_with_query(fields, query))
     except ValidationError as error:
-        return Row(row_id, None, f"row {row_id}: {error_line(error)}")
+        return Row(row_id, None).with_error(f"row {row_id}: {error_line(error)}")
     metadata = other_columns(data, columns) | dict(_mapping(metadata) or {})
     return Row(row_id, submission, None, rubric, _mapping(labels), metadata or None)
 
@@ -654,9 +669,9 @@ def as_row(item: Any, number: int, *, warns: bool = True) -> Row:
     try:
         return Row(str(number), as_submission(cast("ToGradeInput", item)))
     except (ValueError, TypeError) as error:
-        return Row(str(number), None, f"row {number}: {error_line(error)}")
+        return Row(str(number), None).with_error(f"row {number}: {error_line(error)}")
     except RecursionError:  # records within records
-        return Row(str(number), None, f"row {number}: {NestingError()}")
+        return Row(str(number), None).with_error(f"row {number}: {NestingError()}")
 
 
 def _is_missing(value: object) -> bool:

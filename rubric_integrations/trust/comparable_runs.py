@@ -12,14 +12,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations.rubric.answers import Option, Scale
-from rubric_integrations.runs.files import GradedRow, RunFile, expected_rows, import_notes, matched_rows, read_run
+from rubric_integrations.runs.files import GradedRow, import_notes, matched_rows
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.trust.matching import RunLike, read_rows
+from rubric_integrations.trust.matching import RunLike, as_run
 
 QuestionKey = tuple[str, str]
 
@@ -106,23 +105,6 @@ def comparability(before: RunLike, after: RunLike | None = None) -> Comparabilit
     result = differences.result([run.judge for run in runs], is_disjoint=keys[0].isdisjoint(keys[-1]))
     notes = [f"{name}: {note}" for name, run in zip(names, runs, strict=True) for note in import_notes(run.rows)]
     return result._replace(warnings=(*result.warnings, *notes))
-
-
-def as_run(run: RunLike, name: str, *, in_memory: bool = False) -> RunFile:
-    """Return a run as a `RunFile`.
-
-    Args:
-        run: The run.
-        name: The name of the result if the run has no file. Otherwise the result has the name of the file.
-        in_memory: Whether the rows of the result are a list. If not, rows of a file are read when they are needed.
-    """
-    if isinstance(run, str | Path):
-        run = read_run(Path(run), in_memory=in_memory)
-    if not isinstance(run, RunFile):
-        results = list(run)
-        expected = expected_rows(getattr(result, "run", None) for result in results)
-        return RunFile(name, None, None, read_rows(results), expected=expected)
-    return run._replace(rows=list(run.rows)) if in_memory else run
 
 
 # Fields of a criterion and of a rubric that decide only whether a row passes, and do not change its score.

@@ -25,12 +25,13 @@ from rubric_integrations.runs.files import GradedRow, RowKey, RunFile, matched_r
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.trust.calibration import score_pairs
-from rubric_integrations.trust.comparable_runs import Comparability, as_run, comparability, question_keys
+from rubric_integrations.trust.comparable_runs import Comparability, comparability, question_keys
 from rubric_integrations.trust.corrections import corrected_mean
 from rubric_integrations.trust.matching import (
     Cluster,
     Matches,
     RunLike,
+    as_run,
     complete_score,
     criterion_keys,
     dependence_warnings,

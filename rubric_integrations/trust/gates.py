@@ -17,7 +17,6 @@ from rubric_integrations.runs.files import RunFile
 from rubric_integrations.runs.run import Run
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.trust.calibration import calibrate
-from rubric_integrations.trust.comparable_runs import as_run
 from rubric_integrations.trust.comparison import (
     RunChanges,
     RunPair,
@@ -27,6 +26,7 @@ from rubric_integrations.trust.comparison import (
 from rubric_integrations.trust.matching import (
     Cluster,
     RunLike,
+    as_run,
     dependence_warnings,
     group_rows,
     group_warnings,

@@ -18,7 +18,7 @@ import numpy as np
 
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.files import GradedRow, RunFile, import_notes, is_run_file, read_run
+from rubric_integrations.runs.files import GradedRow, RunFile, expected_rows, import_notes, is_run_file, read_run
 from rubric_integrations.runs.summary import Graded
 from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import LabelledJudgment, same_text, submission_digest
@@ -441,18 +441,35 @@ RunLike = str | Path | RunFile | Iterable[Any]
 """A run: the path of a file that `grade --out` wrote, a `RunFile`, results of `grade_many`, or reports."""
 
 
-def read_rows(run: RunLike) -> Sequence[GradedRow]:
-    """Return the rows of a run, in memory. The id of the row of a report is the report's position, from 1.
+def as_run(run: RunLike, name: str = "the run", *, in_memory: bool = False) -> RunFile:
+    """Return a run as a `RunFile`, with an `IncompleteRunWarning` if it has missing rows.
+
+    The id of the row of a report is the report's position, from 1.
+
+    Args:
+        run: The run.
+        name: The name of the result if the run has no file. Otherwise the result has the name of the file.
+        in_memory: Whether the rows of the result are a list. If not, rows of a file are read when they are needed.
 
     Raises:
         RunFileError: A file is not a run.
         TypeError: An item is neither a result nor a report.
     """
     if isinstance(run, str | Path):
-        return read_run(Path(run), in_memory=True).rows
-    if isinstance(run, RunFile):
-        return list(run.rows)
-    return [_as_row(item, number) for number, item in enumerate(run, start=1)]
+        run = read_run(Path(run), in_memory=in_memory)
+    else:
+        if not isinstance(run, RunFile):
+            results = list(run)
+            rows = [_as_row(item, number) for number, item in enumerate(results, start=1)]
+            expected = expected_rows(getattr(result, "run", None) for result in results)
+            run = RunFile(name, None, None, rows, expected=expected)
+        run.warn_if_incomplete()
+    return run._replace(rows=list(run.rows)) if in_memory else run
+
+
+def read_rows(run: RunLike) -> Sequence[GradedRow]:
+    """Return the rows of a run, in memory (see `as_run`)."""
+    return as_run(run, in_memory=True).rows
 
 
 def complete_score(row: GradedRow) -> float | None:

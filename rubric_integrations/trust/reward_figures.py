@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from rubric_integrations._util.records import EncodableText, Record, data_frame, html_table
-from rubric_integrations.runs.files import GradedRow, RunFile, read_run
+from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.scoring.judgment import Spend
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.scoring.length import word_count
 from rubric_integrations.scoring.report import CriterionReport, higher_is_better
-from rubric_integrations.trust.matching import RunLike, complete_score, criterion_keys, read_rows
+from rubric_integrations.trust.matching import RunLike, as_run, complete_score, criterion_keys, read_rows
 from rubric_integrations.trust.statistics import ROUNDING, compare_values, special, student_quantile
 
 if TYPE_CHECKING:
@@ -84,12 +84,12 @@ class RunRows:
     def __init__(self, run: RunLike):
         self._parts: list[Sequence[GradedRow]] = []
         if isinstance(run, str | Path | RunFile):
-            self._parts.append(_rows_of(run))
+            self._parts.append(as_run(run).rows)
             return
         others: list[Any] = []
         for item in run:
             if isinstance(item, str | Path | RunFile):
-                self._parts.append(_rows_of(item))
+                self._parts.append(as_run(item).rows)
             else:
                 others.append(item)
         self._parts.append(read_rows(others))
@@ -138,10 +138,6 @@ def is_compared(entry: CriterionReport) -> bool:
 def score_of(entry: CriterionReport) -> float | None:
     """Return the score of a criterion, where higher is better, or None for an abstention."""
     return None if entry.value is None else higher_is_better(entry.value, is_penalty=entry.weight < 0)
-
-
-def _rows_of(run: str | Path | RunFile) -> Sequence[GradedRow]:
-    return run.rows if isinstance(run, RunFile) else read_run(Path(run)).rows
 
 
 def _scores_of(row: GradedRow, place: int, step: int) -> RolloutScores:

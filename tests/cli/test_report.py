@@ -142,9 +142,12 @@ def test_report_of_three_runs_puts_one_of_another_rubric_into_a_series_of_its_ow
     assert "NOT COMPARABLE" not in (files / "page.html").read_text()
 
 
-def test_report_of_a_run_that_was_cut_off_says_so_in_one_line(files: Path) -> None:
+def test_report_of_a_run_that_was_cut_off_says_so_and_how_many_rows_it_has(files: Path) -> None:
     assert grade(files, "--out", files / "run.jsonl").exit_code == 0
     (files / "run.jsonl").write_bytes((files / "run.jsonl").read_bytes()[:-9])
     result = run("report", files / "run.jsonl", "--output", files / "page.html")
     assert result.exit_code == 0
-    assert result.stderr == f"{files / 'run.jsonl'}:3: is cut off, as by a crash, and is skipped\n"
+    assert result.stderr.splitlines() == [
+        f"{files / 'run.jsonl'}:3: is cut off, as by a crash, and is skipped",
+        "run: 2 of 3 rows: the run was stopped or is still in progress",
+    ]

@@ -137,3 +137,28 @@ def test_tables_are_graded_by_row(table: Any) -> None:
     results = list(grade_many(table, lambda row: received.append(row) or rubric, PerCriterionGrader("offline")))
     assert [(graded.row.id, graded.score) for graded in results] == [("0", 1.0), ("1", 0.0), ("2", 1.0)]
     assert [row["response"] for row in received] == ["good", "bad", "good"]
+
+
+LONG = "x" * 9_000
+
+
+def refuse(_row: Any) -> Rubric:
+    raise ValueError(f"{LONG}: fix it")
+
+
+@pytest.mark.parametrize(
+    ("row", "rubric", "end"),
+    [
+        ({"messages": [{"role": LONG, "content": "42"}]}, None, "use 'user', 'assistant', 'system' or 'tool'"),
+        ({"id": LONG, "response": None}, None, "there is nothing to grade"),
+        ({"response": "42", "rubric": [{LONG: 1}]}, None, "it would change the score silently"),
+        ({"response": "42"}, refuse, "fix it"),
+    ],
+)
+def test_long_error_of_a_row_is_shortened_and_keeps_its_end(row: dict[str, Any], rubric: Any, end: str) -> None:
+    rubric = rubric or (None if "rubric" in row else Rubric([Criterion(requirement="Is good")]))
+    [graded] = grade_many([row], rubric, PerCriterionGrader("offline"))
+    assert graded.report is None
+    assert graded.row.error
+    assert len(graded.row.error) < 1_100
+    assert graded.row.error.endswith(end)

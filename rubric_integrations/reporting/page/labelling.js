@@ -18,8 +18,9 @@ function labellingView({ data, load, make, $, store, textsOf, titleOf, linkOf, c
   const isFixed = (item) => Boolean(labelOf(item)) && changing !== item;
   const change = () => { const item = queue[at]; if (item && shown === item && isFixed(item)) { changing = item; show(); say("Choose the answer that replaces " + labelOf(item).verdict + "."); } };
   const answer = (verdict) => {
-    const item = queue[at], before = labelOf(item);
+    const item = queue[at];
     if (!item || shown !== item || !verdict) return;
+    const before = labelOf(item);
     if (isFixed(item)) { say("You have answered " + before.verdict + ". Press c to change it."); return; }
     /* An answer that stays the same stays blind. */
     const blind = before?.verdict === verdict ? before.blind : !store.hasSeen(item.row);

@@ -18,13 +18,7 @@ from typing import Literal, NamedTuple
 from rubric_integrations.reporting.page.figures import Comparison, ComparisonFigures, Summary, SummaryFigures
 from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows
 from rubric_integrations.scoring.labels import Estimate
-from rubric_integrations.trust.comparable_runs import (
-    Comparability,
-    QuestionKey,
-    as_run,
-    comparability,
-    question_keys,
-)
+from rubric_integrations.trust.comparable_runs import Comparability, QuestionKey, comparability, question_keys
 from rubric_integrations.trust.comparison import holm
 from rubric_integrations.trust.means import estimate_scores
 
@@ -179,7 +173,7 @@ def follow_runs(runs: Sequence[RunFile]) -> RunsOverTime:
     # The earlier runs of each series that later runs are compared with, by index.
     held: list[dict[int, RunFile]] = []
     for place, lazy in enumerate(runs):
-        run = as_run(lazy, lazy.name, in_memory=True)
+        run = lazy._replace(rows=list(lazy.rows))
         series, reason, compared = _series_of(run, held)
         if series == len(held):
             held.append({})

@@ -55,7 +55,7 @@ function show() {
     shownFor = asked;
   }
   if (opens) { if (opened !== state.row) showOne(state.row); }
-  else if (opened !== null || !$("one").hidden) closeOne();
+  else closeOne();
   if (state.view === "label") labelling.show();
   if (state.view === "whatif") whatIf.show();
   if (state.view === "overview" && data.queue) lowest.forEach((row) => store.see(row));

@@ -84,16 +84,17 @@ const unfound = (quotes, found, texts) => {
   return [...quotes].filter(([quote, pieces]) => !found.has(quote) && pieces.length && isProse(quote) && !pieces.every((piece) => asked.includes(piece))).map(([quote]) => quote);
 };
 
-/* A step that an answer cites; without the number of a step that is on the page, it is only text. */
+/* A step that an answer cites; without the number of a step that is on the page, it is only text. The step is the one of the
+   same panel: a judgment to label may show the same steps, and a panel that is closed is in the document no more. */
 const cite = (number, isLinked) => {
-  const open = () => { const step = $("step-" + number); step.open = true; step.scrollIntoView({ block: "center" }); step.firstChild.focus(); };
+  const open = (event) => { const step = event.currentTarget.closest(".parts").querySelectorAll(".steps details")[number - 1]; step.open = true; step.scrollIntoView({ block: "center" }); step.firstChild.focus(); };
   return isLinked ? make("button", { type: "button", class: "chip", onclick: open }, "step " + number) : make("span", { class: "chip" }, "step " + number);
 };
 const showSteps = (steps) => {
   if (!steps) return [];
   const call = ([name, args, result, failed]) => [make("p", { class: "call" }, make("b", {}, name), failed ? " " : null, failed ? make("span", { class: "tag" }, "error") : null),
     ...[["arguments", args], ["result", result]].filter(([, words]) => words !== null).flatMap(([title, words]) => [make("small", {}, title), make("pre", { tabindex: "0", "aria-label": title }, words)])];
-  const items = steps.map(([role, who, words, calls], place) => make("li", {}, make("details", { id: "step-" + (place + 1) },
+  const items = steps.map(([role, who, words, calls], place) => make("li", {}, make("details", {},
     make("summary", {}, place + 1 + ". " + role + (who ? " " + who : ""), calls.length ? make("small", {}, " calls " + calls.map(([name]) => name).join(", ")) : null, calls.some(([, , , failed]) => failed) ? make("span", { class: "tag" }, "error") : null),
     words ? make("pre", { tabindex: "0" }, words) : null, ...calls.flatMap(call))));
   return [make("h3", {}, "Steps"), make("ol", { class: "steps" }, ...items)];
@@ -178,7 +179,7 @@ const closeOne = () => {
   const row = data.rows[opened];
   opened = null;
   $("one").hidden = true;
-  $("one").replaceChildren(); /* its steps have the same ids as those of a judgment to label */
+  $("one").replaceChildren();
   markOpened();
   if (row && state.view === "table") reveal(row, true);
 };
