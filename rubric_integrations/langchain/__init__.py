@@ -2,8 +2,7 @@
 
 - LangSmith: `RubricEvaluator` for evaluation runs, `compare_by_rubric` for two experiments, `read_experiment` to read
   the grades of an experiment as a run, `offline_client` for evaluations that upload nothing, `annotation_queue_rubric`
-  and `labels_from_feedback` for human annotators, `assert_rubric` for pytest, `create_trajectory_match_evaluator` for
-  users of agentevals.
+  and `labels_from_feedback` for human annotators, and `assert_rubric` for pytest.
 - LangChain: `RubricRunnable` for chains, `RubricMiddleware` for agents, `RubricStringEvaluator` and
   `RubricPairwiseStringEvaluator` for `langchain_classic.evaluation`.
 
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
     from rubric_integrations.langchain.middleware import RubricMiddleware
     from rubric_integrations.langchain.runnable import RubricInput, RubricRunnable
     from rubric_integrations.langchain.strings import RubricPairwiseStringEvaluator, RubricStringEvaluator
-    from rubric_integrations.langchain.trajectory_match import (
-        create_async_trajectory_match_evaluator,
-        create_trajectory_match_evaluator,
-    )
 
 _MODULES = {
     "RubricEvaluator": "evaluator",
@@ -41,8 +36,6 @@ _MODULES = {
     "annotation_queue_rubric": "annotation",
     "assert_rubric": "feedback",
     "compare_by_rubric": "evaluator",
-    "create_async_trajectory_match_evaluator": "trajectory_match",
-    "create_trajectory_match_evaluator": "trajectory_match",
     "labels_from_feedback": "annotation",
     "offline_client": "feedback",
     "read_experiment": "annotation",
@@ -58,8 +51,6 @@ __all__ = [
     "annotation_queue_rubric",
     "assert_rubric",
     "compare_by_rubric",
-    "create_async_trajectory_match_evaluator",
-    "create_trajectory_match_evaluator",
     "labels_from_feedback",
     "offline_client",
     "read_experiment",
