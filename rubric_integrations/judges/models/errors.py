@@ -154,18 +154,26 @@ def _text_of(response: lm15.Response) -> str:
 def refusal_of(response: Any) -> str | None:
     """Return the refusal in a response of DSPy or of an SDK. None if there is no refusal."""
     if isinstance(response, lm15.Response):
-        parts = response.message.parts
-        return "".join(part.text for part in parts if isinstance(part, lm15.RefusalPart)) or None
-    choices: Any = getattr(response, "choices", None)
-    message: object = getattr(choices[0], "message", None) if choices else None
-    refusal: object = getattr(message, "refusal", None) or _fields_of_provider(message).get("refusal")
+        parts = [part.text for part in response.message.parts if isinstance(part, lm15.RefusalPart)]
+        if refusal := "".join(parts):
+            return refusal
+    message = _field(_first_choice(response), "message")
+    refusal = _field(message, "refusal") or _field(_field(message, _LITELLM_FIELDS), "refusal")
     return refusal if isinstance(refusal, str) and refusal else None
 
 
-def _fields_of_provider(part: object) -> Mapping[str, Any]:
-    """Return LiteLLM's provider-specific fields of a response: renamed fields and fields outside the common format."""
-    fields: object = getattr(part, "provider_specific_fields", None)
-    return cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
+# LiteLLM's name for renamed fields and for fields outside the common format.
+_LITELLM_FIELDS = "provider_specific_fields"
+
+
+def _first_choice(response: Any) -> object:
+    """Return the first choice in a response of an SDK, or in the data that DSPy keeps of it. None if there is none."""
+    choices: object = getattr(response, "choices", None) or _provider_data(response).get("choices")
+    return cast("list[object]", choices)[0] if isinstance(choices, list) and choices else None
+
+
+def _field(part: object, name: str) -> Any:
+    return cast("Mapping[str, Any]", part).get(name) if isinstance(part, Mapping) else getattr(part, name, None)
 
 
 def usage_from_mapping(usage: Mapping[str, Any] | None) -> TokenUsage | None:
@@ -226,22 +234,22 @@ def finish_reason_of(response: Any) -> str | None:
     DSPy also reports `stop` if it does not know why a reply ended. Therefore a `stop` is checked against the provider's
     data. If that data has no finish reason, the result is None. A reason that DSPy does not know is returned unchanged.
     """
-    reason: object = getattr(response, "finish_reason", None)
-    if reason is None:
-        choices: Any = getattr(response, "choices", None)
-        reason = getattr(choices[0], "finish_reason", None) if choices else None
-        if reason == "stop" and type(response).__module__.startswith("litellm."):
-            # LiteLLM also reports `stop` for an unknown or missing finish reason, and keeps the original name.
-            reason = _fields_of_provider(choices[0]).get("native_finish_reason")
-            reason = "stop" if reason in NORMAL_ENDS else reason
-    if reason == "stop" and (data := _provider_data(response)):
+    choice = _first_choice(response)
+    fields = _field(choice, _LITELLM_FIELDS)
+    reason: object = getattr(response, "finish_reason", None) or _field(choice, "finish_reason")
+    if reason != "stop":
+        return reason if isinstance(reason, str) and reason else None
+    if isinstance(fields, Mapping) or type(response).__module__.startswith("litellm."):
+        # LiteLLM also reports `stop` for an unknown or missing finish reason, and keeps the original name.
+        reason = _field(fields, "native_finish_reason")
+    elif data := _provider_data(response):
         for path in _REASON_PATHS:
             try:
                 reason = reduce(lambda value, key: value[key], path, cast("Any", data))
             except (LookupError, TypeError):
                 continue
             break
-        reason = "stop" if reason in NORMAL_ENDS else reason
+    reason = "stop" if reason in NORMAL_ENDS else reason
     return reason if isinstance(reason, str) and reason else None
 
 
@@ -678,6 +686,8 @@ def first_line(error: BaseException) -> str:
 
 # The classes by which the SDK of OpenAI reports that a reply did not end as it should.
 _REASON_OF_ERROR = {"LengthFinishReasonError": "length", "ContentFilterFinishReasonError": "content_filter"}
+# The classes by which LangChain's models of structured outputs report a refusal, with its text as the message.
+_REFUSALS = frozenset({"ModelRefusalError", "OpenAIRefusalError"})
 
 
 # The exception classes of clients that could not connect, so that no request was sent.
@@ -705,22 +715,24 @@ def is_unanswered(error: BaseException | None) -> bool:
 
 
 def response_from_error(error: Exception, request: lm15.Request) -> lm15.Response | None:
-    """Make a response from a client's exception that reports a cut-off or filtered reply. None for other exceptions.
+    """Make a response from a client's exception that reports a refused, cut-off or filtered reply. Otherwise None.
 
     In such a case, the provider has sent a reply. The response lets the caller report a fault of the reply and not of
     the client.
     """
     finish_reason: Any = _REASON_OF_ERROR.get(type(error).__name__)
-    if finish_reason is None:
+    is_refusal = bool(_REFUSALS & {parent.__name__ for parent in type(error).__mro__})
+    if finish_reason is None and not is_refusal:
         return None
     completion: Any = getattr(error, "completion", None)
     text: object = completion.choices[0].message.content if completion else None
     usage: Any = getattr(completion, "usage", None)
+    part = lm15.RefusalPart(first_line(error)) if is_refusal else lm15.TextPart(text if isinstance(text, str) else "")
     return lm15.Response(
         id=None,
         model=request.model,
-        message=lm15.Message.assistant(text if isinstance(text, str) else ""),
-        finish_reason=finish_reason,
+        message=lm15.Message.assistant([part]),
+        finish_reason=finish_reason or "stop",
         usage=response_usage(getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)),
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
+from contextlib import nullcontext
 from typing import Any
 
 import dspy
@@ -12,12 +14,14 @@ from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 from openai.types.chat import ChatCompletion
+from pydantic import BaseModel
 
 from rubric_integrations import JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.judges import LMJudge, as_judge
 from rubric_integrations.scoring import JudgeFailure, Judgment, TokenUsage
 from rubric_integrations.scoring.judgment import UNKNOWN_CALL
+from tests.dspy35 import dspy35_boundary
 from tests.fakes import FakeModel
 from tests.judges.questions import ANSWER_TO_EVERYTHING, BINARY, MET_REPLY, RUBRIC, SUBMISSION, judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply
@@ -31,7 +35,16 @@ ROUTES: dict[str, dict[str, Any]] = {
     "probabilities": {"confidence": True},
     # DSPy sends requests with such headers through LiteLLM.
     "LiteLLM": {"headers": {"x-team": "a"}},
+    # Its engine returns DSPy's class of responses with DSPy 3.5, or if it is called with a request of DSPy.
+    "LiteLLM, DSPy's response": {"headers": {"x-team": "a"}},
 }
+
+
+@pytest.fixture(autouse=True)
+def _boundary(request: pytest.FixtureRequest) -> Generator[None]:  # pyright: ignore[reportUnusedFunction]
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    with dspy35_boundary() if parameters.get("route") == "LiteLLM, DSPy's response" else nullcontext():
+        yield
 
 
 def completion(content: str | None, finish_reason: str = "stop", **message: Any) -> Reply:
@@ -56,6 +69,10 @@ def judge_by(route: str, server: OpenAIServer, **settings: Any) -> LMJudge:
     parameters: dict[str, Any] = {"timeout": None, **chosen, **settings}
     judge = judge_at(server, **parameters)
     return LMJudge(judge.lm, confidence=True) if "confidence" in options else judge
+
+
+class JudgeReply(BaseModel):
+    verdict: str
 
 
 async def failure_of(judge: Any) -> JudgeFailure:
@@ -265,3 +282,15 @@ async def test_function_whose_client_reports_a_reply_that_was_cut_off_names_the_
     assert (failure.kind, failure.spend.usage) == ("parse", TokenUsage(prompt_tokens=5, completion_tokens=7))
     failure = await failure_of(as_judge(FakeModel(openai.ContentFilterFinishReasonError())))
     assert (failure.kind, failure.message) == ("parse", FILTERED)
+
+
+async def test_function_whose_client_reports_a_refusal_names_the_cause(server: OpenAIServer) -> None:
+    async def generate(system: str, user: str) -> str:
+        model = ChatOpenAI(model="gpt-4o-mini", base_url=server.url, api_key="k", max_retries=0)  # pyright: ignore[reportArgumentType]
+        structured = model.with_structured_output(JudgeReply, method="json_schema")
+        return str(await structured.ainvoke([("system", system), ("user", user)]))
+
+    server.script = lambda _call: completion(None, refusal="I cannot help with that.")
+    failure = await failure_of(as_judge(generate))
+    assert failure.message == REFUSED
+    assert (failure.kind, failure.about_text, failure.repeats) == ("parse", True, 1)
