@@ -11,6 +11,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "inspect": ("inspect-ai",),
     "langchain": ("langchain", "langgraph"),
     "langchain-classic": ("langchain-classic",),
+    "litellm": ("litellm",),
     "metrics": ("rapidfuzz", "rouge-score", "sacrebleu"),
     "mlflow": ("mlflow",),
     "otel": ("opentelemetry-api",),

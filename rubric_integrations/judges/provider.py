@@ -32,18 +32,16 @@ from rubric_integrations.judges.models.errors import (
     token_usage,
 )
 from rubric_integrations.judges.models.keys import (
-    CONNECTION_SETTINGS,
+    connection_settings,
     declared_providers,
     is_called_by_chat,
+    litellm_reason,
     route_of,
     server_url,
 )
 from rubric_integrations.judges.models.limits import MAX_FLAT_TOKENS, TokenPrices, estimate_cost, token_prices
 from rubric_integrations.judges.protocol import RequestProtocol
 from rubric_integrations.scoring.judgment import TokenUsage
-
-# The settings of a connection that DSPy's own engine supports. It leaves requests with any other to LiteLLM.
-_OWN_SETTINGS = frozenset({"api_key", "api_base", "base_url", "timeout"})
 
 
 class ProviderClient:
@@ -122,18 +120,14 @@ def provider_of(lm: dspy.LM) -> ProviderClient | None:
     Raises:
         dspy.lm15.LM15Error: No key was found.
     """
-    connection = {
-        name: lm.kwargs[name] for name in CONNECTION_SETTINGS & lm.kwargs.keys() if lm.kwargs[name] is not None
-    }
-    if lm.engine not in ("auto", "lm15") or connection.keys() - _OWN_SETTINGS:
-        return None
-    route, read = route_of(lm.model), connection.get("timeout")
+    route, connection = route_of(lm.model), connection_settings(lm)
+    read = connection.get("timeout")
     # A timeout may also be an object of httpx, with a value for each phase.
-    if route is None or not is_called_by_chat(lm, route) or not isinstance(read, int | float | None):
+    if litellm_reason(lm) or lm.engine not in ("auto", "lm15") or not isinstance(read, int | float | None):
+        return None
+    if route is None or not is_called_by_chat(lm, route):
         return None
     url = server_url(lm)
-    if route.provider.startswith("azure") and url:
-        return None
     key = connection.get("api_key")
     config = lm15.RouterConfig(
         api_keys={route.provider: key} if key else None,

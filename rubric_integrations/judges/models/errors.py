@@ -33,6 +33,7 @@ from dspy.utils.exceptions import (
     is_retryable_lm_error,
 )
 
+from rubric_integrations._util.lazy import install_command
 from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.keys import describe_sent_key, missing_key_variable
@@ -517,6 +518,7 @@ _REMEDIES = {
     re.compile(r"No module named '(google|vertexai)"): ": run `pip install google-cloud-aiplatform`",
     re.compile(r"No module named '(boto3|botocore)"): ": run `pip install boto3`",
     re.compile(r"No module named 'azure\.identity"): ": run `pip install azure-identity`",
+    re.compile(r"litellm is required|No module named 'litellm"): f": run `{install_command('litellm')}`",
     re.compile(r"No module named"): ": install the package with this module, or use a provider that needs none",
     re.compile(r"LLM Provider NOT provided"): (
         ": write the provider before the name of the model, such as 'openai/' for a server that speaks OpenAI's "

@@ -22,18 +22,20 @@ an environment variable counts as read from the environment, unless `OWN_KEY` ha
 
 from __future__ import annotations
 
-import importlib
 import ipaddress
 import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import dspy
 from dspy import lm15
 
+from rubric_integrations._util.lazy import install_command
 from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.judges.credentials import is_credential
 
@@ -61,6 +63,9 @@ CONNECTION_SETTINGS = frozenset({
     "organization", "project", "extra_query", "custom_llm_provider",
 })  # fmt: skip
 """The settings of a `dspy.LM` that are about its connection, and not about its requests."""
+
+# The settings of a connection that DSPy's own engine supports. It leaves requests with any other to LiteLLM.
+_OWN_SETTINGS = frozenset({"api_key", "api_base", "base_url", "timeout"})
 
 
 class _Server(NamedTuple):
@@ -137,6 +142,53 @@ def is_called_by_chat(lm: dspy.LM, route: lm15.Resolution) -> bool:
     return lm.model_type == "chat" or (str(lm.model_type) == "auto" and route.provider != "openai-chat")
 
 
+def connection_settings(lm: dspy.LM) -> dict[str, Any]:
+    """Return the settings of a model's connection that are set, by name. They contain credentials."""
+    return {name: lm.kwargs[name] for name in CONNECTION_SETTINGS & lm.kwargs.keys() if lm.kwargs[name] is not None}
+
+
+def litellm_reason(lm: dspy.LM) -> str | None:
+    """Return why DSPy sends the requests of a model through LiteLLM. None if it has an engine of its own for them.
+
+    DSPy also uses LiteLLM if the environment names the server, unless this library sends the requests itself.
+
+    Example:
+        >>> litellm_reason(dspy.LM("openai/mock", extra_headers={"X-Team": "a"}))
+        '`headers` are set'
+    """
+    if lm.engine == "litellm":
+        return "`engine` is 'litellm'"
+    if lm.engine not in ("auto", "lm15"):
+        return None
+    others = connection_settings(lm).keys() - _OWN_SETTINGS
+    if others & {"headers", "extra_headers"}:
+        return "`headers` are set"
+    if others:
+        return f"`{min(others)}` is set"
+    if str(lm.model_type) == "text":
+        return "`model_type` is 'text'"
+    if (route := route_of(lm.model)) is None:
+        return "DSPy has no client for this provider"
+    return "`api_base` is set for Azure" if route.provider.startswith("azure") and server_url(lm) else None
+
+
+def require_litellm(lm: dspy.LM) -> None:
+    """Check that LiteLLM is installed if DSPy sends the requests of a model through it.
+
+    Raises:
+        ValueError: LiteLLM is not installed.
+    """
+    if not _has_litellm() and type(lm) is dspy.LM and (reason := litellm_reason(lm)):
+        raise ValueError(
+            f"the model {lm.model!r} needs LiteLLM, because {reason}, and LiteLLM is not installed: "
+            f"{install_command('litellm')}"
+        )
+
+
+def _has_litellm() -> bool:
+    return find_spec("litellm") is not None
+
+
 def server_url(lm: dspy.LM) -> str | None:
     """Return the base URL to which a model's requests in OpenAI's protocol go. None for the provider's own.
 
@@ -192,9 +244,9 @@ def _key_instead_of_openais(model: str, own: Sequence[str]) -> str | None:
 
     LiteLLM does this if it finds no key of the provider. It is only imported if OPENAI_API_KEY is set.
     """
-    if not os.environ.get("OPENAI_API_KEY") or "OPENAI_API_KEY" in own:
+    if not os.environ.get("OPENAI_API_KEY") or "OPENAI_API_KEY" in own or not _has_litellm():
         return None
-    litellm: Any = importlib.import_module("litellm")
+    litellm: Any = import_module("litellm")
     try:
         _, provider, key, _ = litellm.get_llm_provider(model)
     except litellm.BadRequestError:  # an unknown provider, or one without a default URL
@@ -260,8 +312,10 @@ def with_key_for_its_server(lm: dspy.LM) -> dspy.LM:
     own key is returned unchanged.
 
     Raises:
-        ValueError: A key from the environment would be sent over http, or to a server for which it is not intended.
+        ValueError: A key from the environment would be sent over http, or to a server for which it is not intended, or
+            the LM needs LiteLLM, which is not installed.
     """
+    require_litellm(lm)
     if not isinstance(getattr(lm, "engine", None) or "", str) or lm.kwargs.get("api_key"):
         return lm
     api_base = lm.kwargs.get("api_base") or lm.kwargs.get("base_url")

@@ -28,6 +28,7 @@ from rubric_integrations.judges.models.keys import (
     check_url,
     key_for_endpoint,
     ollama_url,
+    require_litellm,
     with_key_for_its_server,
     with_provider,
 )
@@ -210,9 +211,9 @@ class ModelSettings:
         reasoning_effort: The effort of a reasoning model, such as `low`.
         service_tier: The service tier, such as `flex`, for providers with several tiers. It affects price and delay.
         headers: Additional HTTP headers of each request by name, such as the headers that a gateway requires. DSPy
-            sends requests with such headers through LiteLLM, which takes about 11 ms of CPU time instead of 1 ms. The
-            values may be secrets. They do not appear in fingerprints, ledgers or messages. A fingerprint contains a
-            digest of the headers that are not credentials.
+            sends requests with such headers through LiteLLM (extra `litellm`), which takes about 11 ms of CPU time
+            instead of 1 ms. The values may be secrets. They do not appear in fingerprints, ledgers or messages. A
+            fingerprint contains a digest of the headers that are not credentials.
     """
 
     api_base: str | None = None
@@ -256,8 +257,8 @@ def lm_from_name(model: str, options: ModelSettings = NO_SETTINGS) -> dspy.LM:
 
     Raises:
         ValueError: The name is empty or has no provider, the URL has no scheme, a setting is out of range, DSPy refuses
-            a setting for this model, or a key from the environment would be sent to a server for which it is not
-            intended.
+            a setting for this model, a key from the environment would be sent to a server for which it is not intended,
+            or the model needs LiteLLM, which is not installed.
     """
     if not model.strip():
         raise ValueError("`judge` is an empty model name: write one such as 'openai/gpt-5-mini', or 'offline'")
@@ -282,11 +283,13 @@ def lm_from_name(model: str, options: ModelSettings = NO_SETTINGS) -> dspy.LM:
         settings["temperature"] = float(options.temperature)  # in the fingerprint, 0 and 0.0 must be the same
     try:
         # From DSPy 3.5 on, the default is "auto", by which OpenAI's models may be called by another protocol.
-        return dspy.LM(model, model_type="chat", cache=False, num_retries=0, **settings)
+        lm = dspy.LM(model, model_type="chat", cache=False, num_retries=0, **settings)
     except DSPyError as error:
         message = redact(str(error), settings)
         cause = error if message == str(error) else None
         raise ValueError(f"DSPy does not make the model {model!r} with these settings: {message}") from cause
+    require_litellm(lm)
+    return lm
 
 
 def default_temperature(model: str, reasoning_effort: str | None = None) -> float | None:
