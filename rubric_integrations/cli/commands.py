@@ -1,7 +1,7 @@
 """The registry of all commands, in the order of `--help`, and the command `doctor`.
 
-`doctor` prints versions, installed extras, and whether judges use the fast path, which avoids most of DSPy's CPU time.
-It also prints which API keys are set, without their values.
+`doctor` prints versions, installed extras, and who sends the requests of models. It also prints which API keys are set,
+without their values.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ API_KEYS = (
 
 
 def doctor() -> None:
-    """Print versions, installed extras, whether the fast path is active, and which API keys are set.
+    """Print versions, installed extras, who sends the requests of models where to, and which API keys are set.
 
-    On the fast path, a request takes about an eighth of the CPU time that it takes through DSPy.
+    A request that this library sends takes about an eighth of the CPU time that it takes through DSPy or LiteLLM.
 
     Uses no network and never prints the value of a key. Attach the output to a bug report.
 
@@ -53,7 +53,7 @@ def doctor() -> None:
     table = Table(show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    sections = (_versions(), _extras(), {"fast path": _fast_path()}, {"API keys": _api_keys()})
+    sections = (_versions(), _extras(), _paths(), {"API keys": _api_keys()})
     for section in sections:
         for name, state in section.items():
             table.add_row(Text(name), plain(state))
@@ -88,15 +88,27 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _fast_path() -> str:
-    """Return whether the fast path is active, in which judges send requests without DSPy's slower call path."""
-    from rubric_integrations.judges.fast_path import TESTED_DSPY, fast_path_problem
+# The prefix of a server in OpenAI's protocol, of a provider with another protocol, and of local servers.
+_PREFIXES = ("openai", "anthropic", "hosted_vllm", "ollama_chat")
 
-    if problem := fast_path_problem():
-        return f"not active: {problem}"
-    if _version("dspy") in TESTED_DSPY:
-        return "active"
-    return f"active if DSPy sends and reads the same as {', '.join(TESTED_DSPY)}; a judge warns if not"
+
+def _paths() -> dict[str, str]:
+    """Return who sends the requests of models with some prefixes in this environment."""
+    import dspy
+
+    from rubric_integrations.judges.fast_path import describe_path
+    from rubric_integrations.judges.models.keys import PLACEHOLDER, ollama_url
+
+    rows: dict[str, str] = {}
+    for prefix in _PREFIXES:
+        model = f"{prefix}/model"
+        try:
+            url = ollama_url(model, None, has_headers=False)
+            lm = dspy.LM(model, model_type="chat", cache=False, api_key=PLACEHOLDER, api_base=url)
+            rows[f"{prefix}/..."] = describe_path(lm)
+        except ValueError as error:
+            rows[f"{prefix}/..."] = str(error)
+    return rows
 
 
 def _api_keys() -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import typer
 
@@ -44,6 +44,7 @@ from rubric_integrations.cli.outputs import (
 )
 
 if TYPE_CHECKING:
+    from rubric_integrations.judges import Judge
     from rubric_integrations.runs.summary import Graded, RunSummary
 
 # The number of worst submissions that are printed as a table. `--out` has every submission.
@@ -222,6 +223,16 @@ def print_how_to_resume(
         lines.append(f"The reports so far are in {partial}; the next run starts that file again.")
     for line in lines:
         err.print(plain(line), soft_wrap=True)
+
+
+def describe_requests(judges: Sequence[Judge]) -> str:
+    """Describe in one line who sends the requests of the judges' models, where to, and why."""
+    from rubric_integrations.judges.fast_path import describe_path
+    from rubric_integrations.judges.protocol import innermost
+
+    members: list[Any] = [member for judge in judges for member in getattr(judge, "members", (judge,))]
+    models = [lm for member in members if (lm := getattr(innermost(member), "lm", None)) is not None]
+    return "; ".join(dict.fromkeys(f"{lm.model}: {describe_path(lm)}" for lm in models))
 
 
 def warn_of_batches(ledger: object) -> None:
@@ -505,7 +516,7 @@ def grade(
         import_modules(modules or ())
         shared, rubric_format = read_file_and_format(files.rubric) if files.rubric else (None, None)
         rubrics = RowRubrics(shared, library)
-        grader = grader_options.make_grader(judges.make_judges())
+        grader = grader_options.make_grader(members := judges.make_judges())
         rows = RowsOfFile(
             row_options.reader(files.responses),
             rubrics,
@@ -523,8 +534,8 @@ def grade(
     for warning in lint(shared) if shared else ():
         if warning.rule == "weight-in-text":
             err.print(plain(f"{files.rubric}: warning: {warning}"), style="yellow", soft_wrap=True)
-    if not judges.uses_model and not quiet:
-        err.print(plain(WHAT_IT_IS), soft_wrap=True)
+    if not quiet:
+        err.print(plain(describe_requests(members) if judges.uses_model else WHAT_IT_IS), soft_wrap=True)
     mean_gate = make_mean_gate(gate_options, rubric=rubrics.shared, rows=rows, file=files.responses)
     gates = Gates(
         gate_options.gate and not mean_gate, gate_options.min_score, gate_options.min_pass_rate,

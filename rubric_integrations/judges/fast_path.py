@@ -30,16 +30,18 @@ from dspy.clients.errors import error_boundary
 from dspy.utils.callback import BaseCallback
 from dspy.utils.exceptions import DSPyError
 
-from rubric_integrations._util.text import cache_by_text
+from rubric_integrations._util.text import cache_by_text, url_without_secrets
 from rubric_integrations.judges.engines import ModelCapabilities, record_request
-from rubric_integrations.judges.models.errors import Completion, completion_of_response
+from rubric_integrations.judges.models.errors import Completion, completion_of_response, first_line
+from rubric_integrations.judges.models.keys import litellm_reason, server_url, server_url_of_environment
+from rubric_integrations.judges.models.langchain import chat_model_of, chat_model_settings
 from rubric_integrations.judges.models.names import is_function_model
 from rubric_integrations.judges.prompts.render import ShownFile
 from rubric_integrations.judges.prompts.signatures import Attachments
 from rubric_integrations.judges.protocol import JudgeRequest
 
 if TYPE_CHECKING:
-    from rubric_integrations.judges.provider import CapturedRequest
+    from rubric_integrations.judges.provider import CapturedRequest, ProviderClient
 
 _SLOT = f"slot{secrets.token_hex(12)}"
 # DSPy checks that the content of a file is base64. Therefore its slot is alphanumeric, and its length is a multiple of
@@ -391,6 +393,57 @@ def fast_path_problem() -> str | None:
     return None
 
 
+def describe_path(lm: dspy.BaseLM) -> str:
+    """Describe in one line who sends a model's requests, where to, and the reason if it is not this library.
+
+    Example:
+        >>> describe_path(dspy.LM("hosted_vllm/qwen3", model_type="chat", cache=False))
+        'sent by this library to http://localhost:8000/v1'
+    """
+    if is_function_model(lm):
+        return "sent by your function"
+    if (model := chat_model_of(lm)) is not None:
+        return f"sent by LangChain's {type(model).__name__}{_to(chat_model_settings(lm).get('base_url'))}"
+    if type(lm) is not dspy.LM:
+        return f"sent by your LM {type(lm).__name__}"
+    if not isinstance(lm.engine, str):
+        return f"sent by your engine {type(lm.engine).__name__}"
+    if reason := litellm_reason(lm):
+        return f"sent by LiteLLM{_to(server_url(lm))}, because {reason}"
+    provider, reason = None, fast_path_problem()
+    if reason is None:
+        from rubric_integrations.judges.provider import provider_of
+
+        try:
+            provider = provider_of(lm)
+            reason = _reason_for_dspy(lm, provider)
+        except lm15.LM15Error as error:
+            reason = first_line(error)
+    if provider is not None and reason is None:
+        is_heard, is_openai = any(map(_listens, lm.callbacks)), provider.protocol == "openai"
+        cause = "callbacks are set" if is_heard else None if is_openai else "its protocol is not OpenAI's"
+        return f"sent by this library{_to(provider.url)}{f', rendered by DSPy, because {cause}' if cause else ''}"
+    # DSPy then uses LiteLLM.
+    is_of_environment = lm.engine == "auto" and server_url_of_environment(lm.model)
+    return f"sent by {'LiteLLM' if is_of_environment else 'DSPy'}{_to(server_url(lm))}, because {reason}"
+
+
+def _reason_for_dspy(lm: dspy.LM, provider: ProviderClient | None) -> str | None:
+    from rubric_integrations.judges.http import needs_proxy
+
+    if lm.cache:
+        return "its DSPy cache is on"
+    if provider is not None:
+        return "the environment sets a proxy" if needs_proxy(provider.url) else None
+    if str(lm.model_type) != "chat":
+        return f"`model_type` is {str(lm.model_type)!r}"
+    return "its `timeout` or its key is not a plain value"
+
+
+def _to(url: object) -> str:
+    return f" to {url_without_secrets(url)}" if isinstance(url, str) else ""
+
+
 @cache
 def _is_active() -> bool:
     problem = fast_path_problem()
@@ -411,4 +464,4 @@ def _warn_slow(reason: str) -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-__all__ = ["TESTED_DSPY", "PromptTemplate", "TemplateCache", "fast_path_problem", "template_for"]
+__all__ = ["TESTED_DSPY", "PromptTemplate", "TemplateCache", "describe_path", "fast_path_problem", "template_for"]

@@ -50,6 +50,7 @@ class ProviderClient:
     Attributes:
         name: The provider's name.
         model: The model's name in requests, without the provider.
+        url: The base URL.
         protocol: The protocol of the requests: OpenAI's chat completions or Anthropic's messages. None for another one.
     """
 
@@ -57,7 +58,7 @@ class ProviderClient:
         # The type of DSPy's protocol lacks some methods that all its classes have.
         self._dialect: Any = dialect
         self._read_timeout = read
-        self.name, self.model = route.provider, route.model
+        self.name, self.model, self.url = route.provider, route.model, str(self._dialect.base_url)
         self.protocol: RequestProtocol | None = None
         if isinstance(dialect, lm15.OpenAIChatLM | lm15.AnthropicLM):
             self.protocol = "openai" if isinstance(dialect, lm15.OpenAIChatLM) else "anthropic"

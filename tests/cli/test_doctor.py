@@ -1,4 +1,4 @@
-"""The command `doctor`: versions, extras, the fast path, and API keys without their values."""
+"""The command `doctor`: versions, extras, the senders of requests, and API keys without their values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEVELOPMENT_EXTRAS = {"bench", "dev", "docs", "test"}
 
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in API_KEYS:
+    for name in (*API_KEYS, "OPENAI_BASE_URL", "OPENAI_API_BASE", "OLLAMA_API_BASE", "OLLAMA_HOST"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -47,22 +47,16 @@ def test_doctor_with_keys_prints_their_names_and_never_their_values(monkeypatch:
     assert CANARY not in "".join(result.output.replace("│", "").split())
 
 
-@pytest.mark.parametrize(
-    ("problem", "state"),
-    [(None, "active"), ("DSPy 9.9 lacks a module", "not active: DSPy 9.9 lacks a module")],
-)
-def test_doctor_reports_whether_the_fast_path_is_active(
-    problem: str | None, state: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fast_path, "fast_path_problem", lambda: problem)
-    row = next(line for line in run("doctor").stdout.splitlines() if "fast path" in line)
-    assert row.strip("│ ").removeprefix("fast path").strip("│ ") == state
-
-
-def test_doctor_with_an_untested_dspy_says_on_what_the_fast_path_depends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_path, "TESTED_DSPY", ("0.0.1",))
+def test_doctor_names_who_sends_requests_and_where_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
+    monkeypatch.setenv("OLLAMA_HOST", "gpu:x")
     text = " ".join(run("doctor").stdout.replace("│", " ").split())
-    assert "active if DSPy sends and reads the same as 0.0.1; a judge warns if not" in text
+    assert "openai/... sent by this library to http://localhost:1/v1" in text
+    assert "anthropic/... sent by this library to https://api.anthropic.com" in text
+    assert "ollama_chat/... OLLAMA_HOST is 'gpu:x'" in text
+    monkeypatch.setattr(fast_path, "fast_path_problem", lambda: "DSPy 9.9 lacks a module")
+    text = " ".join(run("doctor").stdout.replace("│", " ").split())
+    assert "openai/... sent by LiteLLM to http://localhost:1/v1, because DSPy 9.9 lacks a module" in text
 
 
 def test_doctor_without_the_packages_of_an_extra_prints_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,18 @@ def test_responses_in_each_table_format_are_graded(files: Path, name: str, conte
     assert [(report["id"], report["score"]) for report in reports] == [("a", 1.0), ("b", 0.0)]
 
 
+def test_run_says_in_its_first_line_who_sends_its_requests(
+    files: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script = lambda _call: Reply("MET")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    result = grade(files, "--judge", "openai/mock", "--judge", "openai/other")
+    assert result.exit_code == 0, result.output
+    path = f"sent by this library to {server.url}"
+    assert result.stderr.splitlines()[0] == f"openai/mock: {path}; openai/other: {path}"
+    assert path not in grade(files, "--judge", "openai/mock", "--quiet").stderr
+
+
 def test_text_file_is_graded_as_one_response(files: Path) -> None:
     (files / "answer.txt").write_text("It is 42.")
     result = grade(files, "--query", "What?", responses="answer.txt")
@@ -171,7 +183,7 @@ def test_judge_failure_exits_with_3_and_the_other_rows_are_graded(files: Path, s
         (Reply(text="I cannot say."), 2 * 50, "20 submissions failed: the judge gave no verdict: 'I cannot say.'"),
     ],
 )
-def test_judge_that_cannot_be_used_exits_with_3_and_one_line_after_few_calls(
+def test_judge_that_cannot_be_used_exits_with_3_and_its_reason_in_one_line_after_few_calls(
     files: Path, server: OpenAIServer, reply: Reply, calls: int, words: str
 ) -> None:
     server.script = lambda _call: reply
@@ -179,7 +191,7 @@ def test_judge_that_cannot_be_used_exits_with_3_and_one_line_after_few_calls(
     result = grade(files, "--judge", "openai/mock", "--api-base", server.url, responses="many.jsonl")
     assert (result.exit_code, result.stdout) == (3, "")
     assert len(server.calls) <= calls
-    assert len(result.stderr.splitlines()) == 1
+    assert len(result.stderr.splitlines()) == 2  # after the line with the sender of the requests
     assert result.stderr.startswith("No row was graded: ")
     assert words in result.stderr
 

@@ -37,11 +37,17 @@ def test_server_that_is_not_running_ends_a_run_within_15_seconds(tmp_path: Path,
 
 
 @pytest.mark.processes
-def test_single_grade_ends_within_15_seconds_too(unused_url: str) -> None:
+@pytest.mark.parametrize("variable", [None, "OPENAI_BASE_URL"])
+def test_single_grade_ends_within_15_seconds_too(
+    unused_url: str, monkeypatch: pytest.MonkeyPatch, variable: str | None
+) -> None:
+    if variable:
+        monkeypatch.setenv(variable, unused_url)
     start = time.monotonic()
-    with pytest.raises(JudgeError, match="the judge cannot be reached"):
-        RUBRIC.grade_sync("text", PerCriterionGrader(LMJudge("openai/mock", api_base=unused_url)))
+    with pytest.raises(JudgeError, match="the judge cannot be reached") as error:
+        RUBRIC.grade_sync("text", PerCriterionGrader(LMJudge("openai/mock", api_base=None if variable else unused_url)))
     assert time.monotonic() - start < 15
+    assert f" is '{unused_url}': is the server running?)" in str(error.value)
 
 
 def test_server_that_cannot_be_reached_is_waited_for_as_long_as_the_user_says(unused_url: str) -> None:

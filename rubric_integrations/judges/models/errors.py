@@ -36,7 +36,7 @@ from dspy.utils.exceptions import (
 from rubric_integrations._util.lazy import install_command
 from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.judges.credentials import redact
-from rubric_integrations.judges.models.keys import describe_sent_key, missing_key_variable
+from rubric_integrations.judges.models.keys import describe_sent_key, missing_key_variable, server_url_of_environment
 from rubric_integrations.judges.models.limits import REMEDY, says_too_long
 from rubric_integrations.judges.prompts.parse import NoVerdict, UnreadableReply
 from rubric_integrations.scoring.judgment import NO_SPEND, UNANSWERED_CALL, JudgeFailure, Spend, TokenUsage
@@ -543,11 +543,13 @@ _NO_SERVER = re.compile(r"^(\[[^\]]*\] )?litellm\..*(?:Cannot connect to host|Co
 
 
 def _unreachable_hint(model: str, settings: Mapping[str, Any]) -> str:
-    url = settings.get("api_base") or settings.get("base_url")
+    url, source = settings.get("api_base") or settings.get("base_url"), "`api_base`"
+    if url is None:
+        url, source = server_url_of_environment(model), "the base URL in the environment"
     if not isinstance(url, str):
         variable = None if settings.get("api_key") else missing_key_variable(model)
         return f" ({variable} is not set either)" if variable else ""
-    return f" (`api_base` is {url_without_secrets(url)!r}: is the server running?)"
+    return f" ({source} is {url_without_secrets(url)!r}: is the server running?)"
 
 
 # A 429 of the service tier `flex` if the provider has no capacity. Fewer concurrent calls would not help.
