@@ -97,6 +97,7 @@ class LMJudge(SavedPrompts):
         model: A model name such as `openai/gpt-5-mini`, a `dspy.LM`, a LangChain chat model, or an async function
             `(system_prompt, user_prompt) -> reply`. A `dspy.BaseLM` subclass that has only a synchronous `forward` or
             `__call__` is called in threads. A call that exceeds the timeout continues in its thread until it returns.
+            DSPy 3.5 does not call such a class: make an engine of it, `dspy.LM(name, engine=..., async_engine=...)`.
         settings: The settings of a model that you pass by name, such as `ModelSettings(max_tokens=500, seed=1)`. A
             model object has its own settings. With a model object, neither this argument nor `api_base`, `api_key` and
             `temperature` are allowed. These three are short forms of the settings with the same names.

@@ -355,6 +355,12 @@ def _is_function(model: object) -> bool:
 
 
 def _with_its_key(model: dspy.BaseLM) -> dspy.BaseLM:
+    # DSPy 3.5 calls `agenerate`, and neither `forward` nor `__call__`.
+    if hasattr(dspy.BaseLM, "agenerate") and is_sync_only(model):
+        raise ValueError(
+            f"`model` is of the class {type(model).__name__}, which has only a synchronous `forward` or `__call__`: "
+            "DSPy 3.5 does not call them; make an engine of it, as in dspy.LM('name', engine=..., async_engine=...)"
+        )
     return with_key_for_its_server(model) if isinstance(model, dspy.LM) else model
 
 
@@ -375,8 +381,9 @@ def to_lm(model: ModelLike, options: ModelSettings = NO_SETTINGS) -> dspy.BaseLM
 
     Raises:
         TypeError: `model` has none of these types.
-        ValueError: The model name is empty, a setting is passed with a model object, or a key from the environment
-            would be sent to a server for which it is not intended.
+        ValueError: The model name is empty, a setting is passed with a model object, a key from the environment would
+            be sent to a server for which it is not intended, the model needs LiteLLM, which is not installed, or the
+            installed DSPy does not call an LM of this class.
     """
     if isinstance(model, str):
         return lm_from_name(model, options)

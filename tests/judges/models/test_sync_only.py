@@ -15,9 +15,10 @@ import pytest
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.graders import CallLimits
-from rubric_integrations.judges import LMJudge
+from rubric_integrations.judges import LMJudge, as_judge
 from rubric_integrations.judges.models.names import is_sync_only
 from rubric_integrations.scoring import TokenUsage
+from tests.dspy35 import dspy35_boundary
 from tests.judges.questions import BINARY, MET_REPLY, question_about
 from tests.openai_server import OpenAIServer, Reply
 
@@ -84,6 +85,14 @@ async def test_lm_without_an_asynchronous_call_judges_and_leaves_no_trace(lm: ds
     assert threading.current_thread() not in threads
     usage = None if isinstance(lm, CallLM) else TokenUsage(prompt_tokens=5, completion_tokens=2)
     assert judgment.spend.usage == usage
+
+
+@pytest.mark.parametrize("lm", [ForwardLM(), CallLM(), ForwardOfDSPy("openai/mock", api_key="k", cache=False)])
+def test_lm_without_an_asynchronous_call_is_refused_where_dspy_does_not_call_it(lm: dspy.BaseLM) -> None:
+    with dspy35_boundary(), pytest.raises(ValueError, match=rf"`model` is of the class {type(lm).__name__}") as error:
+        as_judge(lm)
+    assert "make an engine of it, as in dspy.LM('name', engine=..., async_engine=...)" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_only_an_lm_whose_synchronous_call_is_the_newer_one_runs_in_a_thread() -> None:
