@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import pickle
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import nullcontext
@@ -20,6 +21,7 @@ from pydantic import SecretStr
 from rubric_integrations import JudgeError, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge, ModelSettings, Question
+from rubric_integrations.judges.models.names import file_problem
 from rubric_integrations.judges.prompts.render import ShownFile
 from rubric_integrations.judges.prompts.signatures import Attachments
 from rubric_integrations.trust.alignment.calls import AlignmentCalls, CountedModel
@@ -169,3 +171,43 @@ def test_server_of_the_environment_gets_the_same_requests_as_that_of_an_argument
         requests.append([(call.path, call.headers.get("authorization"), call.raw) for call in server.calls])
     assert requests[0] == requests[1]
     assert len(sent) == 2 * len(CRITERIA)
+
+
+OWN_ENGINE = {"name": "openai/gpt-4o-mini", "vLLM": "hosted_vllm/mock", "Anthropic": "anthropic/claude-sonnet-4-5"}
+
+
+@pytest.mark.usefixtures("boundary")
+@pytest.mark.parametrize("route", OWN_ENGINE)
+def test_model_whose_requests_this_library_sends_keeps_what_depends_on_its_engine(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, route: str
+) -> None:
+    server.script = script
+    model, files = OWN_ENGINE[route], [ShownFile("image", "a", "image/png", "https://example.com/a.png", is_url=True)]
+    judge = LMJudge(model, api_base=server.url, api_key="k")
+    before = judge.fingerprint()
+    list(grade_many([LONG], RUBRIC, PerCriterionGrader(judge)))
+    assert judge.fingerprint() == before is not None
+    # The client of LiteLLM could download the file.
+    assert (file_problem(judge.lm, files) is None) == (route != "vLLM")
+    assert (judge.highest_cost(1000, 100) is None) == (route == "vLLM")
+    asked = [call.body.get("response_format") or call.body.get("output_config") for call in server.calls]
+    assert all("json_schema" in json.dumps(form) for form in asked)
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    with pytest.raises(ValueError, match="that key is not sent"):
+        LMJudge(dspy.LM("openai/mock", api_base="https://example.com/v1"))
+
+
+def test_programs_with_the_model_of_a_judge_are_copied_pickled_and_saved(server: OpenAIServer) -> None:
+    server.script = script
+    judge = ROUTES["name"](server)
+    list(grade_many([LONG], RUBRIC, PerCriterionGrader(judge)))
+    server.script = lambda _call: Reply(text="[[ ## a ## ]]\nyes\n\n[[ ## completed ## ]]")
+    program = dspy.Predict("q -> a")
+    program.set_lm(judge.lm)
+    saved: Any = json.loads(json.dumps(program.dump_state()))
+    loaded = dspy.Predict("q -> a")
+    loaded.load_state(saved)
+    assert "api_key" not in saved["lm"]
+    loaded.set_lm(pickle.loads(pickle.dumps(judge.lm)))
+    for copied in (program.deepcopy(), loaded):
+        assert copied(q="Why?").a == "yes"

@@ -31,7 +31,8 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[re
 
 
 def lm(model: str = "openai/mock", **settings: Any) -> dspy.LM:
-    return dspy.LM(model, **{"model_type": "chat", "api_base": URL, "api_key": "k", "cache": False, **settings})
+    chosen: dict[str, Any] = {"model_type": "chat", "api_base": URL, "api_key": "k", "cache": False, **settings}
+    return dspy.LM(model, **chosen)
 
 
 class Engine:
@@ -125,7 +126,11 @@ def test_dspy_without_the_classes_that_are_needed_is_a_reason(monkeypatch: pytes
     assert describe_path(lm()) == f"sent by DSPy to {URL}, because DSPy 9.9 lacks a class"
 
 
-SENT = {"this library": {}, "LiteLLM": {"extra_headers": {"x-team": "a"}}, "DSPy": {"cache": True}}
+SENT: dict[str, dict[str, Any]] = {
+    "this library": {},
+    "LiteLLM": {"extra_headers": {"x-team": "a"}},
+    "DSPy": {"cache": True},
+}
 
 
 @pytest.mark.parametrize("sender", SENT)
