@@ -94,18 +94,14 @@ _PREFIXES = ("openai", "anthropic", "hosted_vllm", "ollama_chat")
 
 def _paths() -> dict[str, str]:
     """Return who sends the requests of models with some prefixes in this environment."""
-    import dspy
-
     from rubric_integrations.judges.fast_path import describe_path
-    from rubric_integrations.judges.models.keys import PLACEHOLDER, ollama_url
+    from rubric_integrations.judges.models.keys import PLACEHOLDER
+    from rubric_integrations.judges.models.names import ModelSettings, lm_from_name
 
     rows: dict[str, str] = {}
     for prefix in _PREFIXES:
-        model = f"{prefix}/model"
         try:
-            url = ollama_url(model, None, has_headers=False)
-            lm = dspy.LM(model, model_type="chat", cache=False, api_key=PLACEHOLDER, api_base=url)
-            rows[f"{prefix}/..."] = describe_path(lm)
+            rows[f"{prefix}/..."] = describe_path(lm_from_name(f"{prefix}/model", ModelSettings(api_key=PLACEHOLDER)))
         except ValueError as error:
             rows[f"{prefix}/..."] = str(error)
     return rows

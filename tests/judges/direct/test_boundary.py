@@ -190,8 +190,8 @@ def test_model_whose_requests_this_library_sends_keeps_what_depends_on_its_engin
     # The client of LiteLLM could download the file.
     assert (file_problem(judge.lm, files) is None) == (route != "vLLM")
     assert (judge.highest_cost(1000, 100) is None) == (route == "vLLM")
-    asked = [call.body.get("response_format") or call.body.get("output_config") for call in server.calls]
-    assert all("json_schema" in json.dumps(form) for form in asked)
+    formats = [call.body.get("response_format") or call.body.get("output_config") for call in server.calls]
+    assert all("json_schema" in json.dumps(form) for form in formats)
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
     with pytest.raises(ValueError, match="that key is not sent"):
         LMJudge(dspy.LM("openai/mock", api_base="https://example.com/v1"))
