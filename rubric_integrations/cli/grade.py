@@ -530,12 +530,11 @@ def grade(
     if not len(rows):
         refuse(f"{files.responses}: is empty: there is nothing to grade")
     if not quiet:
+        err.print(plain(describe_requests(members) if judges.uses_model else WHAT_IT_IS), soft_wrap=True)
         print_reading(row_options, files.responses, len(rows))
     for warning in lint(shared) if shared else ():
         if warning.rule == "weight-in-text":
             err.print(plain(f"{files.rubric}: warning: {warning}"), style="yellow", soft_wrap=True)
-    if not quiet:
-        err.print(plain(describe_requests(members) if judges.uses_model else WHAT_IT_IS), soft_wrap=True)
     mean_gate = make_mean_gate(gate_options, rubric=rubrics.shared, rows=rows, file=files.responses)
     gates = Gates(
         gate_options.gate and not mean_gate, gate_options.min_score, gate_options.min_pass_rate,
