@@ -153,7 +153,7 @@ def submit(
 
     Exit codes: 0 done; 2 bad usage or bad input, also of a single row; 3 the provider refuses a request.
     """
-    from rubric_integrations.cli.gates import RowsOfFile
+    from rubric_integrations.cli.rows import RowsOfFile
     from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.judges.store import StoreError
     from rubric_integrations.runs import BatchError, submit_batches

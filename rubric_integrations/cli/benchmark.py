@@ -20,7 +20,7 @@ from rubric_integrations.cli.console import (
     sigterm_interrupts,
     with_limits,
 )
-from rubric_integrations.cli.grade import OutputOptions, RunFiles, print_how_to_resume, warn_of_batches
+from rubric_integrations.cli.grade import OutputOptions, RunFiles, warn_of_batches
 from rubric_integrations.cli.options import (
     GraderOptions,
     JudgeOptions,
@@ -71,7 +71,8 @@ def benchmark(
     Exit codes: 0 done; 2 bad usage or bad input; 3 a judge failed; 4 stopped by --max-cost or --max-calls; 130 stopped
     by Ctrl-C or SIGTERM.
     """
-    from rubric_integrations.cli.gates import Gates, RunResults, end_run
+    from rubric_integrations.cli.gates import Gates
+    from rubric_integrations.cli.results import RunResults, end_run, print_how_to_resume
     from rubric_integrations.judges.store import StoreError
     from rubric_integrations.runs.files import read_run
     from rubric_integrations.runs.run import grade_many

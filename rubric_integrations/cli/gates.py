@@ -9,45 +9,35 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations._util.text import counted
-from rubric_integrations.cli.console import Exit, err, print_lines, print_warnings, refuse, with_limits
-from rubric_integrations.cli.grade import FirstResults, print_how_to_resume, print_results
-from rubric_integrations.cli.labelling import load_labels, refuse_bad_input
-from rubric_integrations.cli.options import refuse_unregistered_metrics
-from rubric_integrations.cli.outputs import OutputFile, ParquetOutput, is_rubric
-from rubric_integrations.formats.row_rubrics import problem_of
+from rubric_integrations.cli.console import err, print_lines, print_warnings, refuse, with_limits
+from rubric_integrations.cli.loading import load_labels, refuse_bad_input
 from rubric_integrations.reporting.grades import (
-    JUnitReport,
     names_text,
     shortfall_text,
     unassessed_criteria,
     unmet_criteria,
 )
-from rubric_integrations.runs.files import GradedRow, RunFile, read_run, run_line
+from rubric_integrations.runs.files import GradedRow, RunFile, read_run
 from rubric_integrations.scoring.formula import reaches_mark
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.submission.text_files import ResponsesError
 from rubric_integrations.trust import Estimate, GateResult, SequentialGate, fewest_to_pass, gate
 from rubric_integrations.trust.gates import decide_mean
 from rubric_integrations.trust.matching import dependence_warnings
 from rubric_integrations.trust.planning import FEWEST_LABELS
 
 if TYPE_CHECKING:
-    from rubric_integrations.cli.grade import GateOptions, RunFiles, RunOutputs
-    from rubric_integrations.formats.row_rubrics import RowRubrics
+    from rubric_integrations.cli.grade import GateOptions
+    from rubric_integrations.cli.rows import RowsOfFile
     from rubric_integrations.rubric.rubric import Rubric
-    from rubric_integrations.runs.run import Run
     from rubric_integrations.runs.summary import Graded, RunSummary
     from rubric_integrations.scoring.report import CriterionReport
-    from rubric_integrations.submission.inputs import Row
 
 # The most rows and criteria that are printed for a failed gate. `--out` and `--junit` have every row.
 MAX_ROWS = 5
@@ -438,227 +428,3 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfF
     )  # fmt: skip
     mean_gate.warn_of_few(len(rows), file)
     return mean_gate
-
-
-class RowsOfFile:
-    """The rows of a file. They are read again on each iteration instead of kept in memory.
-
-    Args:
-        read: A function that reads the rows of the file.
-        rubrics: Finds the rubric of each row.
-        path: The file.
-        rubric_file: The file of the shared rubric. None if there is none.
-        rubric_format: The format of the shared rubric, for the summary.
-        strict: Whether to refuse rubrics that leave out a part of their file.
-
-    Attributes:
-        metadata: The keys that the `metadata` of all rows with a submission have. None if no row has a submission.
-
-    Raises:
-        ResponsesError: The file cannot be read.
-        ValueError: No row has a valid rubric, or `strict` is set and a rubric leaves out a part of its file. A single
-            row without a valid rubric is not an error.
-    """
-
-    def __init__(
-        self,
-        read: Callable[[], Iterator[Row]],
-        rubrics: RowRubrics,
-        path: Path,
-        rubric_file: Path | None,
-        rubric_format: str | None = None,
-        *,
-        strict: bool = False,
-    ):
-        self._format = rubric_format
-        self._read, self._rubrics, self._path, self._rubric_file = read, rubrics, path, rubric_file
-        # The position of each row in progress, by its id. Ids are unique in a file.
-        self._places: dict[str, int] = {}
-        self._count, self._has_own_rubrics, has_valid_rubric, problem = 0, False, False, ""
-        self.metadata: set[str] | None = None
-        if rubrics.shared:
-            refuse_unregistered_metrics(rubrics.shared, str(rubric_file))
-            if strict:
-                _refuse_partial(rubrics.shared, str(rubric_file))
-        elif rubric_file is None and path.is_file() and (_is_yaml_without_rows(path, read) or is_rubric(path)):
-            raise ValueError(f"{path}: is a rubric: name the file of responses after it, such as {path} responses.csv")
-        for row in read():
-            self._count += 1
-            self._has_own_rubrics = self._has_own_rubrics or row.rubric is not None
-            if row.submission is None:
-                continue
-            names = set(row.metadata or ())
-            self.metadata = names if self.metadata is None else self.metadata & names
-            if row.rubric is None and rubrics.shared:
-                has_valid_rubric = True
-                continue
-            try:
-                rubric = rubrics.of(row, row.rubric)
-                refuse_unregistered_metrics(rubric, f"row {row.id}")
-                has_valid_rubric = True
-            except (ValueError, TypeError) as error:
-                problem = problem or f"{path}: row {row.id} {problem_of(error)}"
-                continue
-            if strict:
-                _refuse_partial(rubric, f"{path}: row {row.id}")
-        if problem and not has_valid_rubric:
-            raise ValueError(problem)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[Row]:
-        for place, row in enumerate(self._read()):
-            self._places[row.id] = place
-            yield row
-
-    @property
-    def rubric_names(self) -> str:
-        """The names of the run's rubrics for a summary, with the format of the shared rubric."""
-        shared = [self._rubrics.shared.name or "the rubric"] if self._rubrics.shared else []
-        if shared and self._format:
-            shared = [f"{shared[0]} ({self._format} format)"]
-        return " and ".join([*shared, *(["the rows' own rubrics"] if self._has_own_rubrics else [])])
-
-    @property
-    def suite_name(self) -> str:
-        """The name of the suite in a JUnit file: the name of the shared rubric.
-
-        If the rubric has no name, it is the name of the rubric's file. Without a shared rubric, it is the name of the
-        file of rows.
-        """
-        name = self._rubrics.shared.name if self._rubrics.shared else None
-        return name or (self._rubric_file or self._path).stem
-
-    def take_place(self, row: Row) -> int:
-        """Return the position of a finished row, from 0, and remove the row from the rows in progress."""
-        return self._places.pop(row.id)
-
-
-def _is_yaml_without_rows(path: Path, read: Callable[[], Iterator[Row]]) -> bool:
-    """Return whether a YAML file has no rows, or is one response, as which a rubric with a fault is read."""
-    if path.suffix.lower() not in (".yaml", ".yml"):
-        return False
-    with suppress(ResponsesError):
-        return all(row.id == path.stem and row.rubric is None for row in islice(read(), 1))
-    return True
-
-
-def _refuse_partial(rubric: Rubric, source: str) -> None:
-    if rubric.left_out:
-        count = f"{len(rubric.left_out)} {'part' if len(rubric.left_out) == 1 else 'parts'}"
-        message = f"{source}: --strict: {count} of the rubric would be left out, and no grade could pass: "
-        raise ValueError(f"{message}{rubric.left_out[0]}")
-
-
-def end_run(
-    summary: RunSummary, results: RunResults, gates: Gates, files: RunFiles, rubric: str, *, quiet: bool
-) -> Exit:
-    """Print the results of a run that was not interrupted and return the exit code.
-
-    Args:
-        summary: The run's summary.
-        results: The run's results.
-        gates: The run's gates.
-        files: The run's files.
-        rubric: The names of the run's rubrics.
-        quiet: Whether to print only the summary line, problems and failed gates.
-    """
-    if summary.judge_is_unusable and not summary.graded:
-        err.print(plain(f"No row was graded: {summary.stopped}"), style="red", soft_wrap=True)
-        return Exit.BAD_INPUT if summary.has_wrong_setting else Exit.JUDGE_FAILED
-    print_results(results.first, summary, rubric, None if results.partial else files.out, quiet=quiet)
-    if summary.stopped and not gates.is_decided_early:
-        print_how_to_resume(f"Stopped: {summary.stopped}.", summary, files.ledger, results.partial)
-        return Exit.JUDGE_FAILED if summary.judge_is_unusable else Exit.STOPPED
-    has_failed_gate = print_failed_gates(results.tally.failures(summary))
-    if gates.mean:
-        gates.mean.print_decision(quiet=quiet)
-    return _exit_code(summary, has_failed_gate, gates.max_failed or 0)
-
-
-def _exit_code(summary: RunSummary, has_failed_gate: bool, max_failed: int) -> Exit:
-    if summary.failed > max_failed:
-        return Exit.JUDGE_FAILED
-    if summary.ungradable:
-        return Exit.BAD_INPUT
-    if has_failed_gate:
-        return Exit.NOT_PASSED
-    return Exit.DONE
-
-
-class RunResults:
-    """Collects the results of one run and writes them to the output files.
-
-    Args:
-        outputs: The files to write.
-        gates: The gates of the run.
-        suite: The name of the suite in the JUnit file.
-        judge: The names of the judges, for the files.
-
-    Attributes:
-        first: The results to print.
-        tally: The data for the gates.
-    """
-
-    def __init__(self, outputs: RunOutputs, gates: Gates, *, suite: str, judge: str):
-        self.first, self.tally = FirstResults(), GateTally(gates)
-        self._gates, self._judge = gates, judge
-        self._out, self._junit_file = outputs
-        self._junit = JUnitReport(suite) if self._junit_file else None
-        # The results whose lines have the number of rows of the run. Only the first line of the complete file keeps it.
-        self._marked: list[tuple[Graded, int]] = []
-
-    @property
-    def must_be_ordered(self) -> bool:
-        """Whether the results must arrive in the order of the rows.
-
-        This is the case if they cannot be sorted later, for example because the output is a pipe.
-        """
-        return self._out is not None and self._out.is_direct
-
-    @property
-    def partial(self) -> Path | None:
-        """The file with the reports of an interrupted run. None if there is none."""
-        return self._out.left_partial if self._out else None
-
-    @contextmanager
-    def open(self) -> Generator[None]:
-        """Open the files for the block. Do this before the first call, because a file may not be writable."""
-        with ExitStack() as stack:
-            for file in (self._out, self._junit_file):
-                if file:
-                    stack.enter_context(file)
-            yield
-
-    def collect(self, run: Run, place_of: Callable[[Row], int]) -> None:
-        """Iterate over the run to its end and write its results.
-
-        Args:
-            run: The run. Its results may arrive in any order.
-            place_of: Returns the position of a row in the file of responses. Called once for each result.
-        """
-        for graded in run:
-            self._add(graded, place_of(graded.row))
-        for graded, place in self._marked[:-1]:
-            self._write(graded._replace(run=None), place)
-        if run.summary.stopped and self._out and not self._gates.is_decided_early:
-            # The reports of some rows must not replace the complete reports of an earlier run.
-            self._out.leave_unfinished()
-        if self._junit_file and self._junit:
-            self._junit_file.write(self._junit.to_xml(run.summary.seconds, decided_early=self._gates.is_decided_early))
-
-    def _add(self, graded: Graded, place: int) -> None:
-        self.first.add(graded, place)
-        self.tally.add(graded, place)
-        if self._junit:
-            self._junit.add(graded, place)
-        if graded.run and isinstance(self._out, OutputFile):
-            self._marked.append((graded, place))
-        self._write(graded, place)
-
-    def _write(self, graded: Graded, place: int) -> None:
-        if isinstance(self._out, ParquetOutput):
-            self._out.write(graded)
-        elif self._out:
-            self._out.write(run_line(graded, judge=self._judge), place)

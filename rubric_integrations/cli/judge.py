@@ -26,7 +26,7 @@ from rubric_integrations.cli.console import (
     sigterm_interrupts,
     with_limits,
 )
-from rubric_integrations.cli.labelling import (
+from rubric_integrations.cli.loading import (
     ClusterOption,
     JsonOption,
     LabelsPaths,

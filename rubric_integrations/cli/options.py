@@ -28,7 +28,6 @@ from rubric_integrations.cli.console import refuse
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import Judge
-    from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.ledger import RunLedger
     from rubric_integrations.submission.files import FileDescription
     from rubric_integrations.submission.inputs import Row
@@ -502,18 +501,6 @@ def import_modules(names: Sequence[str]) -> None:
         except Exception as error:  # noqa: BLE001 -- a user's module may raise any exception
             reason = str(error).partition("\n")[0]
             refuse(f"`--import` {name!r} cannot be imported: {type(error).__name__}: {reason}")
-
-
-def refuse_unregistered_metrics(rubric: Rubric, source: str) -> None:
-    """End the command with an error if a rubric has a custom metric that is not registered.
-
-    Without this check, the error would come only after the first paid calls.
-    """
-    from rubric_integrations.checks.metrics import unregistered_metrics
-    from rubric_integrations.reporting.validation import unregistered_fault
-
-    for where, name in unregistered_metrics(rubric)[:1]:
-        refuse(f"{source}: {unregistered_fault(where, name)}")
 
 
 class _Kind(NamedTuple):
