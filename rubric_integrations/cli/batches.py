@@ -172,8 +172,7 @@ def submit(
         grader = grader_options.make_grader(judges.make_judges())
         read = row_options.reader(rows_file)
         # Reads all rows once, to refuse wrong files and rubrics before anything is submitted.
-        if not len(RowsOfFile(read, rubrics, rows_file, rubric_file)):
-            refuse(f"{rows_file}: is empty: there is nothing to grade")
+        RowsOfFile(read, rubrics, rows_file, rubric_file)
         address = ledger_address(ledger)
         counts = submit_batches(read(), rubrics.shared, grader, ledger=address, library=library, settings=settings)
     except BatchError as error:

@@ -296,7 +296,7 @@ def grade(
 
     A row that cannot be graded does not stop the other rows.
     """
-    from rubric_integrations.cli.gates import Gates, make_mean_gate
+    from rubric_integrations.cli.gates import make_mean_gate
     from rubric_integrations.cli.preview import print_reading
     from rubric_integrations.cli.results import RunResults, end_run, print_how_to_resume
     from rubric_integrations.cli.rows import RowsOfFile
@@ -306,6 +306,7 @@ def grade(
     from rubric_integrations.judges.offline import WHAT_IT_IS
     from rubric_integrations.judges.store import StoreError
     from rubric_integrations.runs.run import grade_many
+    from rubric_integrations.trust.gates import RowGates
 
     library, quiet = row_options.library, output.quiet
     files = RunFiles.of_options(
@@ -330,8 +331,6 @@ def grade(
         )
     except (ValueError, TypeError) as error:
         refuse(str(error))
-    if not len(rows):
-        refuse(f"{files.responses}: is empty: there is nothing to grade")
     if not quiet:
         print_reading(row_options, files.responses, len(rows))
     for warning in lint(shared) if shared else ():
@@ -340,11 +339,12 @@ def grade(
     if not judges.uses_model and not quiet:
         err.print(plain(WHAT_IT_IS), soft_wrap=True)
     mean_gate = make_mean_gate(gate_options, rubric=rubrics.shared, rows=rows, file=files.responses)
-    gates = Gates(
-        gate_options.gate and not mean_gate, gate_options.min_score, gate_options.min_pass_rate,
-        gate_options.min_coverage, gate_options.max_failed, mean_gate,
+    gates = RowGates(
+        every_row=gate_options.gate and not mean_gate, min_score=gate_options.min_score,
+        min_pass_rate=gate_options.min_pass_rate, min_coverage=gate_options.min_coverage,
+        max_failed=gate_options.max_failed,
     )  # fmt: skip
-    results = RunResults(outputs, gates, suite=rows.suite_name, judge=judges.display_name)
+    results = RunResults(outputs, gates, mean_gate, suite=rows.suite_name, judge=judges.display_name)
     store = open_ledger_of_run(files.ledger, ledger_options.run_name)
     try:
         run = grade_many(
@@ -365,4 +365,4 @@ def grade(
     except KeyboardInterrupt:
         print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
         raise typer.Exit(Exit.INTERRUPTED) from None
-    raise typer.Exit(end_run(run.summary, results, gates, files, rows.rubric_names, quiet=quiet))
+    raise typer.Exit(end_run(run.summary, results, files, rows.rubric_names, quiet=quiet))

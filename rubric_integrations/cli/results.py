@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from rubric_integrations._util.terminal import plain
 from rubric_integrations._util.text import counted
-from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out
-from rubric_integrations.cli.gates import Gates, GateTally, print_failed_gates
+from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out, print_gate
 from rubric_integrations.cli.options import LedgerAddress, ledger_exists, without_secrets
 from rubric_integrations.cli.outputs import OutputFile, ParquetOutput
 from rubric_integrations.cli.rows import Problems
@@ -23,9 +22,11 @@ from rubric_integrations.runs.ledger.addresses import address_text
 from rubric_integrations.runs.summary import Graded, RunSummary, summary_line
 
 if TYPE_CHECKING:
+    from rubric_integrations.cli.gates import MeanGate
     from rubric_integrations.cli.grade import RunFiles, RunOutputs
     from rubric_integrations.runs.run import Run
     from rubric_integrations.submission.inputs import Row
+    from rubric_integrations.trust.gates import RowGates
 
 # The number of worst submissions that are printed as a table. `--out` has every submission.
 MAX_TABLES = 3
@@ -158,15 +159,12 @@ def print_how_to_resume(
         err.print(plain(line), soft_wrap=True)
 
 
-def end_run(
-    summary: RunSummary, results: RunResults, gates: Gates, files: RunFiles, rubric: str, *, quiet: bool
-) -> Exit:
+def end_run(summary: RunSummary, results: RunResults, files: RunFiles, rubric: str, *, quiet: bool) -> Exit:
     """Print the results of a run that was not interrupted and return the exit code.
 
     Args:
         summary: The run's summary.
         results: The run's results.
-        gates: The run's gates.
         files: The run's files.
         rubric: The names of the run's rubrics.
         quiet: Whether to print only the summary line, problems and failed gates.
@@ -175,23 +173,22 @@ def end_run(
         err.print(plain(f"No row was graded: {summary.stopped}"), style="red", soft_wrap=True)
         return Exit.BAD_INPUT if summary.has_wrong_setting else Exit.JUDGE_FAILED
     print_results(results.first, summary, rubric, None if results.partial else files.out, quiet=quiet)
-    if summary.stopped and not gates.is_decided_early:
+    if summary.stopped and not results.is_decided_early:
         print_how_to_resume(f"Stopped: {summary.stopped}.", summary, files.ledger, results.partial)
         return Exit.JUDGE_FAILED if summary.judge_is_unusable else Exit.STOPPED
-    has_failed_gate = print_failed_gates(results.tally.failures(summary))
-    if gates.mean:
-        gates.mean.print_decision(quiet=quiet)
-    return _exit_code(summary, has_failed_gate, gates.max_failed or 0)
-
-
-def _exit_code(summary: RunSummary, has_failed_gate: bool, max_failed: int) -> Exit:
-    if summary.failed > max_failed:
+    mean, baseline = (results.mean.result, str(results.mean.baseline_path)) if results.mean else (None, "")
+    are_accepted = [
+        print_gate(result, baseline=baseline, quiet=quiet or result.alpha is None)
+        for result in results.gates.results(mean)
+    ]
+    if mean and not mean.is_accepted:
+        against = f" (against the baseline: {mean.change})" if mean.change else ""
+        err.print(plain(f"gate decision: {mean.decision}{against}"), style="red", soft_wrap=True)
+    if summary.failed > (results.gates.max_failed or 0):
         return Exit.JUDGE_FAILED
     if summary.ungradable:
         return Exit.BAD_INPUT
-    if has_failed_gate:
-        return Exit.NOT_PASSED
-    return Exit.DONE
+    return Exit.DONE if all(are_accepted) else Exit.NOT_PASSED
 
 
 class RunResults:
@@ -199,22 +196,26 @@ class RunResults:
 
     Args:
         outputs: The files to write.
-        gates: The gates of the run.
+        gates: The gates of the run, to which each row is added.
+        mean: The statistical gate on the mean score. None without `--alpha`.
         suite: The name of the suite in the JUnit file.
         judge: The names of the judges, for the files.
 
     Attributes:
         first: The results to print.
-        tally: The data for the gates.
     """
 
-    def __init__(self, outputs: RunOutputs, gates: Gates, *, suite: str, judge: str):
-        self.first, self.tally = FirstResults(), GateTally(gates)
-        self._gates, self._judge = gates, judge
+    def __init__(self, outputs: RunOutputs, gates: RowGates, mean: MeanGate | None, *, suite: str, judge: str):
+        self.first, self.gates, self.mean, self._judge = FirstResults(), gates, mean, judge
         self._out, self._junit_file = outputs
         self._junit = JUnitReport(suite) if self._junit_file else None
         # The results whose lines have the number of rows of the run. Only the first line of the complete file keeps it.
         self._marked: list[tuple[Graded, int]] = []
+
+    @property
+    def is_decided_early(self) -> bool:
+        """Whether the run may end before its last row, because the gate on the mean is decided."""
+        return self.mean is not None and self.mean.is_decided_early
 
     @property
     def must_be_ordered(self) -> bool:
@@ -249,15 +250,17 @@ class RunResults:
             self._add(graded, place_of(graded.row))
         for graded, place in self._marked[:-1]:
             self._write(graded._replace(run=None), place)
-        if run.summary.stopped and self._out and not self._gates.is_decided_early:
+        if run.summary.stopped and self._out and not self.is_decided_early:
             # The reports of some rows must not replace the complete reports of an earlier run.
             self._out.leave_unfinished()
         if self._junit_file and self._junit:
-            self._junit_file.write(self._junit.to_xml(run.summary.seconds, decided_early=self._gates.is_decided_early))
+            self._junit_file.write(self._junit.to_xml(run.summary.seconds, decided_early=self.is_decided_early))
 
     def _add(self, graded: Graded, place: int) -> None:
         self.first.add(graded, place)
-        self.tally.add(graded, place)
+        self.gates.add(graded, place)
+        if self.mean:
+            self.mean.add(graded)
         if self._junit:
             self._junit.add(graded, place)
         if graded.run and isinstance(self._out, OutputFile):

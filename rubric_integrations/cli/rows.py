@@ -43,7 +43,7 @@ class RowsOfFile:
         metadata: The keys that the `metadata` of all rows with a submission have. None if no row has a submission.
 
     Raises:
-        ResponsesError: The file cannot be read.
+        ResponsesError: The file cannot be read, or is empty.
         ValueError: No row has a valid rubric, or `strict` is set and a rubric leaves out a part of its file. A single
             row without a valid rubric is not an error.
     """
@@ -89,6 +89,8 @@ class RowsOfFile:
                 continue
             if strict:
                 _refuse_partial(rubric, f"{path}: row {row.id}")
+        if not self._count:
+            raise ResponsesError(f"{path}: is empty: there is nothing to grade")
         if problem and not has_valid_rubric:
             raise ValueError(problem)
 
