@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,14 +11,12 @@ import typer
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import (
     UNDEFINED,
-    Exit,
     figures_table,
     out,
     print_lines,
     refuse,
-    sigterm_interrupts,
 )
-from rubric_integrations.cli.grade import OutputOptions, RunFiles, warn_of_batches
+from rubric_integrations.cli.grade import OutputOptions, RunFiles
 from rubric_integrations.cli.options import (
     GraderOptions,
     JudgeOptions,
@@ -70,8 +67,7 @@ def benchmark(
     Exit codes: 0 done; 2 bad usage or bad input; 3 a judge failed; 4 stopped by --max-cost or --max-calls; 130 stopped
     by Ctrl-C or SIGTERM.
     """
-    from rubric_integrations.cli.results import RunResults, end_run, print_how_to_resume
-    from rubric_integrations.judges.store import StoreError
+    from rubric_integrations.cli.results import RunResults, end_run
     from rubric_integrations.runs.files import read_run
     from rubric_integrations.runs.run import grade_many
     from rubric_integrations.trust.benchmarks.figures import Benchmark
@@ -107,15 +103,7 @@ def benchmark(
         )  # fmt: skip
     except (ValueError, TypeError) as error:
         refuse(str(error))
-    warn_of_batches(store)
-    try:
-        with store or nullcontext(), results.open(), sigterm_interrupts():
-            results.collect(run, lambda row: places.pop(row.id))
-    except StoreError as error:
-        refuse(f"{error}; the reports so far are in {results.partial}" if results.partial else str(error))
-    except KeyboardInterrupt:
-        print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
-        raise typer.Exit(Exit.INTERRUPTED) from None
+    results.collect(run, store, files.ledger, lambda row: places.pop(row.id))
     code = end_run(run.summary, results, files, "the criteria of the sets", quiet=True)
     written = results.partial or files.out
     if run.summary.graded and written:

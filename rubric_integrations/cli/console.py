@@ -62,11 +62,6 @@ def figure(value: float | None, digits: int = 3) -> str:
     return UNDEFINED if value is None else f"{value:.{digits}f}"
 
 
-def difference(value: float | None, digits: int = 3) -> str:
-    """Return a difference as text with its sign, or a dash if it is undefined."""
-    return UNDEFINED if value is None else f"{value:+.{digits}f}"
-
-
 def figures_table(title: str, columns: Sequence[str], *, text: Sequence[str] = ()) -> Table:
     """Return an empty table of figures.
 

@@ -35,37 +35,26 @@ class MeanGate:
     The gate keeps a few numbers for each row in memory. With labels, a baseline or a cluster, it keeps complete rows.
 
     Args:
+        options: The options of `grade`.
         min_score: The threshold, above 0 and below 1.
         alpha: The largest probability of a wrong pass, and also of a wrong failure.
-        labels: A file of human labels of a random part of the run, for correcting the mean.
-        baseline: An earlier run over the same inputs. The gate passes only if this run is also not worse.
-        margin: The largest accepted decrease of the mean score from the baseline.
         rubric: The rubric of the run. Needed with labels.
-        stop_early: Whether the run ends as soon as the gate is decided.
-        cluster: The column whose equal values mark dependent rows. None if all rows are independent.
-        floor: The lowest score that a row can have.
-        anyway: Whether the baseline may have another rubric or other inputs.
-        strict: Whether an invalid line in the file of labels is an error.
     """
 
-    def __init__(
-        self, min_score: float, alpha: float, *, labels: Path | None, baseline: Path | None, margin: float,
-        rubric: Rubric | None, stop_early: bool, strict: bool = False, cluster: str | None = None, floor: float = 0.0,
-        anyway: bool = False,
-    ):  # fmt: skip
-        self.min_score, self.alpha = min_score, alpha
-        self._cluster, self._floor, self._anyway = cluster, floor, anyway
+    def __init__(self, options: GateOptions, min_score: float, alpha: float, rubric: Rubric | None):
+        labels, baseline = options.labels, options.baseline
+        self.min_score, self.alpha, self.baseline_path = min_score, alpha, baseline
+        self._options, self._rubric, self._floor = options, rubric, options.floor or 0.0
         self._queries = _Queries()
-        self._labels_path, self.baseline_path, self._margin, self._rubric = labels, baseline, margin, rubric
         self._scores, self._missing = array("d"), 0
         self._rows: list[GradedRow] = []
         with refuse_bad_input(*(path for path in (labels, baseline) if path)):
-            self.fewest = fewest_to_pass(min_score, alpha, sequential=stop_early, floor=floor)
-            self.sequential = SequentialGate(min_score, alpha) if stop_early else None
+            self.fewest = fewest_to_pass(min_score, alpha, sequential=options.stop_early, floor=self._floor)
+            self.sequential = SequentialGate(min_score, alpha) if options.stop_early else None
             self._baseline = read_run(baseline) if baseline else None
             if labels and rubric is None:
                 raise ValueError("--labels: needs a rubric of the whole run, and here each row brings its own")
-            self._labels = load_labels(labels, None, rubric, strict=strict) if labels else None
+            self._labels = load_labels(labels, None, rubric, strict=options.strict) if labels else None
         if self._labels is not None:
             drawn = [label for label in self._labels if label.sampled != "chosen"]
             self._labelled = len({label.id or label.submission.response for label in drawn})
@@ -80,10 +69,6 @@ class MeanGate:
         """Whether the scores so far have decided the gate. If so, the run needs no further rows."""
         return self.sequential is not None and self.sequential.decision != "inconclusive"
 
-    @property
-    def _name(self) -> str:
-        return f"--min-score {self.min_score:g} --alpha {self.alpha:g}"
-
     def warn_of_few(self, count: int, file: Path) -> None:
         """Print a warning before the first call, if the run has too few submissions to pass.
 
@@ -92,12 +77,12 @@ class MeanGate:
             file: The file.
         """
         rows = [(count, file, "submissions")]
-        labelled = [(self._labelled, self._labels_path, "labelled submissions")] if self._labels is not None else []
+        labelled = [(self._labelled, self._options.labels, "labelled submissions")] if self._labels is not None else []
         for number, path, what in rows + labelled:
             if number < self.fewest:
-                text = f"{self._name} needs at least {self.fewest:,} {what}, and {path} has {number:,}"
-                err.print(plain(f"{text}: this run cannot pass, however high its scores are"), style="yellow",
-                          soft_wrap=True)  # fmt: skip
+                need = f"--min-score {self.min_score:g} --alpha {self.alpha:g} needs at least {self.fewest:,} {what}"
+                text = f"{need}, and {path} has {number:,}: this run cannot pass, however high its scores are"
+                err.print(plain(text), style="yellow", soft_wrap=True)
 
     def add(self, graded: Graded) -> None:
         """Add the next graded row to the rows that decide the gate."""
@@ -113,7 +98,7 @@ class MeanGate:
 
     @property
     def _keeps_rows(self) -> bool:
-        return any(part is not None for part in (self._labels, self._baseline, self._cluster))
+        return any(part is not None for part in (self._labels, self._baseline, self._options.cluster))
 
     @cached_property
     def result(self) -> GateResult:
@@ -127,9 +112,11 @@ class MeanGate:
             if not self._keeps_rows:
                 scores = [*self._scores, *[None] * self._missing]
                 return decide_mean(scores, self.min_score, self.alpha, floor=self._floor)
+            options = self._options
             result = gate(
-                self._rows, self.min_score, labels=self._labels, baseline=self._baseline, margin=self._margin,
-                rubric=self._rubric, alpha=self.alpha, cluster=self._cluster, floor=self._floor, anyway=self._anyway,
+                self._rows, self.min_score, labels=self._labels, baseline=self._baseline, margin=options.margin or 0.0,
+                rubric=self._rubric, alpha=self.alpha, cluster=options.cluster, floor=self._floor,
+                anyway=options.anyway,
             )  # fmt: skip
         print_warnings(result.warnings)
         return result
@@ -206,10 +193,6 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfF
             f"--cluster {options.cluster}: not all rows of {file} have this column: name one of {known}; the tasks are "
             "in `query` and the ids in `id`, whatever their names in the file"
         )
-    mean_gate = MeanGate(
-        options.min_score, options.alpha, labels=labels, baseline=baseline, margin=margin or 0.0, rubric=rubric,
-        stop_early=stop_early, strict=options.strict, cluster=options.cluster, floor=options.floor or 0.0,
-        anyway=options.anyway,
-    )  # fmt: skip
+    mean_gate = MeanGate(options, options.min_score, options.alpha, rubric)
     mean_gate.warn_of_few(len(rows), file)
     return mean_gate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple
@@ -11,7 +10,7 @@ from typing import Annotated, ClassVar, NamedTuple
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.cli.console import Exit, err, refuse, sigterm_interrupts
+from rubric_integrations.cli.console import err, refuse
 from rubric_integrations.cli.options import (
     NOTHING_TO_GRADE,
     GraderOptions,
@@ -36,24 +35,6 @@ from rubric_integrations.cli.outputs import (
     ledger_files,
     partial_path,
 )
-
-
-def warn_of_batches(ledger: object) -> None:
-    """Warn if a ledger has batches that are not collected, because this run would pay for their requests again."""
-    from rubric_integrations.runs.batches.base import BatchError, BatchLedger, load
-
-    if not isinstance(ledger, BatchLedger):
-        return
-    try:
-        waiting = sum(len(batch.keys) for batch in load(ledger) if not batch.collected)
-    except BatchError as error:
-        refuse(str(error))
-    if waiting:
-        line = (
-            f"{waiting:,} requests of this ledger are in batches that are not collected: run `rubric-integrations "
-            "collect` first, or this run requests those that it needs again, at the full price"
-        )
-        err.print(plain(line), style="yellow", soft_wrap=True)
 
 
 class RunOutputs(NamedTuple):
@@ -298,13 +279,12 @@ def grade(
     """
     from rubric_integrations.cli.gates import make_mean_gate
     from rubric_integrations.cli.preview import print_reading
-    from rubric_integrations.cli.results import RunResults, end_run, print_how_to_resume
+    from rubric_integrations.cli.results import RunResults, end_run
     from rubric_integrations.cli.rows import RowsOfFile
     from rubric_integrations.formats.linting import lint
     from rubric_integrations.formats.registry import read_file_and_format
     from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.judges.offline import WHAT_IT_IS
-    from rubric_integrations.judges.store import StoreError
     from rubric_integrations.runs.run import grade_many
     from rubric_integrations.trust.gates import RowGates
 
@@ -355,14 +335,5 @@ def grade(
         )  # fmt: skip
     except ValueError as error:
         refuse(str(error))
-    warn_of_batches(store)
-    try:
-        # Open the ledger first. If it cannot be used, the files of an earlier run stay unchanged.
-        with store or nullcontext(), results.open(), sigterm_interrupts():
-            results.collect(run, rows.take_place)
-    except StoreError as error:
-        refuse(f"{error}; the reports so far are in {results.partial}" if results.partial else str(error))
-    except KeyboardInterrupt:
-        print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
-        raise typer.Exit(Exit.INTERRUPTED) from None
+    results.collect(run, store, files.ledger, rows.take_place)
     raise typer.Exit(end_run(run.summary, results, files, rows.rubric_names, quiet=quiet))

@@ -5,18 +5,22 @@ from __future__ import annotations
 import heapq
 import shlex
 import sys
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from rubric_integrations._util.terminal import plain
 from rubric_integrations._util.text import counted
-from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out, print_gate
+from rubric_integrations.cli.console import MAX_RANKED, Exit, err, out, print_gate, refuse, sigterm_interrupts
 from rubric_integrations.cli.options import LedgerAddress, ledger_exists, without_secrets
 from rubric_integrations.cli.outputs import OutputFile, ParquetOutput
 from rubric_integrations.cli.rows import Problems
+from rubric_integrations.judges.store import StoreError
 from rubric_integrations.reporting.grades import JUnitReport, groups_table, ranking_table, report_table, tags_table
+from rubric_integrations.runs.batches.base import BatchError, BatchLedger, load
 from rubric_integrations.runs.files import run_line
 from rubric_integrations.runs.ledger.addresses import address_text
 from rubric_integrations.runs.summary import Graded, RunSummary, summary_line
@@ -24,6 +28,7 @@ from rubric_integrations.runs.summary import Graded, RunSummary, summary_line
 if TYPE_CHECKING:
     from rubric_integrations.cli.gates import MeanGate
     from rubric_integrations.cli.grade import RunFiles, RunOutputs
+    from rubric_integrations.runs.ledger import RunLedger
     from rubric_integrations.runs.run import Run
     from rubric_integrations.submission.inputs import Row
     from rubric_integrations.trust.gates import RowGates
@@ -159,6 +164,22 @@ def print_how_to_resume(
         err.print(plain(line), soft_wrap=True)
 
 
+def _warn_of_batches(ledger: object) -> None:
+    """Warn if a ledger has batches that are not collected, because this run would pay for their requests again."""
+    if not isinstance(ledger, BatchLedger):
+        return
+    try:
+        waiting = sum(len(batch.keys) for batch in load(ledger) if not batch.collected)
+    except BatchError as error:
+        refuse(str(error))
+    if waiting:
+        line = (
+            f"{waiting:,} requests of this ledger are in batches that are not collected: run `rubric-integrations "
+            "collect` first, or this run requests those that it needs again, at the full price"
+        )
+        err.print(plain(line), style="yellow", soft_wrap=True)
+
+
 def end_run(summary: RunSummary, results: RunResults, files: RunFiles, rubric: str, *, quiet: bool) -> Exit:
     """Print the results of a run that was not interrupted and return the exit code.
 
@@ -230,22 +251,30 @@ class RunResults:
         """The file with the reports of an interrupted run. None if there is none."""
         return self._out.left_partial if self._out else None
 
-    @contextmanager
-    def open(self) -> Generator[None]:
-        """Open the files for the block. Do this before the first call, because a file may not be writable."""
-        with ExitStack() as stack:
-            for file in (self._out, self._junit_file):
-                if file:
-                    stack.enter_context(file)
-            yield
-
-    def collect(self, run: Run, place_of: Callable[[Row], int]) -> None:
-        """Iterate over the run to its end and write its results.
+    def collect(
+        self, run: Run, store: RunLedger | None, ledger: LedgerAddress | None, place_of: Callable[[Row], int]
+    ) -> None:
+        """Iterate over the run to its end and write its results. End the command if it is interrupted.
 
         Args:
             run: The run. Its results may arrive in any order.
+            store: The run's ledger. It is opened before the output files: if it cannot be used, the files of an earlier
+                run stay unchanged.
+            ledger: The address of the ledger, for the message about an interrupted run.
             place_of: Returns the position of a row in the file of responses. Called once for each result.
         """
+        _warn_of_batches(store)
+        try:
+            files = (self._out or nullcontext(), self._junit_file or nullcontext())
+            with store or nullcontext(), files[0], files[1], sigterm_interrupts():
+                self._collect(run, place_of)
+        except StoreError as error:
+            refuse(f"{error}; the reports so far are in {self.partial}" if self.partial else str(error))
+        except KeyboardInterrupt:
+            print_how_to_resume("Stopped.", run.summary, ledger, self.partial)
+            raise typer.Exit(Exit.INTERRUPTED) from None
+
+    def _collect(self, run: Run, place_of: Callable[[Row], int]) -> None:
         for graded in run:
             self._add(graded, place_of(graded.row))
         for graded, place in self._marked[:-1]:
