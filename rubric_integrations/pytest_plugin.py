@@ -6,7 +6,7 @@ only when a test calls the gate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +22,7 @@ _SETTINGS = ("min_score", "alpha", "margin", "floor", "allow_inconclusive")
 
 
 class RubricGate:
-    """Fails a test unless the mean score of a run is significantly above a threshold.
+    """Fails a test unless the mean score of a run is significantly above a threshold, or `require` another gate.
 
     The fixture `rubric_gate` returns an object of this class.
 
@@ -92,19 +92,41 @@ class RubricGate:
                 "`@pytest.mark.rubric_gate(min_score=0.8)`"
             )
         level: float = settings.get("alpha", 0.05)
+        lowest: float = settings.get("floor", 0.0)
         result = gate(
             run, settings["min_score"], labels=labels, baseline=baseline, margin=settings.get("margin", 0.0),
-            cluster=cluster, floor=settings.get("floor", 0.0), rubric=rubric, alpha=level, anyway=anyway,
+            cluster=cluster, floor=lowest, rubric=rubric, alpha=level, anyway=anyway,
         )  # fmt: skip
-        self.results.append(result)
-        is_allowed = result.decision == "inconclusive" and settings.get("allow_inconclusive", False)
-        if result.decision != "pass" and not is_allowed:
-            fewest = fewest_to_pass(result.min_score, level, floor=settings.get("floor", 0.0))
-            raise AssertionError(
-                f"a pass at {result.min_score:g} needs at least {fewest:,} submissions (alpha {level:g})\n"
-                f"rubric gate: {result}"
-            )
+        fewest = fewest_to_pass(result.threshold, level, floor=lowest)
+        need = f"a pass at {result.threshold:g} needs at least {fewest:,} submissions (alpha {level:g})\n"
+        self._require([result], settings.get("allow_inconclusive", False), need)
         return result
+
+    def require(self, *results: GateResult, allow_inconclusive: bool | None = None) -> None:
+        """Fail the test unless the results of other gates of `rubric_integrations.trust` allow a build to go on.
+
+        Args:
+            results: The results, such as `*gate_rows(run, min_pass_rate=0.9)` or `gate_comparison(...)`.
+            allow_inconclusive: Whether inconclusive results also pass. By default, the marker's setting, or False.
+
+        Raises:
+            AssertionError: A result is not accepted. The message has its figures and the worst rows.
+        """
+        __tracebackhide__ = True
+        if allow_inconclusive is None:
+            allow_inconclusive = bool(self._settings.get("allow_inconclusive", False))
+        self._require(results, allow_inconclusive)
+
+    def _require(self, results: Sequence[GateResult], allow_inconclusive: bool, need: str = "") -> None:
+        __tracebackhide__ = True
+        self.results += results
+        refused = [
+            "\n  ".join([f"rubric gate: {result}", *result.rows])
+            for result in results
+            if not (result.is_accepted or (allow_inconclusive and result.decision == "inconclusive"))
+        ]
+        if refused:
+            raise AssertionError(need + "\n".join(refused))
 
 
 @pytest.fixture

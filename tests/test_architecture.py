@@ -76,6 +76,7 @@ LARGE_RECORDS = {
     "EvaluationReport": "the result of a grade, which users read and do not construct",
     "CriterionAgreement": "the figures of a criterion, which users read and do not construct",
     "CriterionReport": "the result of a criterion, which users read and do not construct",
+    "GateResult": "the decision of a gate, which users read and do not construct",
     "RunComparison": "the figures of a comparison, which users read and do not construct",
     "RunSummary": "the result of a run, which users read and do not construct",
 }

@@ -80,12 +80,17 @@ def test_bad(rubric_gate):
         [
             '*rubric_gate("bad.jsonl", min_score=0.8)',
             "E *a pass at 0.8 needs at least 13 submissions (alpha 0.05)",
-            "E *rubric gate: fail: 0.500 [[]*, *] (n = 30) against 0.8",
+            "E *rubric gate: fail: `min_score=0.8` `alpha=0.05`: the mean score is 0.500 [[]*, *] (90% *, n = 30)*",
+            "E *  1: score 0.500; not met: c0",
+            "E *  and 25 more rows",
         ]
     )
     # The place of the failure is the line of the test, not of the plugin.
     assert "pytest_plugin.py" not in result.stdout.str()
-    assert 'name="rubric_gate" value="pass: 1.000' in (pytester.path / "junit.xml").read_text()
+    assert (
+        'name="rubric_gate" value="pass: `min_score=0.8` `alpha=0.05`: the mean score is 1.000'
+        in (pytester.path / "junit.xml").read_text()
+    )
 
 
 def test_inconclusive_run_fails_unless_it_is_allowed_and_says_how_many_more(pytester: pytest.Pytester) -> None:
@@ -101,7 +106,10 @@ def test_allowed(rubric_gate):
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["E *a pass at 0.9 needs at least 27 submissions*", "E *inconclusive: 0.950 *; about * more submissions*"]
+        [
+            "E *a pass at 0.9 needs at least 27 submissions*",
+            "E *inconclusive: *: the mean score is 0.950 *; about * more submissions*",
+        ]
     )
 
 
@@ -123,13 +131,48 @@ def test_closer(rubric_gate):
 def test_baseline(rubric_gate):
     rubric_gate("good.jsonl", baseline="before.jsonl", min_score=0.75)
     assert rubric_gate("before.jsonl", baseline="good.jsonl", min_score=0.7, cluster="id").change == "not worse"
-    with pytest.raises(AssertionError, match=r"unclear: .* against the baseline; `margin=` 0.23 is the smallest"):
+    with pytest.raises(AssertionError, match=r"unclear: the change from .*; `margin=` 0.23 is the smallest"):
         rubric_gate("before.jsonl", baseline="good.jsonl", min_score=0.7, margin=0.01)
     assert rubric_gate("good.jsonl", min_score=0.8, floor=0.5).decision == "pass"
 """,
         "--strict-markers",
     )
     result.assert_outcomes(passed=3)
+
+
+def test_other_gates_are_required_and_recorded(pytester: pytest.Pytester) -> None:
+    write_good_and_bad(pytester.path)
+    result = run_tests(
+        pytester,
+        """
+from rubric_integrations.trust import compare_runs, gate_comparison, gate_rows
+def test_rows(rubric_gate):
+    rubric_gate.require(*gate_rows("good.jsonl", min_pass_rate=0.9, min_coverage=1))
+    rubric_gate.require(*gate_rows("bad.jsonl", min_pass_rate=0.9, min_coverage=1))
+def test_comparison(rubric_gate):
+    rubric_gate.require(gate_comparison(compare_runs("bad.jsonl", "good.jsonl", margin=0.02)))
+    rubric_gate.require(gate_comparison(compare_runs("good.jsonl", "bad.jsonl")))
+def test_inconclusive(rubric_gate):
+    from rubric_integrations.trust import gate
+    result = gate("bad.jsonl", 0.49)
+    assert result.decision == "inconclusive"
+    rubric_gate.require(result, allow_inconclusive=True)
+    rubric_gate.require(result)
+""",
+        "--junitxml=junit.xml",
+    )
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            '*gate_rows("bad.jsonl", min_pass_rate=0.9, min_coverage=1))',
+            "E *rubric gate: fail: `min_pass_rate=0.9`: 0 of 30 rows passed",
+            "E *  1: score 0.500; not met: c0",
+            "E *rubric gate: fail: worse: the second run is worse than the first run*",
+            "E *rubric gate: inconclusive: `min_score=0.49`*",
+        ]
+    )
+    assert "pytest_plugin.py" not in result.stdout.str()
+    assert (pytester.path / "junit.xml").read_text().count('name="rubric_gate"') == 8
 
 
 def test_misuse_fails_instead_of_passing_without_a_gate(pytester: pytest.Pytester) -> None:

@@ -153,7 +153,7 @@ def submit(
 
     Exit codes: 0 done; 2 bad usage or bad input, also of a single row; 3 the provider refuses a request.
     """
-    from rubric_integrations.cli.gates import RowsOfFile
+    from rubric_integrations.cli.rows import RowsOfFile
     from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.judges.store import StoreError
     from rubric_integrations.runs import BatchError, submit_batches
@@ -172,8 +172,7 @@ def submit(
         grader = grader_options.make_grader(judges.make_judges())
         read = row_options.reader(rows_file)
         # Reads all rows once, to refuse wrong files and rubrics before anything is submitted.
-        if not len(RowsOfFile(read, rubrics, rows_file, rubric_file)):
-            refuse(f"{rows_file}: is empty: there is nothing to grade")
+        RowsOfFile(read, rubrics, rows_file, rubric_file)
         address = ledger_address(ledger)
         counts = submit_batches(read(), rubrics.shared, grader, ledger=address, library=library, settings=settings)
     except BatchError as error:

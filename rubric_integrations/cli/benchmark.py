@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,15 +11,12 @@ import typer
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.console import (
     UNDEFINED,
-    Exit,
     figures_table,
     out,
     print_lines,
     refuse,
-    sigterm_interrupts,
-    with_limits,
 )
-from rubric_integrations.cli.grade import OutputOptions, RunFiles, print_how_to_resume, warn_of_batches
+from rubric_integrations.cli.grade import OutputOptions, RunFiles
 from rubric_integrations.cli.options import (
     GraderOptions,
     JudgeOptions,
@@ -71,12 +67,12 @@ def benchmark(
     Exit codes: 0 done; 2 bad usage or bad input; 3 a judge failed; 4 stopped by --max-cost or --max-calls; 130 stopped
     by Ctrl-C or SIGTERM.
     """
-    from rubric_integrations.cli.gates import Gates, RunResults, end_run
-    from rubric_integrations.judges.store import StoreError
+    from rubric_integrations.cli.results import RunResults, end_run
     from rubric_integrations.runs.files import read_run
     from rubric_integrations.runs.run import grade_many
     from rubric_integrations.trust.benchmarks.figures import Benchmark
     from rubric_integrations.trust.benchmarks.sets import commit_of, folder_of, judge_of_run, rows_to_grade
+    from rubric_integrations.trust.gates import RowGates
 
     if not judges.judge or not judges.uses_model:
         refuse("`--judge`: name a model or the file of an aligned judge: this command measures how it judges")
@@ -92,8 +88,7 @@ def benchmark(
     files = files._replace(ledger=None) if ledger_options.resume is False else files
     rows = rows_to_grade(chosen)
     places = {row.id: place for place, row in enumerate(rows)}
-    gates = Gates()
-    results = RunResults(outputs, gates, suite="benchmark", judge=judges.display_name)
+    results = RunResults(outputs, RowGates(), None, suite="benchmark", judge=judges.display_name)
     try:
         import_modules(modules or ())
         # With `raise`, one failure would cancel the other questions about its submission, and these would count as
@@ -108,16 +103,8 @@ def benchmark(
         )  # fmt: skip
     except (ValueError, TypeError) as error:
         refuse(str(error))
-    warn_of_batches(store)
-    try:
-        with store or nullcontext(), results.open(), sigterm_interrupts():
-            results.collect(run, lambda row: places.pop(row.id))
-    except StoreError as error:
-        refuse(f"{error}; the reports so far are in {results.partial}" if results.partial else str(error))
-    except KeyboardInterrupt:
-        print_how_to_resume("Stopped.", run.summary, files.ledger, results.partial)
-        raise typer.Exit(Exit.INTERRUPTED) from None
-    code = end_run(run.summary, results, gates, files, "the criteria of the sets", quiet=True)
+    results.collect(run, store, files.ledger, lambda row: places.pop(row.id))
+    code = end_run(run.summary, results, files, "the criteria of the sets", quiet=True)
     written = results.partial or files.out
     if run.summary.graded and written:
         graded = read_run(written, in_memory=True).rows
@@ -170,4 +157,4 @@ def _print_figures(benchmark: Benchmark, own: RecordedJudge) -> None:
 
 
 def _cell(estimate: Estimate | None, *, signed: bool = False) -> Text:
-    return plain(UNDEFINED if estimate is None else with_limits(estimate, 2, signed=signed))
+    return plain(UNDEFINED if estimate is None else estimate.with_limits(2, signed=signed))

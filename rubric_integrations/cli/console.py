@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import signal
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from rubric_integrations._util.terminal import plain
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rubric_integrations.trust import Estimate
+    from rubric_integrations.trust import GateResult
 
 out = Console()
 err = Console(stderr=True)
@@ -61,19 +62,6 @@ def figure(value: float | None, digits: int = 3) -> str:
     return UNDEFINED if value is None else f"{value:.{digits}f}"
 
 
-def difference(value: float | None, digits: int = 3) -> str:
-    """Return a difference as text with its sign, or a dash if it is undefined."""
-    return UNDEFINED if value is None else f"{value:+.{digits}f}"
-
-
-def with_limits(estimate: Estimate, digits: int = 3, *, signed: bool = False) -> str:
-    """Return an estimate and its interval as text. The number of observations is left out."""
-    write = difference if signed else figure
-    if estimate.value is None or estimate.low is None or estimate.high is None:
-        return write(estimate.value, digits)
-    return f"{write(estimate.value, digits)} [{write(estimate.low, digits)}, {write(estimate.high, digits)}]"
-
-
 def figures_table(title: str, columns: Sequence[str], *, text: Sequence[str] = ()) -> Table:
     """Return an empty table of figures.
 
@@ -102,6 +90,39 @@ def print_warnings(lines: Sequence[str]) -> None:
     """Print warnings on stderr. Therefore, they do not disturb JSON on stdout."""
     for line in lines:
         err.print(plain(f"warning: {line}"), style="yellow", soft_wrap=True)
+
+
+def print_gate(result: GateResult, *, baseline: str = "the baseline", quiet: bool = False) -> bool:
+    """Print the decision of a gate in one line, and the worst rows on stderr if the build must not go on.
+
+    Args:
+        result: The result of the gate.
+        baseline: The name of the baseline.
+        quiet: Whether to print nothing if the build may go on.
+
+    Returns:
+        Whether the build may go on.
+    """
+    words = {"pass": " passed", "fail": " failed", "inconclusive": " inconclusive"}
+    line = f"gate{words.get(result.decision, f': {result.decision}')}: {_with_options(result.message(baseline))}"
+    if result.is_accepted:
+        print_lines([] if quiet else [line])
+    else:
+        err.print(plain(line), style="red", soft_wrap=True)
+        for row in result.rows:
+            err.print(plain(f"  {row}"), soft_wrap=True)
+    return result.is_accepted
+
+
+def _with_options(text: str) -> str:
+    """Replace arguments such as `min_score=0.8` in a text by options such as --min-score 0.8."""
+
+    def option(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        name = {"every_row": "gate"}.get(name, name.replace("_", "-"))
+        return f"--{name}{f' {value}' if value and value != 'True' else ''}"
+
+    return re.sub(r"`(\w+)=([^`\s]*)`", option, text)
 
 
 def print_json(figures: Any) -> None:

@@ -6,201 +6,27 @@ significantly above the threshold. All rows of the input file are read once befo
 
 from __future__ import annotations
 
-import heapq
 from array import array
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations._util.text import counted
-from rubric_integrations.cli.console import Exit, err, print_lines, print_warnings, refuse, with_limits
-from rubric_integrations.cli.grade import FirstResults, print_how_to_resume, print_results
-from rubric_integrations.cli.labelling import load_labels, refuse_bad_input
-from rubric_integrations.cli.options import refuse_unregistered_metrics
-from rubric_integrations.cli.outputs import OutputFile, ParquetOutput, is_rubric
-from rubric_integrations.formats.row_rubrics import problem_of
-from rubric_integrations.reporting.grades import (
-    JUnitReport,
-    names_text,
-    shortfall_text,
-    unassessed_criteria,
-    unmet_criteria,
-)
-from rubric_integrations.runs.files import GradedRow, RunFile, read_run, run_line
-from rubric_integrations.scoring.formula import reaches_mark
+from rubric_integrations.cli.console import err, print_warnings, refuse
+from rubric_integrations.cli.loading import load_labels, refuse_bad_input
+from rubric_integrations.runs.files import GradedRow, RunFile, read_run
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.submission.text_files import ResponsesError
-from rubric_integrations.trust import Estimate, GateResult, SequentialGate, fewest_to_pass, gate
+from rubric_integrations.trust import GateResult, SequentialGate, fewest_to_pass, gate
 from rubric_integrations.trust.gates import decide_mean
 from rubric_integrations.trust.matching import dependence_warnings
 from rubric_integrations.trust.planning import FEWEST_LABELS
 
 if TYPE_CHECKING:
-    from rubric_integrations.cli.grade import GateOptions, RunFiles, RunOutputs
-    from rubric_integrations.formats.row_rubrics import RowRubrics
+    from rubric_integrations.cli.grade import GateOptions
+    from rubric_integrations.cli.rows import RowsOfFile
     from rubric_integrations.rubric.rubric import Rubric
-    from rubric_integrations.runs.run import Run
-    from rubric_integrations.runs.summary import Graded, RunSummary
-    from rubric_integrations.scoring.report import CriterionReport
-    from rubric_integrations.submission.inputs import Row
-
-# The most rows and criteria that are printed for a failed gate. `--out` and `--junit` have every row.
-MAX_ROWS = 5
-MAX_CRITERIA = 5
-
-
-class Gates(NamedTuple):
-    """The conditions on a run. A condition that is None or False is not tested.
-
-    Attributes:
-        every_row: Every row must pass.
-        min_score: The smallest mean score.
-        min_pass_rate: The smallest share of rows that pass.
-        min_coverage: The smallest mean coverage.
-        max_failed: The largest number of rows on which the judge may fail.
-        mean: The statistical gate on the mean score, for `--alpha`. It replaces the comparison of the run's mean with
-            `min_score`.
-    """
-
-    every_row: bool = False
-    min_score: float | None = None
-    min_pass_rate: float | None = None
-    min_coverage: float | None = None
-    max_failed: int | None = None
-    mean: MeanGate | None = None
-
-    @property
-    def is_decided_early(self) -> bool:
-        """Whether the run may end before its last row, because the gate on the mean is decided."""
-        return self.mean is not None and self.mean.is_decided_early
-
-
-class FailedGate(NamedTuple):
-    """A gate that a run does not satisfy, with the rows and the criteria that caused it.
-
-    Attributes:
-        message: The gate and the figures that it is based on.
-        rows: The worst rows, which lower these figures.
-        is_inconclusive: Whether the figures are too uncertain for a decision. Such a gate does not pass either.
-    """
-
-    message: str
-    rows: _WorstRows
-    is_inconclusive: bool = False
-
-
-class GateTally:
-    """Collects from each row the data that the gates need. It uses little memory for each row.
-
-    Args:
-        gates: The gates of the run.
-    """
-
-    def __init__(self, gates: Gates):
-        self._gates = gates
-        self._low, self._not_passed, self._uncovered, self._failed = (_WorstRows() for _ in range(4))
-        self._coverage_sum, self._covered = 0.0, 0
-        self._uncounted_sum, self._uncounted, self._undefined = 0.0, 0, 0
-
-    def add(self, graded: Graded, place: int) -> None:
-        """Add the next row.
-
-        Args:
-            graded: The row with its grade.
-            place: The position of the row in the file of responses.
-        """
-        report, score, gates = graded.report, graded.score, self._gates
-        if gates.mean:
-            gates.mean.add(graded)
-        worth = -1.0 if score is None else score
-        grade = None if graded.judge_error else report
-        lacks_answers = grade is not None and (grade.failed_count > 0 or grade.low_coverage)
-        if lacks_answers:
-            self._uncounted_sum += score or 0.0
-            self._uncounted += 1
-            self._undefined += score is None
-        if graded.judge_error:
-            self._failed.add(place, graded.row.id, shortfall_text(graded), worth, ())
-        if report is None or graded.judge_error or not report.passed:
-            self._not_passed.add(place, graded.row.id, shortfall_text(graded), worth, unmet_criteria(graded))
-        is_counted = score is not None or lacks_answers
-        if gates.min_score is not None and is_counted and not reaches_mark(graded.gate_score, gates.min_score):
-            self._low.add(place, graded.row.id, shortfall_text(graded), worth, unmet_criteria(graded))
-        if report is not None:
-            self._coverage_sum += report.coverage
-            self._covered += 1
-            if gates.min_coverage is not None and not reaches_mark(report.coverage, gates.min_coverage):
-                missing = unassessed_criteria(graded)
-                text = f"coverage {report.coverage:.3f}; not assessed: {names_text(missing)}"
-                self._uncovered.add(place, graded.row.id, text, report.coverage, missing)
-
-    def failures(self, summary: RunSummary) -> Iterator[FailedGate]:
-        """Yield the gates that the finished run does not satisfy."""
-        gates, rows = self._gates, summary.submissions
-        counted_rows = summary.scored + self._undefined
-        mean = (summary.score_sum - self._uncounted_sum) / counted_rows if summary.scored else None
-        passed = f"{summary.passed} of {counted(rows, 'row')} passed"
-        coverage = self._coverage_sum / self._covered if self._covered else None
-        if gates.max_failed is not None and summary.failed > gates.max_failed:
-            message = f"--max-failed {gates.max_failed}: the judge failed on {summary.failed} of {counted(rows, 'row')}"
-            yield FailedGate(message, self._failed)
-        if gates.every_row and summary.passed < rows:
-            yield FailedGate(f"--gate: {passed}", self._not_passed)
-        if gates.mean:
-            if (decision := gates.mean.result.decision) != "pass":
-                yield FailedGate(gates.mean.message(), self._low, is_inconclusive=decision == "inconclusive")
-        elif gates.min_score is not None and not reaches_mark(mean, gates.min_score):
-            state = "no row has a score" if mean is None else f"the mean score is {mean:.3f}"
-            if self._uncounted and mean is not None:
-                rows_text = "1 row counts" if self._uncounted == 1 else f"{self._uncounted:,} rows count"
-                state += f", where {rows_text} as 0, because too many of the answers are missing"
-            yield FailedGate(f"--min-score {gates.min_score:g}: {state}", self._low)
-        if gates.min_pass_rate is not None and not reaches_mark(summary.passed / max(rows, 1), gates.min_pass_rate):
-            yield FailedGate(f"--min-pass-rate {gates.min_pass_rate:g}: {passed}", self._not_passed)
-        if gates.min_coverage is not None and not reaches_mark(coverage, gates.min_coverage):
-            state = "no row was assessed" if coverage is None else f"the mean coverage is {coverage:.3f}"
-            yield FailedGate(f"--min-coverage {gates.min_coverage:g}: {state}", self._uncovered)
-
-
-def print_failed_gates(failed_gates: Iterable[FailedGate]) -> bool:
-    """Print each failed gate, its worst rows and their most frequent unmet criteria. Return whether a gate failed."""
-    has_failed = False
-    for failed in failed_gates:
-        has_failed = True
-        state = "inconclusive" if failed.is_inconclusive else "failed"
-        err.print(plain(f"gate {state}: {failed.message}"), style="red", soft_wrap=True)
-        for line in failed.rows.lines():
-            err.print(plain(f"  {line}"), soft_wrap=True)
-    return has_failed
-
-
-class _WorstRows:
-    """The rows that make a gate fail: the worst of them, their number, and the number for each unmet criterion."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, str]] = []
-        self._count = 0
-        self._criteria: Counter[str] = Counter()
-
-    def add(self, place: int, row_id: str, text: str, worth: float, criteria: Iterable[CriterionReport]) -> None:
-        self._count += 1
-        self._criteria.update(row.name for row in criteria)
-        # The first entry of a heap is its smallest. With both signs reversed, the best and latest row is dropped first.
-        entry = (-worth, -place, f"{row_id}: {text}")
-        (heapq.heappush if len(self._heap) < MAX_ROWS else heapq.heappushpop)(self._heap, entry)
-
-    def lines(self) -> Iterator[str]:
-        yield from (text for *_, text in sorted(self._heap, reverse=True))
-        if self._count > len(self._heap):
-            yield f"and {counted(self._count - len(self._heap), 'more row')}"
-        common = [f"{name} in {counted(count, 'row')}" for name, count in self._criteria.most_common(MAX_CRITERIA)]
-        if common and self._count > 1:
-            yield f"criteria: {', '.join(common)}"
+    from rubric_integrations.runs.summary import Graded
 
 
 class MeanGate:
@@ -209,37 +35,26 @@ class MeanGate:
     The gate keeps a few numbers for each row in memory. With labels, a baseline or a cluster, it keeps complete rows.
 
     Args:
+        options: The options of `grade`.
         min_score: The threshold, above 0 and below 1.
         alpha: The largest probability of a wrong pass, and also of a wrong failure.
-        labels: A file of human labels of a random part of the run, for correcting the mean.
-        baseline: An earlier run over the same inputs. The gate passes only if this run is also not worse.
-        margin: The largest accepted decrease of the mean score from the baseline.
         rubric: The rubric of the run. Needed with labels.
-        stop_early: Whether the run ends as soon as the gate is decided.
-        cluster: The column whose equal values mark dependent rows. None if all rows are independent.
-        floor: The lowest score that a row can have.
-        anyway: Whether the baseline may have another rubric or other inputs.
-        strict: Whether an invalid line in the file of labels is an error.
     """
 
-    def __init__(
-        self, min_score: float, alpha: float, *, labels: Path | None, baseline: Path | None, margin: float,
-        rubric: Rubric | None, stop_early: bool, strict: bool = False, cluster: str | None = None, floor: float = 0.0,
-        anyway: bool = False,
-    ):  # fmt: skip
-        self.min_score, self.alpha = min_score, alpha
-        self._cluster, self._floor, self._anyway = cluster, floor, anyway
+    def __init__(self, options: GateOptions, min_score: float, alpha: float, rubric: Rubric | None):
+        labels, baseline = options.labels, options.baseline
+        self.min_score, self.alpha, self.baseline_path = min_score, alpha, baseline
+        self._options, self._rubric, self._floor = options, rubric, options.floor or 0.0
         self._queries = _Queries()
-        self._labels_path, self._baseline_path, self._margin, self._rubric = labels, baseline, margin, rubric
         self._scores, self._missing = array("d"), 0
         self._rows: list[GradedRow] = []
         with refuse_bad_input(*(path for path in (labels, baseline) if path)):
-            self.fewest = fewest_to_pass(min_score, alpha, sequential=stop_early, floor=floor)
-            self.sequential = SequentialGate(min_score, alpha) if stop_early else None
+            self.fewest = fewest_to_pass(min_score, alpha, sequential=options.stop_early, floor=self._floor)
+            self.sequential = SequentialGate(min_score, alpha) if options.stop_early else None
             self._baseline = read_run(baseline) if baseline else None
             if labels and rubric is None:
                 raise ValueError("--labels: needs a rubric of the whole run, and here each row brings its own")
-            self._labels = load_labels(labels, None, rubric, strict=strict) if labels else None
+            self._labels = load_labels(labels, None, rubric, strict=options.strict) if labels else None
         if self._labels is not None:
             drawn = [label for label in self._labels if label.sampled != "chosen"]
             self._labelled = len({label.id or label.submission.response for label in drawn})
@@ -254,10 +69,6 @@ class MeanGate:
         """Whether the scores so far have decided the gate. If so, the run needs no further rows."""
         return self.sequential is not None and self.sequential.decision != "inconclusive"
 
-    @property
-    def _name(self) -> str:
-        return f"--min-score {self.min_score:g} --alpha {self.alpha:g}"
-
     def warn_of_few(self, count: int, file: Path) -> None:
         """Print a warning before the first call, if the run has too few submissions to pass.
 
@@ -266,12 +77,12 @@ class MeanGate:
             file: The file.
         """
         rows = [(count, file, "submissions")]
-        labelled = [(self._labelled, self._labels_path, "labelled submissions")] if self._labels is not None else []
+        labelled = [(self._labelled, self._options.labels, "labelled submissions")] if self._labels is not None else []
         for number, path, what in rows + labelled:
             if number < self.fewest:
-                text = f"{self._name} needs at least {self.fewest:,} {what}, and {path} has {number:,}"
-                err.print(plain(f"{text}: this run cannot pass, however high its scores are"), style="yellow",
-                          soft_wrap=True)  # fmt: skip
+                need = f"--min-score {self.min_score:g} --alpha {self.alpha:g} needs at least {self.fewest:,} {what}"
+                text = f"{need}, and {path} has {number:,}: this run cannot pass, however high its scores are"
+                err.print(plain(text), style="yellow", soft_wrap=True)
 
     def add(self, graded: Graded) -> None:
         """Add the next graded row to the rows that decide the gate."""
@@ -287,7 +98,7 @@ class MeanGate:
 
     @property
     def _keeps_rows(self) -> bool:
-        return any(part is not None for part in (self._labels, self._baseline, self._cluster))
+        return any(part is not None for part in (self._labels, self._baseline, self._options.cluster))
 
     @cached_property
     def result(self) -> GateResult:
@@ -295,69 +106,20 @@ class MeanGate:
         if not self._keeps_rows:
             print_warnings(self._queries.warnings)
         if self.sequential:
-            # The interval of a run that stopped because of its own scores would be too narrow.
-            unknown = Estimate(None, None, None, self.sequential.count)
-            return GateResult(self.sequential.decision, unknown, self.min_score, None, self.sequential.missing)
+            result = self.sequential.result
+            return result._replace(settings=f"{result.settings} --stop-early")
         with refuse_bad_input():
             if not self._keeps_rows:
                 scores = [*self._scores, *[None] * self._missing]
                 return decide_mean(scores, self.min_score, self.alpha, floor=self._floor)
+            options = self._options
             result = gate(
-                self._rows, self.min_score, labels=self._labels, baseline=self._baseline, margin=self._margin,
-                rubric=self._rubric, alpha=self.alpha, cluster=self._cluster, floor=self._floor, anyway=self._anyway,
+                self._rows, self.min_score, labels=self._labels, baseline=self._baseline, margin=options.margin or 0.0,
+                rubric=self._rubric, alpha=self.alpha, cluster=options.cluster, floor=self._floor,
+                anyway=options.anyway,
             )  # fmt: skip
         print_warnings(result.warnings)
         return result
-
-    def message(self) -> str:
-        """Return a text with the decision and the figures that it is based on."""
-        result = self.result
-        if self.sequential:
-            missing = f", {result.missing:,} without a score" if result.missing else ""
-            undecided = "" if result.decision != "inconclusive" else "not decided "
-            return f"{self._name} --stop-early: {undecided}after {result.score.n:,} submissions{missing}"
-        corrected = ", corrected by labels" if self._labels is not None else ""
-        sure = f"{1 - 2 * self.alpha:.0%} interval, n = {result.score.n:,}"
-        mean = f"the mean score is {with_limits(result.score)} ({sure}){corrected}"
-        score = mean if result.score.n else "no row has a score"
-        parts = [f"{self._name}: {score}"]
-        if result.missing:
-            parts.append(f"{result.missing:,} rows without a score may be anything from 0 to 1")
-        if result.baseline is not None:
-            change = with_limits(result.baseline, signed=True)
-            parts.append(
-                f"{result.change}: the change from {self._baseline_path} is {change}, and it may be {self._margin:g} "
-                "worse"
-            )
-        if result.unmatched:
-            rows = "1 row is" if result.unmatched == 1 else f"{result.unmatched:,} rows are"
-            parts.append(f"{rows} in only one of the runs")
-        return "; ".join([*parts, *self._advice(result)])
-
-    def print_decision(self, *, quiet: bool) -> None:
-        """Print the decision as the last line. If the gate passes, also print its figures.
-
-        If the gate does not pass, `print_failed_gates` has already printed the figures.
-        """
-        decision, change = self.result.decision, self.result.change
-        if decision != "pass":
-            against = f" (against the baseline: {change})" if change else ""
-            err.print(plain(f"gate decision: {decision}{against}"), style="red", soft_wrap=True)
-        elif not quiet:
-            print_lines([f"gate passed: {self.message()}"])
-
-    def _advice(self, result: GateResult) -> Sequence[str]:
-        if result.decision != "inconclusive":
-            return ()
-        if advice := list(result.advice("--floor", "--margin")):
-            return advice
-        if result.score.n < self.fewest:
-            return (f"a pass needs at least {self.fewest:,} submissions",)
-        if result.score.low is not None and result.score.low > self.min_score and result.baseline is not None:
-            return ("more submissions would show whether the run is worse than the baseline",)
-        if self._labels is not None:
-            return ("more labels would decide",)
-        return ("the mean is too close to the threshold to decide",)
 
 
 class _Queries:
@@ -431,234 +193,6 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfF
             f"--cluster {options.cluster}: not all rows of {file} have this column: name one of {known}; the tasks are "
             "in `query` and the ids in `id`, whatever their names in the file"
         )
-    mean_gate = MeanGate(
-        options.min_score, options.alpha, labels=labels, baseline=baseline, margin=margin or 0.0, rubric=rubric,
-        stop_early=stop_early, strict=options.strict, cluster=options.cluster, floor=options.floor or 0.0,
-        anyway=options.anyway,
-    )  # fmt: skip
+    mean_gate = MeanGate(options, options.min_score, options.alpha, rubric)
     mean_gate.warn_of_few(len(rows), file)
     return mean_gate
-
-
-class RowsOfFile:
-    """The rows of a file. They are read again on each iteration instead of kept in memory.
-
-    Args:
-        read: A function that reads the rows of the file.
-        rubrics: Finds the rubric of each row.
-        path: The file.
-        rubric_file: The file of the shared rubric. None if there is none.
-        rubric_format: The format of the shared rubric, for the summary.
-        strict: Whether to refuse rubrics that leave out a part of their file.
-
-    Attributes:
-        metadata: The keys that the `metadata` of all rows with a submission have. None if no row has a submission.
-
-    Raises:
-        ResponsesError: The file cannot be read.
-        ValueError: No row has a valid rubric, or `strict` is set and a rubric leaves out a part of its file. A single
-            row without a valid rubric is not an error.
-    """
-
-    def __init__(
-        self,
-        read: Callable[[], Iterator[Row]],
-        rubrics: RowRubrics,
-        path: Path,
-        rubric_file: Path | None,
-        rubric_format: str | None = None,
-        *,
-        strict: bool = False,
-    ):
-        self._format = rubric_format
-        self._read, self._rubrics, self._path, self._rubric_file = read, rubrics, path, rubric_file
-        # The position of each row in progress, by its id. Ids are unique in a file.
-        self._places: dict[str, int] = {}
-        self._count, self._has_own_rubrics, has_valid_rubric, problem = 0, False, False, ""
-        self.metadata: set[str] | None = None
-        if rubrics.shared:
-            refuse_unregistered_metrics(rubrics.shared, str(rubric_file))
-            if strict:
-                _refuse_partial(rubrics.shared, str(rubric_file))
-        elif rubric_file is None and path.is_file() and (_is_yaml_without_rows(path, read) or is_rubric(path)):
-            raise ValueError(f"{path}: is a rubric: name the file of responses after it, such as {path} responses.csv")
-        for row in read():
-            self._count += 1
-            self._has_own_rubrics = self._has_own_rubrics or row.rubric is not None
-            if row.submission is None:
-                continue
-            names = set(row.metadata or ())
-            self.metadata = names if self.metadata is None else self.metadata & names
-            if row.rubric is None and rubrics.shared:
-                has_valid_rubric = True
-                continue
-            try:
-                rubric = rubrics.of(row, row.rubric)
-                refuse_unregistered_metrics(rubric, f"row {row.id}")
-                has_valid_rubric = True
-            except (ValueError, TypeError) as error:
-                problem = problem or f"{path}: row {row.id} {problem_of(error)}"
-                continue
-            if strict:
-                _refuse_partial(rubric, f"{path}: row {row.id}")
-        if problem and not has_valid_rubric:
-            raise ValueError(problem)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[Row]:
-        for place, row in enumerate(self._read()):
-            self._places[row.id] = place
-            yield row
-
-    @property
-    def rubric_names(self) -> str:
-        """The names of the run's rubrics for a summary, with the format of the shared rubric."""
-        shared = [self._rubrics.shared.name or "the rubric"] if self._rubrics.shared else []
-        if shared and self._format:
-            shared = [f"{shared[0]} ({self._format} format)"]
-        return " and ".join([*shared, *(["the rows' own rubrics"] if self._has_own_rubrics else [])])
-
-    @property
-    def suite_name(self) -> str:
-        """The name of the suite in a JUnit file: the name of the shared rubric.
-
-        If the rubric has no name, it is the name of the rubric's file. Without a shared rubric, it is the name of the
-        file of rows.
-        """
-        name = self._rubrics.shared.name if self._rubrics.shared else None
-        return name or (self._rubric_file or self._path).stem
-
-    def take_place(self, row: Row) -> int:
-        """Return the position of a finished row, from 0, and remove the row from the rows in progress."""
-        return self._places.pop(row.id)
-
-
-def _is_yaml_without_rows(path: Path, read: Callable[[], Iterator[Row]]) -> bool:
-    """Return whether a YAML file has no rows, or is one response, as which a rubric with a fault is read."""
-    if path.suffix.lower() not in (".yaml", ".yml"):
-        return False
-    with suppress(ResponsesError):
-        return all(row.id == path.stem and row.rubric is None for row in islice(read(), 1))
-    return True
-
-
-def _refuse_partial(rubric: Rubric, source: str) -> None:
-    if rubric.left_out:
-        count = f"{len(rubric.left_out)} {'part' if len(rubric.left_out) == 1 else 'parts'}"
-        message = f"{source}: --strict: {count} of the rubric would be left out, and no grade could pass: "
-        raise ValueError(f"{message}{rubric.left_out[0]}")
-
-
-def end_run(
-    summary: RunSummary, results: RunResults, gates: Gates, files: RunFiles, rubric: str, *, quiet: bool
-) -> Exit:
-    """Print the results of a run that was not interrupted and return the exit code.
-
-    Args:
-        summary: The run's summary.
-        results: The run's results.
-        gates: The run's gates.
-        files: The run's files.
-        rubric: The names of the run's rubrics.
-        quiet: Whether to print only the summary line, problems and failed gates.
-    """
-    if summary.judge_is_unusable and not summary.graded:
-        err.print(plain(f"No row was graded: {summary.stopped}"), style="red", soft_wrap=True)
-        return Exit.BAD_INPUT if summary.has_wrong_setting else Exit.JUDGE_FAILED
-    print_results(results.first, summary, rubric, None if results.partial else files.out, quiet=quiet)
-    if summary.stopped and not gates.is_decided_early:
-        print_how_to_resume(f"Stopped: {summary.stopped}.", summary, files.ledger, results.partial)
-        return Exit.JUDGE_FAILED if summary.judge_is_unusable else Exit.STOPPED
-    has_failed_gate = print_failed_gates(results.tally.failures(summary))
-    if gates.mean:
-        gates.mean.print_decision(quiet=quiet)
-    return _exit_code(summary, has_failed_gate, gates.max_failed or 0)
-
-
-def _exit_code(summary: RunSummary, has_failed_gate: bool, max_failed: int) -> Exit:
-    if summary.failed > max_failed:
-        return Exit.JUDGE_FAILED
-    if summary.ungradable:
-        return Exit.BAD_INPUT
-    if has_failed_gate:
-        return Exit.NOT_PASSED
-    return Exit.DONE
-
-
-class RunResults:
-    """Collects the results of one run and writes them to the output files.
-
-    Args:
-        outputs: The files to write.
-        gates: The gates of the run.
-        suite: The name of the suite in the JUnit file.
-        judge: The names of the judges, for the files.
-
-    Attributes:
-        first: The results to print.
-        tally: The data for the gates.
-    """
-
-    def __init__(self, outputs: RunOutputs, gates: Gates, *, suite: str, judge: str):
-        self.first, self.tally = FirstResults(), GateTally(gates)
-        self._gates, self._judge = gates, judge
-        self._out, self._junit_file = outputs
-        self._junit = JUnitReport(suite) if self._junit_file else None
-        # The results whose lines have the number of rows of the run. Only the first line of the complete file keeps it.
-        self._marked: list[tuple[Graded, int]] = []
-
-    @property
-    def must_be_ordered(self) -> bool:
-        """Whether the results must arrive in the order of the rows.
-
-        This is the case if they cannot be sorted later, for example because the output is a pipe.
-        """
-        return self._out is not None and self._out.is_direct
-
-    @property
-    def partial(self) -> Path | None:
-        """The file with the reports of an interrupted run. None if there is none."""
-        return self._out.left_partial if self._out else None
-
-    @contextmanager
-    def open(self) -> Generator[None]:
-        """Open the files for the block. Do this before the first call, because a file may not be writable."""
-        with ExitStack() as stack:
-            for file in (self._out, self._junit_file):
-                if file:
-                    stack.enter_context(file)
-            yield
-
-    def collect(self, run: Run, place_of: Callable[[Row], int]) -> None:
-        """Iterate over the run to its end and write its results.
-
-        Args:
-            run: The run. Its results may arrive in any order.
-            place_of: Returns the position of a row in the file of responses. Called once for each result.
-        """
-        for graded in run:
-            self._add(graded, place_of(graded.row))
-        for graded, place in self._marked[:-1]:
-            self._write(graded._replace(run=None), place)
-        if run.summary.stopped and self._out and not self._gates.is_decided_early:
-            # The reports of some rows must not replace the complete reports of an earlier run.
-            self._out.leave_unfinished()
-        if self._junit_file and self._junit:
-            self._junit_file.write(self._junit.to_xml(run.summary.seconds, decided_early=self._gates.is_decided_early))
-
-    def _add(self, graded: Graded, place: int) -> None:
-        self.first.add(graded, place)
-        self.tally.add(graded, place)
-        if self._junit:
-            self._junit.add(graded, place)
-        if graded.run and isinstance(self._out, OutputFile):
-            self._marked.append((graded, place))
-        self._write(graded, place)
-
-    def _write(self, graded: Graded, place: int) -> None:
-        if isinstance(self._out, ParquetOutput):
-            self._out.write(graded)
-        elif self._out:
-            self._out.write(run_line(graded, judge=self._judge), place)

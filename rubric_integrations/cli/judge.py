@@ -24,9 +24,8 @@ from rubric_integrations.cli.console import (
     print_warnings,
     refuse,
     sigterm_interrupts,
-    with_limits,
 )
-from rubric_integrations.cli.labelling import (
+from rubric_integrations.cli.loading import (
     ClusterOption,
     JsonOption,
     LabelsPaths,
@@ -160,9 +159,9 @@ def _print_panel(panel: PanelReport) -> None:
     table = figures_table("Panel", columns, text=["judge"])
     for name, row in [*panel.judges.items(), ("the panel", panel.panel)]:
         table.add_row(
-            plain(name), f"{row.votes:,}", f"{row.failed:,}", plain(with_limits(row.accuracy, 2)),
-            figure(row.mean_kappa, 2), plain(with_limits(row.adds, 2, signed=True)),
-            plain(with_limits(row.panel_gain, 2, signed=True)),
+            plain(name), f"{row.votes:,}", f"{row.failed:,}", plain(row.accuracy.with_limits(2)),
+            figure(row.mean_kappa, 2), plain(row.adds.with_limits(2, signed=True)),
+            plain(row.panel_gain.with_limits(2, signed=True)),
         )  # fmt: skip
     out.print()
     out.print(table)
@@ -176,16 +175,16 @@ def _print_confidence(confidence: Reliability) -> None:
     for row in confidence.bins:
         kept = next((point for point in confidence.selective if point.threshold == row.lowest), None)
         table.add_row(
-            row.range, f"{row.accuracy.n:,}", plain(with_limits(row.accuracy, 2)),
-            plain(with_limits(kept.accuracy, 2)) if kept else UNDEFINED, f"{kept.coverage:.0%}" if kept else UNDEFINED,
+            row.range, f"{row.accuracy.n:,}", plain(row.accuracy.with_limits(2)),
+            plain(kept.accuracy.with_limits(2)) if kept else UNDEFINED, f"{kept.coverage:.0%}" if kept else UNDEFINED,
         )  # fmt: skip
     out.print()
     out.print(table)
     print_lines(
         [
-            f"Brier score {with_limits(confidence.brier)}; calibration error {figure(confidence.calibration_error)}; "
+            f"Brier score {confidence.brier.with_limits()}; calibration error {figure(confidence.calibration_error)}; "
             f"AUROC {figure(confidence.auroc)}; mean confidence less accuracy "
-            f"{with_limits(confidence.overconfidence, signed=True)}."
+            f"{confidence.overconfidence.with_limits(signed=True)}."
         ]
     )
 
@@ -255,15 +254,15 @@ def _print_agreement(result: Agreement, level: float) -> None:
     for name, row in result.criteria.items():
         coverage = UNDEFINED if row.coverage is None else f"{row.coverage:.0%}"
         table.add_row(
-            plain(name), f"{row.n:,}", coverage, plain(with_limits(row.accuracy, 2)), plain(with_limits(row.kappa, 2)),
-            figure(row.ac1, 2), plain(with_limits(row.bias, 2, signed=True)), figure(row.people_alpha, 2),
+            plain(name), f"{row.n:,}", coverage, plain(row.accuracy.with_limits(2)), plain(row.kappa.with_limits(2)),
+            figure(row.ac1, 2), plain(row.bias.with_limits(2, signed=True)), figure(row.people_alpha, 2),
         )  # fmt: skip
     out.print(table)
     scores = result.scores
     raters = f" by {', '.join(result.raters)}" if result.raters else ""
     lines = [
-        f"All criteria: accuracy {with_limits(result.accuracy)} over {result.accuracy.n:,} submissions, "
-        f"{figure(result.micro_accuracy)} over all judgments; kappa {with_limits(result.kappa)} over all, and "
+        f"All criteria: accuracy {result.accuracy.with_limits()} over {result.accuracy.n:,} submissions, "
+        f"{figure(result.micro_accuracy)} over all judgments; kappa {result.kappa.with_limits()} over all, and "
         f"{figure(result.mean_kappa)} on average."
     ]
     if len(result.criteria) > 1:
@@ -271,7 +270,7 @@ def _print_agreement(result: Agreement, level: float) -> None:
     if scores.values is not None:
         lines.append(
             f"Scores of {scores.n:,} submissions: the judge minus the human labels "
-            f"{with_limits(scores.bias, signed=True)}; mean error {figure(scores.values.mae)}, distance of the "
+            f"{scores.bias.with_limits(signed=True)}; mean error {figure(scores.values.mae)}, distance of the "
             f"distributions {figure(scores.values.emd)}, correlation {figure(scores.values.pearson)}."
         )
     print_lines([*lines, f"{counted(result.labels, 'label')}{raters}, {result.blind:,} of them blind."])
@@ -462,7 +461,7 @@ def _print_calibration(result: Calibration, level: float) -> None:
     table = figures_table(f"Rates [{level:.0%} intervals]", columns, text=["criterion", "answer"])
     for name, row in result.criteria.items():
         for answer, rate, judged in row.rates:
-            table.add_row(plain(name), plain(answer), figure(judged), plain(with_limits(rate)), f"{rate.n:,}")
+            table.add_row(plain(name), plain(answer), figure(judged), plain(rate.with_limits()), f"{rate.n:,}")
     out.print(table)
     print_lines(result.abstention_lines)
 

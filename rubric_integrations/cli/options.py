@@ -28,7 +28,6 @@ from rubric_integrations.cli.console import refuse
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import Judge
-    from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.ledger import RunLedger
     from rubric_integrations.submission.files import FileDescription
     from rubric_integrations.submission.inputs import Row
@@ -504,18 +503,6 @@ def import_modules(names: Sequence[str]) -> None:
             refuse(f"`--import` {name!r} cannot be imported: {type(error).__name__}: {reason}")
 
 
-def refuse_unregistered_metrics(rubric: Rubric, source: str) -> None:
-    """End the command with an error if a rubric has a custom metric that is not registered.
-
-    Without this check, the error would come only after the first paid calls.
-    """
-    from rubric_integrations.checks.metrics import unregistered_metrics
-    from rubric_integrations.reporting.validation import unregistered_fault
-
-    for where, name in unregistered_metrics(rubric)[:1]:
-        refuse(f"{source}: {unregistered_fault(where, name)}")
-
-
 class _Kind(NamedTuple):
     """The type of an option's value and its name in messages."""
 
@@ -552,6 +539,16 @@ def has_model(judge: str) -> bool:
     from rubric_integrations.judges import NAMED_JUDGES
 
     return judge not in NAMED_JUDGES
+
+
+def describe_requests(judges: Sequence[Judge]) -> str:
+    """Describe in one line who sends the requests of the judges' models, where to, and why."""
+    from rubric_integrations.judges.fast_path import describe_path
+    from rubric_integrations.judges.protocol import innermost
+
+    members: list[Any] = [member for judge in judges for member in getattr(judge, "members", (judge,))]
+    models = [lm for member in members if (lm := getattr(innermost(member), "lm", None)) is not None]
+    return "; ".join(dict.fromkeys(f"{lm.model}: {describe_path(lm)}" for lm in models))
 
 
 def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:

@@ -15,11 +15,11 @@ import typer
 from rubric_integrations._util.terminal import plain
 from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import Exit, err, out, print_json, refuse
-from rubric_integrations.cli.grade import Problems
-from rubric_integrations.cli.labelling import JsonOption, reading_status
+from rubric_integrations.cli.loading import JsonOption, reading_status
 from rubric_integrations.cli.options import RowOptions, option_name
 
 if TYPE_CHECKING:
+    from rubric_integrations.cli.rows import Problems
     from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.submission.files import FileDescription
@@ -59,6 +59,7 @@ def preview(
 
     Exit codes: 0 read; 2 bad usage, the file or the rubric cannot be read, or no row can be graded.
     """
+    from rubric_integrations.cli.rows import Problems
     from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
 
     count, first, shown, problems = 0, None, None, Problems()

@@ -20,13 +20,13 @@ from rubric_integrations.cli.console import (
     err,
     figures_table,
     out,
+    print_gate,
     print_json,
     print_lines,
     print_warnings,
     refuse,
-    with_limits,
 )
-from rubric_integrations.cli.labelling import (
+from rubric_integrations.cli.loading import (
     ClusterOption,
     JsonOption,
     LevelOption,
@@ -69,7 +69,12 @@ def compare(
             "run's and then the second run's. They correct the difference."
         ),
     ] = None,
-    margin: Annotated[float, typer.Option(min=0, help="The largest accepted decrease of the mean score.")] = 0.0,
+    margin: Annotated[
+        float,
+        typer.Option(
+            min=0, help="The largest accepted decrease of the mean score. With it, --gate passes only with proof."
+        ),
+    ] = 0.0,
     cluster: ClusterOption = None,
     cluster_by: Annotated[
         str | None,
@@ -84,7 +89,7 @@ def compare(
         typer.Option(
             "--gate",
             help="Exit with 1 if the second run is worse or has lost more than a tenth of the scored rows, or the "
-            "change has no interval.",
+            "change has no interval. With --margin, also if a larger loss is not excluded.",
         ),
     ] = False,
     anyway: AnywayOption = False,
@@ -99,10 +104,12 @@ def compare(
     significantly lower by more than --margin. It is "unchanged" if every answer and score is the same. Otherwise, the
     comparison is "unclear".
 
-    Exit codes: 0 done; 1 the second run is worse or has lost rows, or the change has no interval (--gate); 2 bad usage
-    or bad input.
+    An unclear change is not shown to be worse. Without --margin, --gate accepts it.
+
+    Exit codes: 0 done; 1 the second run is worse or has lost rows, the change has no interval, or a loss of more than
+    --margin is not excluded (--gate); 2 bad usage or bad input.
     """
-    from rubric_integrations.trust import compare_runs
+    from rubric_integrations.trust import compare_runs, gate_comparison
 
     require_level(level)
     if cluster is not None and cluster_by is not None:
@@ -126,42 +133,9 @@ def compare(
     else:
         _print(result, margin, level)
     if gate:
-        notes = [run.stop_note for run in (first, second) if run.missing]
-        _end_gate(result, before, after, notes, anyway=anyway, as_json=as_json)
-
-
-def _end_gate(
-    result: RunComparison, before: Path, after: Path, notes: list[str], *, anyway: bool, as_json: bool
-) -> None:
-    """Print the decision of the gate as the last line, on stderr if it does not pass, and exit.
-
-    Args:
-        result: The comparison.
-        before: The file of the first run.
-        after: The file of the second run.
-        notes: Notes about runs that have missing rows.
-        anyway: Whether the rows of both runs are compared, whatever rows are missing.
-        as_json: Whether stdout is JSON.
-    """
-    if notes and not anyway:
-        text = f"gate inconclusive: --gate: {'; '.join(notes)}: grade them, or pass --anyway to compare the others"
-        err.print(plain(text), style="red", soft_wrap=True)
-        raise typer.Exit(Exit.NOT_PASSED)
-    is_partial = result.is_partial and not anyway
-    if result.decision != "worse" and result.has_interval and not is_partial:
-        if not as_json:
-            print_lines([f"gate passed: --gate: {result.verdict}: {after} is not shown to be worse than {before}"])
-        return
-    text = f"gate failed: --gate: {result.verdict}: {after} is worse than {before}"
-    if result.decision != "worse" and is_partial:
-        text = (
-            f"gate inconclusive: --gate: {result.verdict}: more than a tenth of the scored rows of {before} have no "
-            f"score in {after}: grade them, or pass --anyway to compare the others alone"
-        )
-    elif result.decision != "worse":
-        text = f"gate inconclusive: --gate: {result.verdict}: the change has no interval and may have any size"
-    err.print(plain(text), style="red", soft_wrap=True)
-    raise typer.Exit(Exit.NOT_PASSED)
+        decided = gate_comparison(result, before=str(before), after=str(after), anyway=anyway)
+        if not print_gate(decided._replace(settings="--gate"), quiet=as_json):
+            raise typer.Exit(Exit.NOT_PASSED)
 
 
 def _load_labels(
@@ -197,30 +171,30 @@ def _print(result: RunComparison, margin: float, level: float) -> None:
         counts = f"{result.score.n:,} rows in {result.inputs:,} groups"
     lines = [
         f"{result.verdict}: the mean score{' of the rows' if result.in_groups else ''} changed by "
-        f"{with_limits(result.score, signed=True)} over {counts} ({level:.0%} interval{p_value})."
+        f"{result.score.with_limits(signed=True)} over {counts} ({level:.0%} interval{p_value})."
     ]
     lines += [f"Not comparable: {reason}." for reason in result.not_comparable]
     if result.caveat and result.cautious is not None:
-        lines.append(f"With the interval that allows for them: {with_limits(result.cautious, signed=True)}.")
+        lines.append(f"With the interval that allows for them: {result.cautious.with_limits(signed=True)}.")
     if result.score.low is None:
         lines.append("The change has no interval: there are too few inputs or groups, or all raw scores changed alike.")
     if result.corrected is not None:
         labelled = f"{result.corrected.n:,} labelled inputs, which decide"
-        lines.append(f"Corrected by {labelled}: {with_limits(result.corrected, signed=True)}.")
+        lines.append(f"Corrected by {labelled}: {result.corrected.with_limits(signed=True)}.")
     if margin:
         state = "It is shown not to be" if result.is_not_worse else "It may be"
         lines.append(f"{state} worse by more than {margin:g}.")
     if result.detectable:
         lines.append(f"With so many inputs, a true change of {result.detectable:.3f} is detected in 80 % of cases.")
     if result.passed is not None:
-        lines.append(f"Share of passed rows: {with_limits(result.passed, signed=True)}.")
+        lines.append(f"Share of passed rows: {result.passed.with_limits(signed=True)}.")
     if result.unmatched:
         lines.append(f"Rows in only one of the runs: {result.unmatched:,}.")
     print_lines(lines)
     table = figures_table("Criteria", ("criterion", "change", "p", "p (Holm)", "inputs"), text=["criterion"])
     for name, row in result.criteria.items():
         p_values = (UNDEFINED if value is None else f"{value:.3g}" for value in (row.p_value, row.adjusted))
-        change = with_limits(row.difference, signed=True)
+        change = row.difference.with_limits(signed=True)
         table.add_row(plain(name), plain(change), *p_values, f"{row.difference.n:,}")
     out.print(table)
 

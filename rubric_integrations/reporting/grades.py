@@ -15,60 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.reporting.page.figures import desirability
 from rubric_integrations.runs.files import describe_stop, expected_rows
+from rubric_integrations.runs.summary import shortfall_text, unassessed_criteria, unmet_criteria
 
 if TYPE_CHECKING:
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.summary import Graded
     from rubric_integrations.scoring.report import CriterionReport
-
-MAX_NAMES = 8
-
-
-def unmet_criteria(graded: Graded) -> list[CriterionReport]:
-    """Return the criteria that are not met, or not fully met.
-
-    This includes penalties whose error is present.
-    """
-    criteria = graded.report.criteria if graded.report else ()
-    return [row for row in criteria if (value := desirability(row)) is not None and value < 1]
-
-
-def unassessed_criteria(graded: Graded) -> list[CriterionReport]:
-    """Return the criteria with an abstention or a failure of a judge."""
-    criteria = graded.report.criteria if graded.report else ()
-    return [row for row in criteria if row.abstained or row.error is not None]
-
-
-def names_text(criteria: list[CriterionReport]) -> str:
-    """Return the names of criteria as text: at most eight names and, if there are more, the number of the others."""
-    names = [row.name for row in criteria]
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more
-
-
-def shortfall_text(graded: Graded) -> str:
-    """Describe a row in one line: the reason why it has no grade, or its score and the criteria that are not met.
-
-    Example:
-        >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
-        >>> rubric = Rubric([{"name": "answer", "requirement": "States 42", "check": {"number": 42}}])
-        >>> [shortfall_text(graded) for graded in grade_many(["41"], rubric, PerCriterionGrader("offline"))]
-        ['score 0.000; not met: answer']
-    """
-    if graded.report is None or graded.judge_error:
-        return graded.judge_error or graded.row.error or "has no grade"
-    score, bounds = graded.report.score, graded.report.score_range
-    if bounds:
-        low, high = bounds
-        text = f"score {'undefined' if low is None else f'{low:.3f}'}..{high:.3f}"
-    else:
-        text = "score undefined" if score is None else f"score {score:.3f}"
-    unmet = unmet_criteria(graded)
-    parts = [text, f"not met: {names_text(unmet)}" if unmet else "", graded.report.missing_text]
-    return "; ".join(filter(None, parts))
-
 
 # XML 1.0 does not allow other characters, not even as references. A parser would refuse the complete file.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

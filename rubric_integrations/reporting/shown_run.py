@@ -23,11 +23,10 @@ from rubric_integrations.reporting.page.figures import (
     SharedColumns,
     Summary,
     SummaryFigures,
-    desirability,
 )
 from rubric_integrations.reporting.score_sum import sum_score, why_not_passed
 from rubric_integrations.runs.files import GradedRow, RunFile
-from rubric_integrations.scoring.report import CriterionReport
+from rubric_integrations.scoring.report import CriterionReport, desirability
 
 # The most characters of a text in a list of rows. A row in full has the complete text.
 _MAX_EXCERPT = 160

@@ -14,7 +14,14 @@ from rubric_integrations._util.records import Record, html_table
 from rubric_integrations.rubric.criterion import Criterion, describe_condition
 from rubric_integrations.rubric.rubric import Node, Rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, Spend
-from rubric_integrations.scoring.report import NO_ESCALATIONS, Escalations, EvaluationReport, tag_key
+from rubric_integrations.scoring.report import (
+    NO_ESCALATIONS,
+    CriterionReport,
+    Escalations,
+    EvaluationReport,
+    desirability,
+    tag_key,
+)
 from rubric_integrations.submission.attachments import store_attachments
 from rubric_integrations.submission.inputs import Row
 from rubric_integrations.submission.submission import Submission
@@ -222,6 +229,53 @@ class Graded(NamedTuple):
             **{tag_key(tag): score for tag, score in (report.tags if report else {}).items()},
             **{criterion.name: criterion.verdict for criterion in (report.criteria if report else ())},
         }
+
+
+_MAX_NAMES = 8
+
+
+def unmet_criteria(graded: Graded) -> list[CriterionReport]:
+    """Return the criteria that are not met, or not fully met.
+
+    This includes penalties whose error is present.
+    """
+    criteria = graded.report.criteria if graded.report else ()
+    return [row for row in criteria if (value := desirability(row)) is not None and value < 1]
+
+
+def unassessed_criteria(graded: Graded) -> list[CriterionReport]:
+    """Return the criteria with an abstention or a failure of a judge."""
+    criteria = graded.report.criteria if graded.report else ()
+    return [row for row in criteria if row.abstained or row.error is not None]
+
+
+def names_text(criteria: list[CriterionReport]) -> str:
+    """Return the names of criteria as text: at most eight names and, if there are more, the number of the others."""
+    names = [row.name for row in criteria]
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more
+
+
+def shortfall_text(graded: Graded) -> str:
+    """Describe a row in one line: the reason why it has no grade, or its score and the criteria that are not met.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+        >>> rubric = Rubric([{"name": "answer", "requirement": "States 42", "check": {"number": 42}}])
+        >>> [shortfall_text(graded) for graded in grade_many(["41"], rubric, PerCriterionGrader("offline"))]
+        ['score 0.000; not met: answer']
+    """
+    if graded.report is None or graded.judge_error:
+        return graded.judge_error or graded.row.error or "has no grade"
+    score, bounds = graded.report.score, graded.report.score_range
+    if bounds:
+        low, high = bounds
+        text = f"score {'undefined' if low is None else f'{low:.3f}'}..{high:.3f}"
+    else:
+        text = "score undefined" if score is None else f"score {score:.3f}"
+    unmet = unmet_criteria(graded)
+    parts = [text, f"not met: {names_text(unmet)}" if unmet else "", graded.report.missing_text]
+    return "; ".join(filter(None, parts))
 
 
 # Fields of a criterion that its answer depends on and that its entry in the report does not have.

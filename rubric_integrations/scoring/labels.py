@@ -31,10 +31,19 @@ class Estimate(NamedTuple):
     n: int
 
     def __str__(self) -> str:
-        if self.value is None:
-            return f"undefined (n = {self.n:,})"
-        limits = "" if self.low is None or self.high is None else f" [{self.low:.3f}, {self.high:.3f}]"
-        return f"{self.value:.3f}{limits} (n = {self.n:,})"
+        return f"{'undefined' if self.value is None else self.with_limits()} (n = {self.n:,})"
+
+    def with_limits(self, digits: int = 3, *, signed: bool = False) -> str:
+        """Return the number and its interval as text, or a dash if the number is undefined.
+
+        Args:
+            digits: The number of digits after the point.
+            signed: Whether positive numbers have a sign, as for differences.
+        """
+        form = f"{'+' if signed else ''}.{digits}f"
+        if self.value is None or self.low is None or self.high is None:
+            return "-" if self.value is None else f"{self.value:{form}}"
+        return f"{self.value:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
 
 Sampled = Literal["random", "by_verdict", "chosen"]

@@ -181,6 +181,13 @@ class CriterionReport(SparseRecord):
         return sum(vote.error is not None for vote in self.votes) if self.votes else 0
 
 
+def desirability(row: CriterionReport) -> float | None:
+    """Return how good an answer is, from 0 to 1 (best). For a penalty, this is 1 - value. None without an answer."""
+    if row.value is None or row.error:
+        return None
+    return 1.0 - row.value if row.weight < 0 else row.value
+
+
 class Escalations(Record):
     """Counts and costs of the answers of cascades (`rubric_integrations.judges.Cascade`) in a report or a run.
 

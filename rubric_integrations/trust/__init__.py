@@ -20,7 +20,7 @@ from rubric_integrations.trust.comparable_runs import Comparability, comparabili
 from rubric_integrations.trust.comparison import CriterionChange, RunComparison, compare_runs
 from rubric_integrations.trust.confidence import ConfidenceBin, Reliability, SelectivePoint, reliability
 from rubric_integrations.trust.disagreements import CriterionDisagreements, Direction, Disagreement, find_disagreements
-from rubric_integrations.trust.gates import GateResult, SequentialGate, fewest_to_pass, gate
+from rubric_integrations.trust.gates import GateResult, SequentialGate, fewest_to_pass, gate, gate_comparison, gate_rows
 from rubric_integrations.trust.labels import LabelsError, read_labels
 from rubric_integrations.trust.matching import ChosenLabelsError, VerdictAgreement
 from rubric_integrations.trust.measure import Agreement, CriterionAgreement, ScoreAgreement, agreement
@@ -114,6 +114,8 @@ __all__ = [
     "fewest_to_pass",
     "find_disagreements",
     "gate",
+    "gate_comparison",
+    "gate_rows",
     "judge_metric",
     "panel_report",
     "plan_labels",

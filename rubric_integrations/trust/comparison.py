@@ -358,7 +358,8 @@ class RunComparison(Record):
         corrected: The difference after correction with human labels of both runs. None without labels.
         decision: `better` if the interval of the difference is above 0, `worse` if it is below `-margin`, `unchanged`
             if every answer and score is equal, otherwise `unclear`. With labels, the corrected difference decides.
-        is_not_worse: Whether the interval of the difference is above `-margin`, or nothing changed.
+        is_not_worse: Whether the interval of the difference is above `-margin`, or nothing changed. If the change is
+            unclear, the interval of `cautious` must also be above `-margin`.
         unmatched: The number of rows that are in only one run.
         is_partial: Whether more than a tenth of the first run's scored rows have no score in the second run. A gate is
             then inconclusive, because a run must not pass by losing the rows that it fails.
@@ -367,9 +368,11 @@ class RunComparison(Record):
             much. With fewer than 50 inputs, this interval rarely shows a change. None if `score` already has this
             interval, if scores are outside [0, 1], or with labels.
         caveat: The assumption on which a decision `better` or `worse` depends, if the interval of `cautious` does not
-            confirm this decision. Otherwise "".
+            confirm this decision. If it alone does not exclude a loss of more than `margin`, the reason. Otherwise "".
         not_comparable: The reasons why the comparison is meaningless, if `anyway` allowed it. Otherwise empty.
         in_groups: Whether the interval is computed for groups of rows.
+        margin: The accepted loss.
+        stopped: A text for each run that was stopped, or is still in progress. A gate is then inconclusive.
     """
 
     score: Estimate
@@ -388,6 +391,8 @@ class RunComparison(Record):
     caveat: str = ""
     not_comparable: tuple[str, ...] = ()
     in_groups: bool = False
+    margin: float = 0.0
+    stopped: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -475,7 +480,8 @@ def compare_runs(
         corrected, label_warnings = _corrected(pair, list(labels), rubric, level)
     comparison = compare_changes(changes, corrected, margin=margin, level=level, comparable=comparable)
     warnings = (*comparison.warnings, *dependence_warnings(pair.runs[1].rows, cluster), *label_warnings)
-    return comparison.model_copy(update={"warnings": warnings})
+    stopped = tuple(run.stop_note for run in pair.runs if run.missing)
+    return comparison.model_copy(update={"warnings": warnings, "stopped": stopped})
 
 
 class RunPair(NamedTuple):
@@ -550,7 +556,10 @@ def compare_changes(
         decision = "better"
     elif deciding.high is not None and deciding.high < -margin:
         decision = "worse"
-    cautious, caveat = _cautious(changes.score, decision, margin, level) if corrected is None else (None, "")
+    is_not_worse = decision == "unchanged" or (deciding.low is not None and deciding.low > -margin)
+    cautious, caveat = None, ""
+    if corrected is None:
+        cautious, caveat = _cautious(changes.score, decision, margin, level, is_not_worse=is_not_worse)
     error, passed = None if changes.in_groups else changes.score.standard_error(), None
     if comparable.passing and not changes.in_groups:
         passed = estimate_rate_difference(rose=changes.rose, fell=changes.fell, pairs=changes.graded, level=level)
@@ -563,7 +572,7 @@ def compare_changes(
         detectable=None if error is None or changes.score.are_equal else _DETECTABLE * error,
         corrected=corrected,
         decision=decision,
-        is_not_worse=decision == "unchanged" or (deciding.low is not None and deciding.low > -margin),
+        is_not_worse=is_not_worse and not (decision == "unclear" and caveat),
         unmatched=changes.unmatched,
         is_partial=changes.is_partial,
         warnings=(*comparable.all_warnings, *_warnings(changes)),
@@ -571,10 +580,13 @@ def compare_changes(
         caveat=caveat,
         not_comparable=comparable.refused,
         in_groups=changes.in_groups,
+        margin=margin,
     )
 
 
-def _cautious(score: PairedChanges, decision: Decision, margin: float, level: float) -> tuple[Estimate | None, str]:
+def _cautious(
+    score: PairedChanges, decision: Decision, margin: float, level: float, *, is_not_worse: bool
+) -> tuple[Estimate | None, str]:
     """Return the change with the interval of `estimate_change`, and the caveat of a decision that it does not confirm.
 
     None and "" if the interval does not apply, or is the interval of the comparison already.
@@ -586,6 +598,8 @@ def _cautious(score: PairedChanges, decision: Decision, margin: float, level: fl
         return cautious, "unless rare large losses were not seen"
     if decision == "worse" and cautious.high is not None and cautious.high >= -margin:
         return cautious, "unless rare large gains were not seen"
+    if decision == "unclear" and is_not_worse and cautious.low is not None and cautious.low <= -margin:
+        return cautious, "as rare large losses may not have been seen"
     return cautious, ""
 
 

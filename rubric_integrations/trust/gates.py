@@ -6,19 +6,27 @@ would then pass in half of all cases.
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from rubric_integrations._util.text import counted
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.files import RunFile
+from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.runs.run import Run
+from rubric_integrations.runs.summary import Graded, names_text, shortfall_text, unassessed_criteria, unmet_criteria
+from rubric_integrations.scoring.formula import reaches_mark
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
+from rubric_integrations.scoring.report import CriterionReport
+from rubric_integrations.submission.inputs import Row
 from rubric_integrations.trust.calibration import calibrate
 from rubric_integrations.trust.comparison import (
     RunChanges,
+    RunComparison,
     RunPair,
     left_out_warnings,
     pair_runs,
@@ -42,9 +50,12 @@ Decision = Literal["pass", "fail", "inconclusive"]
 Change = Literal["unchanged", "not worse", "worse", "unclear"]
 """The result of the comparison with a baseline: `worse` means a loss of more than the margin."""
 
+_MORE_SHOW_A_LOSS = "more submissions would show whether the run is worse than the baseline"
 # The quantile of a power of 80 %.
 _POWER = 0.8416
 _BETS = 20
+# The most rows and criteria that a result names.
+_MAX_ROWS = _MAX_CRITERIA = 5
 # If more submissions than this would be needed, `more` is None: the mean is too close to the threshold.
 _MOST = 1_000_000
 # Up to this number of submissions, the number that decides is searched exactly. Above, it is extrapolated.
@@ -52,13 +63,15 @@ _MANY = 10_000
 
 
 class GateResult(NamedTuple):
-    """The decision of a gate.
+    """The decision of a gate with its figures. Its text is the same in Python, in pytest and in the shell.
 
     Attributes:
-        decision: `pass`, `fail` or `inconclusive`.
-        score: The mean score with its interval. The probability that the true mean is below the interval is at most
-            `alpha`, and so is the probability that it is above the interval.
-        min_score: The threshold.
+        decision: `pass`, `fail` or `inconclusive`. A comparison without a margin whose change is unclear is `not shown
+            to be worse`: a build may go on, but a loss is not excluded.
+        observed: The tested figure, such as the mean score. `gate` and `gate_comparison` add its interval. The
+            probability that the true mean is below the interval of `gate` is at most `alpha`, and so is the probability
+            that it is above the interval.
+        threshold: The value that the figure is compared with.
         more: The approximate number of additional submissions that would decide. None if the gate is decided, if the
             mean is too close to the threshold, or with labels.
         missing: The number of submissions without `EvaluationReport.gate_score`: a criterion failed, or too few
@@ -72,13 +85,17 @@ class GateResult(NamedTuple):
         least_margin: If `change` is `unclear`, the smallest `margin` that this number of rows can confirm for an
             equally good program in 80 % of cases. Otherwise None.
         unmatched: The number of rows that are only in the run or only in the baseline.
-        needs_floor: Whether fewer submissions would be needed with a `floor`.
-        in_groups: Whether the interval is computed for groups of submissions.
+        margin: The accepted loss against the baseline.
+        alpha: The probability of a wrong pass. None if the gate compares the observed figure itself.
+        settings: The settings that define the gate, such as "`min_score=0.8` `alpha=0.05`".
+        finding: The observed figures as text.
+        advice: How an inconclusive gate could be decided.
+        rows: One line for each of the worst rows if the gate does not pass, and lines about the others.
     """
 
-    decision: Decision
-    score: Estimate
-    min_score: float
+    decision: Decision | Literal["not shown to be worse"]
+    observed: Estimate
+    threshold: float
     more: int | None = None
     missing: int = 0
     baseline: Estimate | None = None
@@ -86,36 +103,45 @@ class GateResult(NamedTuple):
     change: Change | None = None
     least_margin: float | None = None
     unmatched: int = 0
-    needs_floor: bool = False
-    in_groups: bool = False
+    margin: float = 0.0
+    alpha: float | None = None
+    settings: str = ""
+    finding: str = ""
+    advice: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        parts = [f"{self.decision}: {self.score} against {self.min_score:g}"]
-        if self.baseline is not None:
-            parts.append(f"{self.change}: {self.baseline} against the baseline")
-        if self.unmatched:
-            parts.append(f"{self.unmatched:,} rows in only one of the runs")
-        if self.missing:
-            parts.append(f"{self.missing:,} without a score")
-        return "; ".join([*parts, *self.advice("`floor=`", "`margin=`"), *self.warnings])
+        return "; ".join([f"{self.decision}: {self.message()}", *self.warnings])
 
-    def advice(self, floor: str, margin: str) -> Iterator[str]:
-        """Yield advice on how to decide an inconclusive gate.
+    @property
+    def score(self) -> Estimate:
+        """The figure of `observed`, which is the mean score for `gate`."""
+        return self.observed
+
+    @property
+    def min_score(self) -> float:
+        """The value of `threshold`, under the name that it has in `gate`."""
+        return self.threshold
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether a build may go on: the gate passes, or no margin demands proof and no loss is shown."""
+        return self.decision in ("pass", "not shown to be worse")
+
+    def message(self, baseline: str = "the baseline") -> str:
+        """Return the settings, the observed figures and the advice as text.
 
         Args:
-            floor: The name of the option that sets the floor (the lowest possible score), as the user writes it:
-                `floor=` in Python, or `--floor` in the shell.
-            margin: The name of the option that sets the margin (the accepted loss against the baseline), in the same
-                form.
+            baseline: The name of the baseline in the text.
         """
-        if self.decision != "inconclusive":
-            return
-        if self.more:
-            fewer = f" (fewer with {floor}, if the rubric lets no row score 0)" if self.needs_floor else ""
-            of_groups = " of further groups" if self.in_groups else ""
-            yield f"about {self.more:,} more submissions{of_groups} would decide{fewer}"
-        if self.least_margin is not None:
-            yield f"{margin} {self.least_margin:.2f} is the smallest that so many rows could show"
+        parts = [f"{self.settings}: {self.finding}" if self.settings else self.finding]
+        if self.baseline is not None:
+            change = self.baseline.with_limits(signed=True)
+            parts.append(f"{self.change}: the change from {baseline} is {change}, and it may be {self.margin:g} worse")
+        if self.unmatched:
+            rows = "1 row is" if self.unmatched == 1 else f"{self.unmatched:,} rows are"
+            parts.append(f"{rows} in only one of the runs")
+        return "; ".join([*parts, *self.advice])
 
 
 def gate(
@@ -158,16 +184,8 @@ def gate(
     _check_settings(min_score, alpha, floor)
     if margin < 0:
         raise ValueError(f"`margin` must be at least 0, got {margin!r}: it is how much worse the run may be")
-    graded = as_run(run, "the run", in_memory=True)
+    graded = _finished_run(run)
     rows = graded.rows
-    # An outage or a limit would otherwise leave only the rows before it, as if they were all.
-    if isinstance(run, Run) and run.summary.stopped:
-        raise ValueError(
-            f"the run has ended before all rows were graded ({run.summary.stopped}), and the gate would decide on the "
-            "others alone: grade again with the same `ledger`; if a `SequentialGate` ended the run, use its `decision`"
-        )
-    if not rows:
-        raise ValueError("the run is empty: there is nothing to decide on")
     score, warnings = None, dependence_warnings(rows, cluster)
     if labels is not None:
         if floor:
@@ -192,7 +210,77 @@ def gate(
     if earlier is not None:
         pair = pair_runs(earlier, graded, cluster=cluster, anyway=anyway)
         result = _with_baseline(result, pair, margin, alpha, anyway=anyway)
+    if result.decision != "pass":
+        result = _add_rows(RowGates(min_score=min_score), rows).results(result)[0]
     return _without_decision(result, graded, earlier)
+
+
+def gate_rows(
+    run: RunLike,
+    *,
+    every_row: bool = False,
+    min_score: float | None = None,
+    min_pass_rate: float | None = None,
+    min_coverage: float | None = None,
+    max_failed: int | None = None,
+) -> list[GateResult]:
+    """Compare figures of a run with thresholds, and return a result for each threshold.
+
+    These gates do not allow for chance. A program whose true pass rate is equal to the threshold passes in about half
+    of all cases: see `gate`. If the run was stopped, all results are inconclusive.
+
+    Args:
+        run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
+        every_row: Whether every row must pass.
+        min_score: The smallest mean score, in [0, 1]. A row counts as 0 if a criterion failed or too few criteria were
+            assessed. Rows without a grade are left out.
+        min_pass_rate: The smallest share of rows that pass, in [0, 1].
+        min_coverage: The smallest mean coverage, in [0, 1].
+        max_failed: The largest number of rows on which the judge may fail.
+
+    Raises:
+        ValueError: No threshold is set, a threshold is out of range, or the run is empty or ended early.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+        >>> rubric = Rubric([{"name": "answer", "requirement": "States 42", "check": {"number": 42}}])
+        >>> run = grade_many(["42", "41"], rubric, PerCriterionGrader("offline"))
+        >>> [print(result, result.rows) for result in gate_rows(run, min_pass_rate=0.9)]
+        fail: `min_pass_rate=0.9`: 1 of 2 rows passed ('2: score 0.000; not met: answer',)
+        [None]
+    """
+    shares = {"min_score": min_score, "min_pass_rate": min_pass_rate, "min_coverage": min_coverage}
+    for name, value in shares.items():
+        if value is not None and not 0 <= value <= 1:
+            raise ValueError(f"`{name}` must be in [0, 1], got {value!r}")
+    if not every_row and all(value is None for value in (*shares.values(), max_failed)):
+        raise ValueError("no threshold is set, and every run would pass: set one, such as `min_pass_rate`")
+    graded = _finished_run(run)
+    gates = RowGates(
+        every_row=every_row, min_score=min_score, min_pass_rate=min_pass_rate, min_coverage=min_coverage,
+        max_failed=max_failed,
+    )  # fmt: skip
+    return [_without_decision(result, graded, None) for result in _add_rows(gates, graded.rows).results()]
+
+
+def _finished_run(run: RunLike) -> RunFile:
+    """Return a run that was not ended by an outage or a limit. Otherwise the rows before it would seem to be all."""
+    graded = as_run(run, "the run", in_memory=True)
+    if isinstance(run, Run) and run.summary.stopped:
+        raise ValueError(
+            f"the run has ended before all rows were graded ({run.summary.stopped}), and the gate would decide on the "
+            "others alone: grade again with the same `ledger`; if a `SequentialGate` ended the run, use its `decision`"
+        )
+    if not graded.rows:
+        raise ValueError("the run is empty: there is nothing to decide on")
+    return graded
+
+
+def _add_rows(gates: RowGates, rows: Sequence[GradedRow]) -> RowGates:
+    for row in rows:
+        judge_error = row.error if row.report and not row.is_graded else None
+        gates.add(Graded(Row(row.id, row.submission, None if row.report else row.error), row.report, judge_error))
+    return gates
 
 
 def _without_decision(result: GateResult, run: RunFile, baseline: RunFile | None) -> GateResult:
@@ -201,7 +289,8 @@ def _without_decision(result: GateResult, run: RunFile, baseline: RunFile | None
     notes = [f"{part.stop_note}: grade the rest with the same ledger" for part in parts if part.missing]
     if not run.missing and (not notes or result.decision != "pass"):
         return result._replace(warnings=(*result.warnings, *notes))
-    return result._replace(decision="inconclusive", more=None, warnings=(*result.warnings, *notes))
+    advice = () if baseline is None else (_MORE_SHOW_A_LOSS,)
+    return result._replace(decision="inconclusive", more=None, advice=advice, warnings=(*result.warnings, *notes))
 
 
 def _with_baseline(result: GateResult, pair: RunPair, margin: float, alpha: float, *, anyway: bool) -> GateResult:
@@ -221,6 +310,13 @@ def _with_baseline(result: GateResult, pair: RunPair, margin: float, alpha: floa
         decision = "fail"
     elif change == "unclear" and decision == "pass":
         decision = "inconclusive"
+    least_margin = _least_margin(changes, estimate) if change == "unclear" and not changes.is_partial else None
+    advice = list(result.advice) if result.more else []
+    if least_margin is not None:
+        advice.append(f"`margin=` {least_margin:.2f} is the smallest that so many rows could show")
+    if not advice:
+        is_above = result.observed.low is not None and result.observed.low > result.threshold
+        advice = [_MORE_SHOW_A_LOSS] if is_above else list(result.advice)
     few = group_warnings(score.groups)
     warnings = dict.fromkeys((*result.warnings, *pair.comparable.all_warnings, *few, *left_out_warnings(changes)))
     return result._replace(
@@ -229,8 +325,10 @@ def _with_baseline(result: GateResult, pair: RunPair, margin: float, alpha: floa
         baseline=estimate,
         warnings=tuple(warnings),
         change=change,
-        least_margin=_least_margin(changes, estimate) if change == "unclear" and not changes.is_partial else None,
+        least_margin=least_margin,
         unmatched=changes.unmatched,
+        margin=margin,
+        advice=tuple(advice) if decision == "inconclusive" else (),
     )
 
 
@@ -302,17 +400,31 @@ def decide_mean(
         low, high = low and low * (1 - share), high and high * (1 - share) + share
     elif missing:
         low, high = estimate_with(floor).low, estimate_with(1.0).high
-    warnings = tuple(group_warnings(groups))
+    corrected = ", corrected by labels" if score else ""
+    mean = f"the mean score is {estimate.with_limits()} ({level:.0%} interval, n = {estimate.n:,}){corrected}"
+    limits = f"; {missing:,} rows without a score may be anything from 0 to 1" if missing else ""
+    finding = (mean if estimate.n else "no row has a score") + limits
     result = GateResult(
-        "inconclusive", estimate, min_score, None, missing, warnings=warnings, in_groups=groups is not None
-    )
+        "inconclusive", estimate, min_score, missing=missing, warnings=tuple(group_warnings(groups)), alpha=alpha,
+        settings=_settings(min_score, alpha), finding=finding,
+    )  # fmt: skip
     if low is not None and low > min_score:
         return result._replace(decision="pass")
     if high is not None and high < min_score:
         return result._replace(decision="fail")
     more = None if score else _more_needed(present, min_score, level, groups_present, bounds)
-    needs_floor = more is not None and floor == 0 and min(present) > 0 and (estimate.value or 0) > min_score
-    return result._replace(more=more, needs_floor=needs_floor)
+    if more:
+        needs_floor = floor == 0 and min(present) > 0 and (estimate.value or 0) > min_score
+        fewer = " (fewer with `floor=`, if the rubric lets no row score 0)" if needs_floor else ""
+        of_groups = " of further groups" if groups is not None else ""
+        advice = f"about {more:,} more submissions{of_groups} would decide{fewer}"
+    elif estimate.n < (fewest := fewest_to_pass(min_score, alpha, floor=floor)):
+        advice = f"a pass needs at least {fewest:,} submissions"
+    elif score:
+        advice = "more labels would decide"
+    else:
+        advice = "the mean is too close to the threshold to decide"
+    return result._replace(more=more, advice=(advice,))
 
 
 def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = False, floor: float = 0.0) -> int:
@@ -346,6 +458,186 @@ def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = 
         return estimate.low is not None and estimate.low > min_score
 
     return _first(passes, 2)
+
+
+def gate_comparison(
+    comparison: RunComparison,
+    *,
+    before: str = "the first run",
+    after: str = "the second run",
+    anyway: bool = False,
+) -> GateResult:
+    """Decide whether a build may go on after its run was compared with an earlier run, as `compare --gate` does.
+
+    With the `margin` of `compare_runs`, the gate passes only if a larger loss is excluded. Without it, the gate fails
+    only if a loss is shown, and an unclear change is `not shown to be worse`.
+
+    Args:
+        comparison: The result of `compare_runs`.
+        before: The name of the first run in the text.
+        after: The name of the second run in the text.
+        anyway: Whether the rows that both runs have decide, although a run was stopped, or the second run has lost more
+            than a tenth of the first run's scores. By default, the gate is then inconclusive.
+
+    Example:
+        >>> from rubric_integrations import PerCriterionGrader, Rubric, grade_many
+        >>> from rubric_integrations.trust import compare_runs
+        >>> rubric = Rubric([{"requirement": "Says 42", "check": {"number": 42}}])
+        >>> grader = PerCriterionGrader("offline")
+        >>> before, after = (list(grade_many([text] * 9, rubric, grader)) for text in ("42", "41"))
+        >>> print(gate_comparison(compare_runs(before, after)).message())
+        worse: the second run is worse than the first run
+    """
+    verdict, margin = comparison.verdict, comparison.margin
+    decision, advice = "inconclusive", ()
+    if comparison.stopped and not anyway:
+        finding = f"{'; '.join(comparison.stopped)}: grade them, or pass `anyway=True` to compare the others"
+    elif comparison.decision == "worse":
+        decision, finding = "fail", f"{verdict}: {after} is worse than {before}"
+    elif comparison.is_partial and not anyway:
+        finding = (
+            f"{verdict}: more than a tenth of the scored rows of {before} have no score in {after}: grade them, or "
+            "pass `anyway=True` to compare the others alone"
+        )
+    elif not comparison.has_interval:
+        finding = f"{verdict}: the change has no interval and may have any size"
+    elif comparison.decision != "unclear":
+        decision, finding = "pass", f"{verdict}: {after} is not shown to be worse than {before}"
+    elif not margin:
+        decision, finding = "not shown to be worse", f"{verdict}: {after} may still be worse than {before}"
+        advice = ("`margin=` demands proof that the loss is small",)
+    elif comparison.is_not_worse:
+        decision, finding = "pass", f"{verdict}: {after} is shown not to be worse than {before} by more than {margin:g}"
+    else:
+        finding = f"{verdict}: {after} may be worse than {before} by more than {margin:g}"
+        advice = ("more rows or a larger `margin=` may decide",)
+    observed = comparison.corrected or comparison.score
+    return GateResult(
+        decision, observed, -margin, warnings=comparison.warnings, margin=margin, finding=finding, advice=advice
+    )
+
+
+class RowGates:
+    """Gates that compare figures of a run with thresholds. Rows are added one by one, and use little memory.
+
+    A row on which a judge failed has neither a score nor a pass. The mean score counts a row as 0 if a criterion failed
+    or too few criteria were assessed. A gate that is None or False is not tested.
+
+    Args:
+        every_row: Whether every row must pass.
+        min_score: The smallest mean score.
+        min_pass_rate: The smallest share of rows that pass.
+        min_coverage: The smallest mean coverage.
+        max_failed: The largest number of rows on which the judge may fail.
+    """
+
+    def __init__(
+        self, *, every_row: bool = False, min_score: float | None = None, min_pass_rate: float | None = None,
+        min_coverage: float | None = None, max_failed: int | None = None,
+    ):  # fmt: skip
+        self.every_row, self.max_failed = every_row, max_failed
+        self.min_score, self.min_pass_rate, self.min_coverage = min_score, min_pass_rate, min_coverage
+        self._low, self._not_passed, self._uncovered, self._failed = (_WorstRows() for _ in range(4))
+        self._rows = self._scored = self._counted = self._covered = self._lacking = 0
+        self._score_sum = self._coverage_sum = 0.0
+
+    def add(self, graded: Graded, place: int | None = None) -> None:
+        """Add the next row.
+
+        Args:
+            graded: The row with its grade.
+            place: The position of the row in its file. By default, the number of rows that were added before it.
+        """
+        place = self._rows if place is None else place
+        self._rows += 1
+        report, score = graded.report, graded.score
+        row_id, text, worth = graded.row.id, shortfall_text(graded), -1.0 if score is None else score
+        if graded.judge_error:
+            self._failed.add(place, row_id, text, worth, ())
+        lacks_answers = report is not None and (report.failed_count > 0 or report.low_coverage)
+        if not graded.judge_error and (score is not None or lacks_answers):
+            self._scored += score is not None
+            self._lacking += lacks_answers
+            self._counted += 1
+            self._score_sum += graded.gate_score or 0.0
+            if self.min_score is not None and not reaches_mark(graded.gate_score, self.min_score):
+                self._low.add(place, row_id, text, worth, unmet_criteria(graded))
+        if report is None or graded.judge_error or not report.passed:
+            self._not_passed.add(place, row_id, text, worth, unmet_criteria(graded))
+        if report is not None:
+            self._coverage_sum += report.coverage
+            self._covered += 1
+            if self.min_coverage is not None and not reaches_mark(report.coverage, self.min_coverage):
+                missing = unassessed_criteria(graded)
+                text = f"coverage {report.coverage:.3f}; not assessed: {names_text(missing)}"
+                self._uncovered.add(place, row_id, text, report.coverage, missing)
+
+    def results(self, mean: GateResult | None = None) -> list[GateResult]:
+        """Return the result of each gate, for the rows so far.
+
+        Args:
+            mean: The result of a statistical gate on the mean score, which replaces the comparison with `min_score`.
+        """
+        rows, failed = self._rows, self._failed.count
+        passed = rows - self._not_passed.count
+        share, passed_text = passed / max(rows, 1), f"{passed} of {counted(rows, 'row')} passed"
+        results: list[GateResult] = []
+
+        def add(setting: str, limit: float, value: float | None, count: int, finding: str, worst: _WorstRows) -> None:
+            is_met = failed <= limit if setting == "max_failed" else reaches_mark(value, limit)
+            text = "True" if setting == "every_row" else f"{limit:g}"
+            results.append(
+                GateResult(
+                    "pass" if is_met else "fail", Estimate(value, None, None, count), limit,
+                    settings=f"`{setting}={text}`", finding=finding, rows=() if is_met else tuple(worst.lines()),
+                )
+            )  # fmt: skip
+
+        if self.max_failed is not None:
+            finding = f"the judge failed on {failed} of {counted(rows, 'row')}"
+            add("max_failed", self.max_failed, failed, rows, finding, self._failed)
+        if self.every_row:
+            add("every_row", 1.0, share, rows, passed_text, self._not_passed)
+        if mean:
+            results.append(mean if mean.decision == "pass" else mean._replace(rows=tuple(self._low.lines())))
+        elif self.min_score is not None:
+            value = self._score_sum / self._counted if self._scored else None
+            finding = "no row has a score" if value is None else f"the mean score is {value:.3f}"
+            if self._lacking and value is not None:
+                rows_text = "1 row counts" if self._lacking == 1 else f"{self._lacking:,} rows count"
+                finding += f", where {rows_text} as 0, because too many of the answers are missing"
+            add("min_score", self.min_score, value, self._counted, finding, self._low)
+        if self.min_pass_rate is not None:
+            add("min_pass_rate", self.min_pass_rate, share, rows, passed_text, self._not_passed)
+        if self.min_coverage is not None:
+            value = self._coverage_sum / self._covered if self._covered else None
+            finding = "no row was assessed" if value is None else f"the mean coverage is {value:.3f}"
+            add("min_coverage", self.min_coverage, value, self._covered, finding, self._uncovered)
+        return results
+
+
+class _WorstRows:
+    """The rows that make a gate fail: the worst of them, their number, and the number for each unmet criterion."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, str]] = []
+        self.count = 0
+        self._criteria: Counter[str] = Counter()
+
+    def add(self, place: int, row_id: str, text: str, worth: float, criteria: Iterable[CriterionReport]) -> None:
+        self.count += 1
+        self._criteria.update(row.name for row in criteria)
+        # The first entry of a heap is its smallest. With both signs reversed, the best and latest row is dropped first.
+        entry = (-worth, -place, f"{row_id}: {text}")
+        (heapq.heappush if len(self._heap) < _MAX_ROWS else heapq.heappushpop)(self._heap, entry)
+
+    def lines(self) -> Iterator[str]:
+        yield from (text for *_, text in sorted(self._heap, reverse=True))
+        if self.count > len(self._heap):
+            yield f"and {counted(self.count - len(self._heap), 'more row')}"
+        common = [f"{name} in {counted(count, 'row')}" for name, count in self._criteria.most_common(_MAX_CRITERIA)]
+        if common and self.count > 1:
+            yield f"criteria: {', '.join(common)}"
 
 
 class SequentialGate:
@@ -421,11 +713,21 @@ class SequentialGate:
         """
         if self.add(score) == "inconclusive":
             return None
-        side, missing = "above" if self.decision == "pass" else "below", f", {self.missing:,} without a score"
+        side = "above" if self.decision == "pass" else "below"
         return (
-            f"{self.decision} after {self.count:,} submissions{missing if self.missing else ''}: the mean score is "
-            f"{side} {self.min_score:g} (alpha {self.alpha:g})"
+            f"{self.decision} {self.result.finding}: the mean score is {side} {self.min_score:g} (alpha {self.alpha:g})"
         )
+
+    @property
+    def result(self) -> GateResult:
+        """The decision so far as the result of a gate. It has no interval, which would be too narrow."""
+        undecided = "not decided " if self.decision == "inconclusive" else ""
+        missing = f", {self.missing:,} without a score" if self.missing else ""
+        return GateResult(
+            self.decision, Estimate(None, None, None, self.count), self.min_score, missing=self.missing,
+            alpha=self.alpha, settings=_settings(self.min_score, self.alpha),
+            finding=f"{undecided}after {self.count:,} submissions{missing}",
+        )  # fmt: skip
 
     @property
     def capital(self) -> float:
@@ -436,6 +738,10 @@ class SequentialGate:
     def _capital(logs: np.ndarray) -> float:
         # A larger value would overflow. The decision is made long before.
         return float(np.exp(np.minimum(logs, 700.0)).mean())
+
+
+def _settings(min_score: float, alpha: float) -> str:
+    return f"`min_score={min_score:g}` `alpha={alpha:g}`"
 
 
 def _check_settings(min_score: float, alpha: float, floor: float = 0.0) -> None:

@@ -136,6 +136,37 @@ def test_gate_of_compare_names_its_decision_in_the_last_line(runs: Path) -> None
     assert (as_json.exit_code, json.loads(as_json.stdout)["decision"]) == (0, "unchanged")
 
 
+@pytest.mark.parametrize(
+    ("options", "exit_code", "line"),
+    [
+        ((), 0, "gate: not shown to be worse: --gate: unclear: {after} may still be worse than {before}; --margin "),
+        (
+            ("--margin", 0.02),
+            1,
+            "gate inconclusive: --gate: unclear: {after} may be worse than {before} by",
+        ),
+        (
+            ("--margin", 0.2),
+            0,
+            "gate passed: --gate: unclear: {after} is shown not to be worse than {before} by",
+        ),
+    ],
+)
+def test_gate_of_compare_passes_an_unclear_change_only_with_proof(
+    tmp_path: Path, options: tuple[object, ...], exit_code: int, line: str
+) -> None:
+    before, after = (
+        write_run(tmp_path / f"{name}.jsonl", run_of(binary_rubric(1), [["MET"]] * met + [["UNMET"]] * (200 - met)))
+        for name, met in (("before", 153), ("after", 151))
+    )
+    result = run("compare", before, after, "--gate", *options)
+    stream = result.stderr if exit_code else result.stdout
+    assert result.exit_code == exit_code, result.output
+    assert stream.splitlines()[-1].startswith(line.format(before=before, after=after))
+    figures = run("compare", before, after, "--gate", "--json", *options)
+    assert (figures.exit_code, json.loads(figures.stdout)["margin"]) == (exit_code, options[-1] if options else 0.0)
+
+
 def test_compare_of_rows_in_groups_is_of_the_mean_of_the_rows(tmp_path: Path) -> None:
     rows = [row._replace(metadata={"topic": int(row.id) % 6}) for row in run_of(RUBRIC, BAD)]
     files = [tmp_path / name for name in ("before.jsonl", "after.jsonl")]

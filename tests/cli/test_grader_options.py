@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rubric_integrations.cli.grade import FirstResults, print_results
 from rubric_integrations.cli.options import GraderOptions, Strategy
+from rubric_integrations.cli.results import FirstResults, print_results
 from rubric_integrations.graders import CallLimits, TextLimits
 from rubric_integrations.runs import RunSummary
 from tests.fakes import FakeBatchJudge

@@ -345,19 +345,19 @@ def test_grade_of_a_row_with_a_lone_surrogate_writes_every_row(files: Path) -> N
 def test_interrupted_grade_leaves_its_rows_and_names_the_partial_file(
     files: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rubric_integrations.cli import gates
+    from rubric_integrations.cli import results as module
 
     server.script = lambda _call: Reply("MET")
     results = 0
 
-    class Interrupting(gates.FirstResults):
+    class Interrupting(module.FirstResults):
         def add(self, graded: object, place: int) -> None:
             nonlocal results
             results += 1
             if results == 3:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(gates, "FirstResults", Interrupting)
+    monkeypatch.setattr(module, "FirstResults", Interrupting)
     options = ("--judge", "openai/m", "--api-base", server.url, "--out", files / "run.jsonl")
     result = grade(files, *options)
     assert result.exit_code == 130

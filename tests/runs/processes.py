@@ -23,7 +23,7 @@ _CONTEXT = multiprocessing.get_context("forkserver") if hasattr(os, "fork") else
 if hasattr(os, "fork"):
     _CONTEXT.set_forkserver_preload(
         ["pytest", "dspy.clients.execution", "dspy.clients.engines.streaming", "aiohttp", "rich.progress",
-         "rubric_integrations.cli.gates", "rubric_integrations.formats.native",
+         "rubric_integrations.cli.results", "rubric_integrations.formats.native",
          "rubric_integrations.judges.http", "rubric_integrations.judges.lm_judge",
          "rubric_integrations.judges.models.langchain", "rubric_integrations.reporting.grades",
          "rubric_integrations.runs.rescoring", "rubric_integrations.runs.run", "tests.runs.processes"]

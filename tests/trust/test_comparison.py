@@ -118,6 +118,15 @@ def test_labels_that_all_show_the_same_change_have_the_interval_of_bounded_score
     assert (comparison.decision, comparison.is_not_worse) == ("unclear", False)
 
 
+def test_few_rows_that_hardly_changed_do_not_exclude_rare_large_losses() -> None:
+    changed = [0.7] * 39 + [0.71]
+    comparison = compare_runs(scores_run([0.7] * 40), scores_run(changed), margin=0.02)
+    assert (comparison.score.low or 0) > -0.02
+    assert (comparison.decision, comparison.is_not_worse) == ("unclear", False)
+    assert comparison.verdict == "unclear, as rare large losses may not have been seen"
+    assert compare_runs(scores_run([0.7] * 400), scores_run([0.7] * 399 + [0.71]), margin=0.02).is_not_worse
+
+
 def test_run_within_the_margin_is_not_worse() -> None:
     before = random_answers(200, 0.8, 9)
     after = [[*row[:3], "UNMET" if index % 40 == 0 else row[3]] for index, row in enumerate(before)]

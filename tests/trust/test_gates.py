@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rubric_integrations import PerCriterionGrader, Rubric, grade_many
-from rubric_integrations.trust import SequentialGate, choose_for_labels, fewest_to_pass, gate, plan_labels
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
+from rubric_integrations.runs.files import IncompleteRunWarning, run_line
+from rubric_integrations.scoring import JudgeFailure
+from rubric_integrations.testing import ScriptedJudge
+from rubric_integrations.trust import (
+    RunComparison,
+    SequentialGate,
+    choose_for_labels,
+    compare_runs,
+    fewest_to_pass,
+    gate,
+    gate_comparison,
+    gate_rows,
+    plan_labels,
+)
 from rubric_integrations.trust.gates import decide_mean
 from tests.fakes import FakeJudge
 from tests.trust.runs import binary_rubric, labels_of, run_of, scores_run
@@ -84,7 +99,7 @@ def test_gate_with_a_baseline_fails_a_run_that_is_worse() -> None:
     assert gate(worse, 0.8).decision == "pass"
     result = gate(worse, 0.8, baseline=baseline, margin=0.02)
     assert result.decision == "fail"
-    assert "against the baseline" in str(result)
+    assert "worse: the change from the baseline is " in str(result)
     assert gate(worse, 0.8, baseline=baseline, margin=0.2).decision == "pass"
 
 
@@ -292,7 +307,7 @@ def test_gate_counts_rows_that_only_one_run_has_and_passes_on_what_differs() -> 
     run = scores_run([0.9] * 40)
     result = gate(run, 0.5, baseline=run[:30])
     assert (result.decision, result.change, result.unmatched) == ("pass", "unchanged", 10)
-    assert "10 rows in only one of the runs" in str(result)
+    assert "10 rows are in only one of the runs" in str(result)
     assert "cannot be checked" in str(result)
     assert gate(run, 0.5, baseline=run[:10]).change == "unclear"
 
@@ -311,3 +326,85 @@ def test_gate_with_labels_of_rows_in_groups_is_less_sure() -> None:
     grouped = gate(run, 0.85, labels=labels, cluster=lambda row_id: int(row_id) % 6)
     assert grouped.score.low is not None
     assert grouped.score.low < (gate(run, 0.85, labels=labels).score.low or 0)
+
+
+def test_gate_of_a_comparison_needs_proof_for_a_pass() -> None:
+    before, near, worse = scores_run([0.7, 0.8] * 100), scores_run([0.8, 0.7] * 100), scores_run([0.5, 0.6] * 100)
+    decisions = {
+        "fail": gate_comparison(compare_runs(before, worse, margin=0.02)),
+        "not shown to be worse": gate_comparison(compare_runs(before, near)),
+        "inconclusive": gate_comparison(compare_runs(before, near, margin=0.005)),
+        "pass": gate_comparison(compare_runs(before, near, margin=0.1)),
+    }
+    assert {name: result.decision for name, result in decisions.items()} == {name: name for name in decisions}
+    assert [result.is_accepted for result in decisions.values()] == [False, True, False, True]
+    assert decisions["pass"].threshold == -0.1
+    assert gate_comparison(compare_runs(before, before, margin=0.02)).decision == "pass"
+    assert str(decisions["not shown to be worse"]).startswith(
+        "not shown to be worse: unclear: the second run may still be worse than the first run; `margin=` demands proof"
+    )
+
+
+def test_gate_of_a_comparison_read_from_json_is_the_same() -> None:
+    comparison = compare_runs(scores_run([0.7, 0.8] * 20), scores_run([0.8, 0.7] * 20), margin=0.01)
+    again = RunComparison.model_validate_json(comparison.model_dump_json())
+    assert gate_comparison(again) == gate_comparison(comparison)
+
+
+def test_gates_of_rows_name_the_figure_and_the_rows_that_fail() -> None:
+    answers: list[list[str | None]] = [["MET", "MET"], ["UNMET", "MET"], [None, "MET"]]
+    results = gate_rows(
+        run_of(RUBRIC, answers), every_row=True, min_score=0.6, min_pass_rate=0.3, min_coverage=0.9, max_failed=0
+    )
+    assert {result.settings: (result.decision, result.observed.value, result.threshold) for result in results} == {
+        "`max_failed=0`": ("pass", 0, 0),
+        "`every_row=True`": ("fail", 1 / 3, 1),
+        "`min_score=0.6`": ("fail", 0.5, 0.6),
+        "`min_pass_rate=0.3`": ("pass", 1 / 3, 0.3),
+        "`min_coverage=0.9`": ("fail", 2.5 / 3, 0.9),
+    }
+    assert results[1].rows[0] == "2: score 0.500; not met: c0"
+    assert "criteria: c0 in" in results[1].rows[-1]
+    assert "where 1 row counts as 0, because" in str(results[2])
+    assert results[3].rows == ()
+    assert results[4].rows == ("3: coverage 0.500; not assessed: c0",)
+    assert gate(run_of(RUBRIC, answers), 0.9).rows[0] == results[2].rows[0]
+
+
+def test_gates_of_rows_of_a_file_count_failures_of_the_judge(tmp_path: Path) -> None:
+    rubric = Rubric([Criterion(requirement="Is kind", name="kind")])
+    lost = JudgeFailure("transport", "no reply")
+    judge = ScriptedJudge(lambda question: lost if question.submission.response == "bad" else "MET")
+    rows = [{"response": "good"}, {"response": "bad"}, {"response": "good"}, {"id": "empty"}]
+    graded = list(grade_many(rows, rubric, PerCriterionGrader(judge), max_concurrency=1))
+    (tmp_path / "run.jsonl").write_text("".join(map(run_line, graded)))
+    for run in (graded, tmp_path / "run.jsonl"):
+        results = gate_rows(run, max_failed=0, min_pass_rate=0.5, min_score=1)
+        assert [result.decision for result in results] == ["fail", "pass", "pass"]
+        assert results[0].finding == "the judge failed on 1 of 4 rows"
+        assert results[0].rows[0].startswith("2: ")
+
+
+def test_gates_of_rows_of_a_stopped_run_are_inconclusive(tmp_path: Path) -> None:
+    graded = list(grade_many(["42"] * 4, RUBRIC, PerCriterionGrader("offline"), max_concurrency=1))
+    (tmp_path / "run.jsonl").write_text("".join(map(run_line, graded[:3])))
+    with pytest.warns(IncompleteRunWarning):
+        results = gate_rows(tmp_path / "run.jsonl", max_failed=0, min_pass_rate=0.5)
+    assert [result.decision for result in results] == ["inconclusive", "inconclusive"]
+    assert "3 of 4 rows: the run was stopped" in str(results[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({}, "no threshold is set"), ({"min_pass_rate": 80}, r"`min_pass_rate` must be in \[0, 1\], got 80")],
+)
+def test_gates_of_rows_without_a_possible_threshold_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        gate_rows(run_of(RUBRIC, [["MET", "MET"]]), **settings)
+
+
+def test_sequential_gate_has_a_result_with_its_figures() -> None:
+    sequential = SequentialGate(0.8)
+    for _ in range(30):
+        sequential.add(1.0)
+    assert str(sequential.result) == "pass: `min_score=0.8` `alpha=0.05`: after 30 submissions"

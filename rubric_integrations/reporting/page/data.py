@@ -13,13 +13,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from rubric_integrations.reporting.page.figures import ColumnKey, TableColumns, column_key, desirability
+from rubric_integrations.reporting.page.figures import ColumnKey, TableColumns, column_key
 from rubric_integrations.reporting.page.overview_figures import short_values
 from rubric_integrations.reporting.page.shares import WeightShares, answer_values, overruling
 from rubric_integrations.reporting.score_sum import ScoreSum, score_settings, sum_score, why_not_passed
 from rubric_integrations.rubric.answers import counting_scale
 from rubric_integrations.runs.files import GradedRow, RowKey
-from rubric_integrations.scoring.report import CriterionReport
+from rubric_integrations.scoring.report import CriterionReport, desirability
 from rubric_integrations.submission.attachments import MAX_BYTES_OF_FILE, StoredAttachment
 from rubric_integrations.submission.trajectory import Trajectory
 from rubric_integrations.trust.planning import JudgmentToLabel

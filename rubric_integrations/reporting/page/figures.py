@@ -16,7 +16,7 @@ from rubric_integrations.runs.files import GradedRow, RowKey
 from rubric_integrations.scoring.formula import ROUNDING, reaches_mark
 from rubric_integrations.scoring.judgment import SpendTotal
 from rubric_integrations.scoring.labels import Estimate
-from rubric_integrations.scoring.report import NO_ESCALATIONS, CriterionReport, Escalations
+from rubric_integrations.scoring.report import NO_ESCALATIONS, CriterionReport, Escalations, desirability
 from rubric_integrations.trust.comparable_runs import Comparability, recorded_part
 from rubric_integrations.trust.comparison import (
     CriterionChange,
@@ -410,13 +410,6 @@ class SummaryFigures:
             # The requests of a row that a limit has left unfinished are in no report.
             is_lower_bound=spend.is_lower_bound or self._missing > 0,
         )
-
-
-def desirability(row: CriterionReport) -> float | None:
-    """Return how good an answer is, from 0 to 1 (best). For a penalty, this is 1 - value. None without an answer."""
-    if row.value is None or row.error:
-        return None
-    return 1.0 - row.value if row.weight < 0 else row.value
 
 
 class _Group:
