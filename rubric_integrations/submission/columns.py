@@ -35,7 +35,7 @@ Next to an `instruction`, as in Alpaca's data, an `input` is only a part of the 
 """
 
 
-MAX_NAMES = 20
+MAX_NAMES, MAX_NAME = 20, 60
 
 
 class ColumnNames(NamedTuple):
@@ -166,12 +166,13 @@ _MIN_SIMILARITY = 0.82
 def list_names(names: Iterable[str], what: str) -> str:
     """Return a phrase for an error message that lists some names.
 
-    A long list of names is shortened to its first names and the number of the other names.
+    A long list of names is shortened to its first names and the number of the other names. A model may have written the
+    names: long names are cut.
 
     Args:
         names: The names.
         what: The plural noun for these names, such as `columns`.
     """
-    listed = [str(name) for name in names]
+    listed = [str(name)[:MAX_NAME] for name in names]
     more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
     return f"its {what} are {listed[:MAX_NAMES]!r}{more}"

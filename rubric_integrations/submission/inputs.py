@@ -22,6 +22,7 @@ from rubric_integrations._util.json import parse_json
 from rubric_integrations.submission.attachments import attachment_fields, read_paths
 from rubric_integrations.submission.columns import (
     COLUMNS,
+    MAX_NAME,
     MAX_NAMES,
     USUAL_COLUMNS,
     ColumnNames,
@@ -287,7 +288,6 @@ _NOT_OF_OUTPUTS = ("reference", "respond", "rubric", "labels")
 # data.
 _MAX_NESTED = 8
 
-_MAX_NAME = 60
 # The largest number of characters of a metadata value. Longer texts are usually data of other steps, and would only
 # make the run larger.
 _MAX_METADATA = 200
@@ -320,10 +320,12 @@ class Row(NamedTuple):
     metadata: Mapping[str, Any] | None = None
 
     def with_error(self, error: str) -> Row:
-        """Return this row without a submission and with an error, which is shortened to about 1,000 characters.
+        """Return this row without a submission and with an error: one line of at most about 1,000 characters.
 
-        An error is longer if it quotes a long value. Its end, with the remedy, is kept.
+        An error has more lines if it quotes an id with line breaks, and is longer if it quotes a long value. Its end,
+        with the remedy, is kept.
         """
+        error = " ".join(error.splitlines())
         if len(error) > _MAX_ERROR:
             error = f"{error[: _MAX_ERROR // 2]} ... {error[-_MAX_ERROR // 2 :]}"
         return self._replace(submission=None, error=error)
@@ -618,7 +620,7 @@ def _is_thinking_output(data: Mapping[str, Any]) -> bool:
 def _warn_of_unused(names: tuple[str, ...], *, asks_for_task: bool = False) -> None:
     # Shortened and written by `!r`, because a model may have written the names. Without the row's id: Python then
     # prints the warning once for a run.
-    listed = ", ".join(repr(name[:_MAX_NAME]) for name in names[:MAX_NAMES])
+    listed = ", ".join(repr(name[:MAX_NAME]) for name in names[:MAX_NAMES])
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     task = next((name for name in names if fold(name) in _LIKE_TASKS), None) if asks_for_task else None
     hint = f"; if {task!r} is the task, name it by `query_column` (`--query-column`): there is no other" if task else ""

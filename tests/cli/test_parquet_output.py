@@ -27,7 +27,7 @@ def rows(tmp_path: Path) -> Path:
 def grade_rows(rows: Path, out: str, server: OpenAIServer, *options: str) -> tuple[int, str]:
     files = (rows.parent / "rubric.yaml", rows, "--out", f"{rows.parent}/{out}")
     result = run("grade", *files, "--judge", "openai/m", "--api-base", server.url, *options)
-    return result.exit_code, result.stderr
+    return result.exit_code, result.stderr.removeprefix(f"openai/m: sent by this library to {server.url}\n")
 
 
 @pytest.mark.parametrize("out", ["grades.parquet", "grades/"])

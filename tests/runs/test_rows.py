@@ -151,6 +151,8 @@ def refuse(_row: Any) -> Rubric:
     [
         ({"messages": [{"role": LONG, "content": "42"}]}, None, "use 'user', 'assistant', 'system' or 'tool'"),
         ({"id": LONG, "response": None}, None, "there is nothing to grade"),
+        ({"id": "a\n\nb", "response": None}, None, "there is nothing to grade"),
+        ({"id": "a", LONG: "42"}, None, "nothing to grade"),
         ({"response": "42", "rubric": [{LONG: 1}]}, None, "it would change the score silently"),
         ({"response": "42"}, refuse, "fix it"),
     ],
@@ -161,4 +163,5 @@ def test_long_error_of_a_row_is_shortened_and_keeps_its_end(row: dict[str, Any],
     assert graded.report is None
     assert graded.row.error
     assert len(graded.row.error) < 1_100
+    assert len(graded.row.error.splitlines()) == 1
     assert graded.row.error.endswith(end)
