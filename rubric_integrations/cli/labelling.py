@@ -1,25 +1,17 @@
-"""The commands `label` and `plan`.
-
-Annotators answer on an HTML page or in the terminal, without seeing the judge's answers.
-"""
+"""The commands `label` and `plan`: human labels of a run's judgments, and how many of them an interval needs."""
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 import webbrowser
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
-from rich.console import Console
-from rich.rule import Rule
 
-from rubric_integrations._util.json import read_json_lines
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.cli.console import UNDEFINED, Exit, figures_table, out, print_json, print_lines, refuse
+from rubric_integrations.cli.console import UNDEFINED, figures_table, out, print_json, print_lines, refuse
 from rubric_integrations.cli.loading import (
     ClusterOption,
     JsonOption,
@@ -29,12 +21,11 @@ from rubric_integrations.cli.loading import (
     refuse_bad_input,
     require_level,
 )
-from rubric_integrations.cli.outputs import LABELS_FILE, PAGE, OutputFile, partial_path
+from rubric_integrations.cli.outputs import PAGE, OutputFile
 
 if TYPE_CHECKING:
     from rubric_integrations.runs.files import RunFile
     from rubric_integrations.trust.planning import JudgmentToLabel
-    from rubric_integrations.trust.questions import QuestionToLabel
 
 
 def label(
@@ -65,28 +56,16 @@ def label(
         bool | None,
         typer.Option("--open/--no-open", help="Open the page in a browser; by default if stdout is a terminal."),
     ] = None,
-    terminal: Annotated[
-        bool, typer.Option("--terminal", help="Ask in the terminal, and write no page. Repeat the command to continue.")
-    ] = False,
-    labels: Annotated[
-        Path, typer.Option("--out", help="With --terminal: the file of labels, to which each answer is added.")
-    ] = Path("labels.jsonl"),
-    rater: Annotated[str, typer.Option(help="With --terminal: your name, which is stored in each label.")] = "",
 ) -> None:
     """Draw judgments of a run for human labelling, without showing the judge's answers.
 
-    Writes an HTML page, which works with the keyboard and exports the labels. With --terminal, asks in the terminal
-    instead.
+    Writes an HTML page, which works with the keyboard and exports the labels.
 
-    Exit codes: 0 done; 2 bad usage or bad input; 130 interrupted by Ctrl-C, with the labels so far saved.
+    Exit codes: 0 done; 2 bad usage or bad input.
     """
     from rubric_integrations.runs.files import RunFileError, read_run
     from rubric_integrations.trust.planning import choose_for_labels
 
-    if terminal and not rater.strip():
-        refuse("--terminal needs --rater: name the rater, or the labels of several raters could not be separated")
-    if rater and not terminal:
-        refuse("--rater is for --terminal: the page asks for the name")
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -98,10 +77,7 @@ def label(
                 f"{run}: {lacking:,} of the {len(drawn):,} judgments to label have no text: import the judgments with "
                 "--responses, or raters would label texts that they cannot read"
             )
-        if terminal:
-            _ask(run, drawn, labels, rater.strip())
-        else:
-            _write_page(run, loaded, drawn, output, overwrite=overwrite, open_page=open_page)
+        _write_page(run, loaded, drawn, output, overwrite=overwrite, open_page=open_page)
     except (RunFileError, ImportError, ValueError) as error:
         refuse(str(error))
 
@@ -127,211 +103,6 @@ def _write_page(
         webbrowser.open(output.resolve().as_uri())
 
 
-def _ask(run: Path, drawn: list[JudgmentToLabel], path: Path, rater: str) -> None:
-    # A process that was killed has left its labels in the partial file next to this one.
-    file = OutputFile(
-        path, option="--out", overwrite=False, inputs=[run], replaces=LABELS_FILE, keep_partial=True
-    )  # fmt: skip
-    session = TerminalLabels(drawn, rater, [path, partial_path(path)])
-    with file:
-        for line in session.lines:
-            file.write(line)
-        is_interrupted = False
-        try:
-            for line in session.ask(out):
-                file.write(line)
-        except KeyboardInterrupt:
-            is_interrupted = True
-    out.print()
-    out.print(plain(f"{path}: {session.done:,} of {len(drawn):,} judgments labelled by {rater}."), soft_wrap=True)
-    if is_interrupted:
-        raise typer.Exit(Exit.INTERRUPTED)
-
-
-# The fields that must be equal for a label's submission to match a row.
-_TEXTS = ("response", "thinking", "query", "reference", "context")
-_HINTS = "n note, s skip, b back, q end"
-_HINTS_OF_LABELLED = "c change, s next, b back, q end"
-
-_Key = tuple[str, str, str]
-
-
-class TerminalLabels:
-    """Asks a rater in the terminal to label judgments. Judgments that the rater has already labelled are skipped.
-
-    Args:
-        drawn: The judgments to label, in the order in which they are shown.
-        rater: The name of the rater.
-        paths: The files of labels. They need not exist. Existing labels are kept.
-
-    Attributes:
-        lines: The lines of the existing files of labels, without duplicates.
-    """
-
-    def __init__(self, drawn: Sequence[JudgmentToLabel], rater: str, paths: Sequence[Path]):
-        self.lines = list(dict.fromkeys(line for path in paths if path.exists() for line in _lines_of(path)))
-        self._drawn = drawn
-        self._rater = rater
-        records = [cast("dict[str, Any]", json.loads(line)) for line in self.lines]
-        # The verdict and the note of each label.
-        self._labelled = {
-            (str(record.get("id")), str(record.get("criterion")), str(record.get("requirement"))): (
-                str(record.get("verdict")),
-                str(record.get("reason") or ""),
-            )
-            for record in records
-            if record.get("rater") == rater
-        }
-
-    @property
-    def done(self) -> int:
-        """The number of drawn judgments with a label by this rater."""
-        return sum(self._label_of(item) is not None for item in self._drawn)
-
-    def ask(self, console: Console) -> Iterator[str]:
-        """Ask the rater for a label of each judgment that has none, and yield each new label as a line of JSON.
-
-        The rater can type `q` to stop, `s` to skip a judgment, `n` for a note and `b` to go back to the previous
-        judgment. To change the label of that judgment, the rater first types `c` and Enter.
-
-        Raises:
-            KeyboardInterrupt: The rater pressed Ctrl-C.
-        """
-        open_items = [(number, item) for number, item in enumerate(self._drawn, start=1) if not self._label_of(item)]
-        at = 0
-        while at < len(open_items):
-            number, item = open_items[at]
-            _show(console, item, f"judgment {number} of {len(self._drawn)}")
-            label = self._label_of(item)
-            answer, note = ("c", "") if label is None else (_read_command(console, label[0]), label[1])
-            if answer == "c":
-                answer, note = _read_answer(console, item.question, note)
-            if answer == "q":
-                return
-            if answer == "b":
-                at = max(0, at - 1)
-                continue
-            if answer != "s":
-                self._labelled[_key(item)] = (answer, note)
-                yield self._line(item, answer, note)
-            at += 1
-            while at < len(open_items) and self._label_of(open_items[at][1]):
-                at += 1
-
-    def _label_of(self, item: JudgmentToLabel) -> tuple[str, str] | None:
-        """Return the verdict and the note of a judgment's label. None without a label or with an impossible verdict."""
-        label = self._labelled.get(_key(item))
-        try:
-            return label and (item.question.read_answer(label[0]), label[1])
-        except ValueError:
-            return None
-
-    def _line(self, item: JudgmentToLabel, verdict: str, note: str) -> str:
-        from rubric_integrations.scoring.labels import submission_digest
-
-        texts = item.submission.model_dump(mode="json", exclude_none=True) if item.submission else {}
-        record = {
-            "id": item.id, "criterion": item.criterion, "requirement": item.requirement, "verdict": verdict,
-            "judged": item.judged, "reason": note, "rater": self._rater, "sampled": item.sampled, "blind": True,
-            "submission": {name: texts[name] for name in _TEXTS if texts.get(name)},
-            **({"digest": submission_digest(item.submission)} if item.submission else {}),
-        }  # fmt: skip
-        return json.dumps(record, ensure_ascii=False) + "\n"
-
-
-def _key(item: JudgmentToLabel) -> _Key:
-    return item.id, item.criterion, item.requirement
-
-
-def _lines_of(path: Path) -> Iterator[str]:
-    try:
-        for number, record in read_json_lines(path):
-            if not isinstance(record, dict):
-                refuse(f"{path}:{number}: is {type(record).__name__}, not a label: name another file with --out")
-            yield json.dumps(record, ensure_ascii=False) + "\n"
-    except (OSError, ValueError) as error:
-        refuse(f"{error}: name another file with --out")
-
-
-def _show(console: Console, item: JudgmentToLabel, progress: str) -> None:
-    console.print(Rule(plain(f"{progress}: {item.id}")))
-    submission = item.submission
-    if submission is not None:
-        steps = submission.trajectory.text() if submission.trajectory else None
-        documents = [(f"Document {number}", text) for number, text in enumerate(submission.context, start=1)]
-        texts = [
-            ("Task", submission.query), ("Thinking", submission.shown_thinking), ("Response", submission.response),
-            ("Reference", submission.reference),
-            *documents, ("Steps", None if submission.show_trajectory == "as_response" else steps),
-        ]  # fmt: skip
-        for title, text in texts:
-            if text:
-                console.print(title, style="bold")
-                console.print(plain(text, keeps_lines=True), soft_wrap=True)
-                console.print()
-    question = item.question
-    if question.guidelines:
-        console.print("Guidelines for all criteria", style="bold")
-        console.print(plain(question.guidelines, keeps_lines=True), soft_wrap=True)
-        console.print()
-    console.print(plain(f"{question.words}  {item.criterion}"), style="bold")
-    console.print(plain(item.requirement, keeps_lines=True), soft_wrap=True)
-    for heading, text in question.texts.items():
-        console.print(plain(f"{heading}: {text}", keeps_lines=True), soft_wrap=True)
-    if question.range_text:
-        console.print(plain(question.range_text, keeps_lines=True), soft_wrap=True)
-    for offered in question.answers:
-        line = ": ".join(filter(None, (offered.verdict, offered.meaning)))
-        console.print(plain(f"{offered.key or '=':>3}  {line}"), style="cyan", soft_wrap=True)
-    if not question.answers:
-        console.print("type = and your answer, or =CANNOT_ASSESS", style="cyan", soft_wrap=True)
-    elif not all(offered.key for offered in question.answers) or question.takes_number:
-        console.print("or type = and the answer", style="cyan", soft_wrap=True)
-
-
-def _read_command(console: Console, verdict: str) -> str:
-    """Print that a judgment has a label and read the rater's command: `c`, `s`, `b` or `q`."""
-    console.print(plain(f"You have answered {verdict}   ({_HINTS_OF_LABELLED})"), style="cyan", soft_wrap=True)
-    while True:
-        try:
-            typed = console.input("> ").strip()
-        except EOFError:
-            return "q"
-        if typed in ("c", "s", "b", "q"):
-            return typed
-        console.print(plain(f"{typed!r}: the answer {verdict} stays ({_HINTS_OF_LABELLED})"), style="yellow")
-
-
-def _read_answer(console: Console, question: QuestionToLabel, note: str) -> tuple[str, str]:
-    """Read lines until one is an answer or a command. Return the answer, or `s`, `b` or `q`, and the note."""
-    by_key = {offered.key: offered.verdict for offered in question.answers if offered.key}
-    console.print(plain(f"({_HINTS})"), style="cyan", soft_wrap=True)
-    while True:
-        try:
-            typed = console.input("> ").strip()
-            if typed == "n":
-                note = console.input("note: ").strip()
-                continue
-        except EOFError:
-            return "q", note
-        if typed in ("s", "b", "q"):
-            return typed, note
-        if typed in by_key:
-            return by_key[typed], note
-        is_number = question.range_text and typed[:1] in "+-.,0123456789"
-        if typed and (typed.startswith("=") or is_number):
-            try:
-                answer = question.read_answer(typed.removeprefix("="))
-            except ValueError as error:
-                console.print(plain(f"{error} ({_HINTS})"), style="yellow", soft_wrap=True)
-                continue
-            if answer:
-                return answer, note
-        else:
-            console.print(plain(f"{typed!r} is no answer ({_HINTS})"), style="yellow")
-
-
-# The size in bytes from which a status is shown, because smaller files are read in less than a second.
 _CORRELATIONS = (0.0, 0.5, 0.7, 0.9)
 
 

@@ -36,9 +36,6 @@ RUN_FILE = re.compile(rb'\A\{"id": [^\n]*"passed": (?:true|false)')
 PAGE = re.compile(rb'\A<!doctype html>\n[^\0]{,400}<meta name="generator" content="rubric-integrations">')
 """The beginning of a page that `report` writes."""
 
-LABELS_FILE = re.compile(rb'\A\{"id": ?"[^\n]*"verdict": ?"[^\n]*"sampled": ?"')
-"""The beginning of a file of labels that `label` writes or a page exports."""
-
 JUNIT_FILE = re.compile(rb"\A<\?xml [^\n]*\n<testsuites\b")
 """The beginning of a JUnit file."""
 

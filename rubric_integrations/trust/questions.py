@@ -131,14 +131,6 @@ class QuestionToLabel(NamedTuple):
         }
         return {heading: text for heading, text in texts.items() if text}
 
-    def read_answer(self, text: str) -> str:
-        """Parse an answer that an annotator typed, and return it in the form that a label stores.
-
-        Raises:
-            ValueError: The text does not answer the criterion. The message lists the possible answers.
-        """
-        return text.strip() if self.criterion is None else read_verdict(self.criterion, text)
-
 
 def read_verdict(criterion: Criterion, answer: object) -> str:
     """Parse an annotator's answer to a criterion, and return it in the form that a label stores, such as `MET`.

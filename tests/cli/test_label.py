@@ -1,26 +1,17 @@
-"""The command `label`: the page that it writes, and labels from the terminal."""
+"""The command `label`: the page that it writes, and the commands that read the labels."""
 
 from __future__ import annotations
 
-import json
 import webbrowser
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from rubric_integrations import PerCriterionGrader, Rubric, grade_many
-from rubric_integrations.cli import app
-from rubric_integrations.judges import Question
 from rubric_integrations.runs import read_run
-from rubric_integrations.runs.files import run_line
-from rubric_integrations.scoring import Judgment, to_judgment
-from rubric_integrations.scoring.labels import submission_digest
-from rubric_integrations.trust import agreement, read_labels
-from rubric_integrations.trust.labels import InvalidLabelsWarning
-from tests.cli.commands import grade, read_lines, run
-from tests.cli.trust_files import write_run
+from rubric_integrations.scoring import LabelledJudgment
+from tests.cli.commands import grade, run
+from tests.cli.trust_files import write_labels, write_run
 from tests.trust.runs import binary_rubric, run_of
 
 REASON = "The judge has its reasons."
@@ -40,9 +31,21 @@ def graded(files: Path) -> Path:
     return write_run(files / "run.jsonl", graded)
 
 
-def ask(graded: Path, keys: str, *options: object, rater: str = "Ann") -> Result:
-    arguments = ["label", graded, "--terminal", "--out", graded.with_name("labels.jsonl"), "--rater", rater, *options]
-    return CliRunner(env={"COLUMNS": "120"}).invoke(app, [str(argument) for argument in arguments], input=keys)
+@pytest.fixture
+def labels(graded: Path) -> Path:
+    """A file in which Ann has labelled every judgment of the run MET."""
+    rows = [row for row in read_run(graded).rows if row.submission and row.report]
+    return write_labels(
+        graded.with_name("labels.jsonl"),
+        [
+            LabelledJudgment(
+                submission=row.submission, criterion=criterion, verdict="MET", id=row.id, rater="Ann", sampled="random"
+            )
+            for row in rows
+            for criterion in binary_rubric(2).criteria
+            if row.submission
+        ],
+    )
 
 
 def test_label_writes_a_page_and_opens_it_only_on_demand(graded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,91 +60,10 @@ def test_label_writes_a_page_and_opens_it_only_on_demand(graded: Path, monkeypat
     assert opened == [page.as_uri()]
 
 
-def test_label_in_the_terminal_is_blind_resumed_and_measures_the_judge(graded: Path) -> None:
-    result = ask(graded, "7\nn\nunclear\n1\ns\n2\nq\n")
-    assert result.exit_code == 0, result.output
-    assert "'7' is no answer" in result.stdout
-    assert REASON not in result.stdout
-    assert "2 of 6 judgments labelled by Ann." in result.stdout
-    path = graded.with_name("labels.jsonl")
-    lines = read_lines(path)
-    assert [(line["verdict"], line["reason"]) for line in lines] == [("MET", "unclear"), ("UNMET", "")]
-    assert {(line["rater"], line["sampled"], line["blind"]) for line in lines} == {("Ann", "random", True)}
-    assert {line["digest"] for line in lines} <= {
-        submission_digest(row.submission) for row in read_run(graded).rows if row.submission
-    }
-    assert ask(graded, "1\n1\n1\n1\n").exit_code == 0
-    assert ask(graded, "1\n" * 6, rater="Ben").exit_code == 0
-    assert read_lines(path)[:2] == lines
-    assert ask(graded, "1\nq\n", "--by-verdict", "--n", 1, rater="Cy").exit_code == 0
-    assert [line["sampled"] for line in read_lines(path) if line["rater"] == "Cy"] == ["by_verdict"]
-    run_file = read_run(graded)
-    labels = read_labels(path, run_file)
-    measured = agreement(run_file, labels)
-    assert (measured.labels, measured.raters) == (13, ("Ann", "Ben", "Cy"))
-
-
 def test_answers_of_checks_are_not_asked_for(files: Path) -> None:
     assert grade(files, "--out", files / "run.jsonl").exit_code == 0
     result = run("label", files / "run.jsonl", "--output", files / "label.html")
     assert "label.html: 3 judgments to label" in result.stdout, result.output
-
-
-@pytest.mark.filterwarnings("ignore:.*the later label counts")
-def test_later_answer_counts_after_going_back(graded: Path) -> None:
-    result = ask(graded, "1\nb\n2\nc\n2\nq\n")
-    assert result.exit_code == 0
-    assert "You have answered MET" in result.stdout
-    assert "'2': the answer MET stays" in result.stdout
-    (label,) = read_labels(graded.with_name("labels.jsonl"), read_run(graded))
-    assert label.verdict == "UNMET"
-
-
-def test_key_after_going_back_to_a_label_replaces_nothing(graded: Path) -> None:
-    assert ask(graded, "1\ns\nb\nb\n2\ns\n2\nq\n").exit_code == 0
-    lines = read_lines(graded.with_name("labels.jsonl"))
-    assert [(line["criterion"], line["verdict"]) for line in lines] == [("c0", "MET"), ("c1", "UNMET")]
-
-
-SCALE = Rubric.from_dict(
-    {
-        "guidelines": "Be [red]strict[/red].",
-        "criteria": [
-            {"name": "clear", "requirement": "Clear?", "scale": {"min": 1, "max": 5, "levels": {1: "bad", 5: "good"}}},
-            {"name": "rude", "requirement": "Is rude", "weight": -2, "applies_when": "A person\x1b[2J asks"},
-        ],
-    }
-)  # fmt: skip
-
-
-def test_terminal_shows_what_the_judge_reads_and_refuses_impossible_numbers(tmp_path: Path) -> None:
-    class Judge:
-        async def judge(self, question: Question) -> Judgment:
-            return to_judgment(question.criterion, "3" if question.criterion.scale else "MET")
-
-    run_file = tmp_path / "run.jsonl"
-    run_file.write_text("".join(map(run_line, grade_many(["It is 42."], SCALE, PerCriterionGrader(Judge())))))
-    earlier = {
-        "id": "1",
-        "criterion": "clear",
-        "requirement": "Clear?",
-        "verdict": "99",
-        "rater": "Ann",
-        "sampled": "random",
-    }
-    (tmp_path / "labels.jsonl").write_text(json.dumps(earlier) + "\n")  # it is asked again
-    result = ask(run_file, "99\n=abc\n1,5\n1\n")
-    for words in (
-        "Be [red]strict[/red].", "a number from 1 to 5, decimals allowed", "5  5: good", "Does this error occur?",
-        "Only if: A person\\x1b[2J asks", "MET: yes, the response makes this error",
-        "'99' is no answer: it takes a number from 1 to 5, decimals allowed, or CANNOT_ASSESS", "'abc' is no answer",
-    ):  # fmt: skip
-        assert words in result.stdout
-    lines = read_lines(tmp_path / "labels.jsonl")
-    assert [line["verdict"] for line in lines] == ["99", "1.5", "MET"]
-    with pytest.warns(InvalidLabelsWarning, match="1 of 3 labels"):
-        labels = read_labels(tmp_path / "labels.jsonl", run_file)
-    assert [label.verdict for label in labels] == ["1.5", "MET"]
 
 
 @pytest.mark.parametrize(
@@ -154,11 +76,10 @@ def test_terminal_shows_what_the_judge_reads_and_refuses_impossible_numbers(tmp_
     ],
 )
 def test_every_command_reads_a_file_with_invalid_lines_without_them_and_strict_refuses_it(
-    graded: Path, command: list[str]
+    graded: Path, labels: Path, command: list[str]
 ) -> None:
-    folder, path = graded.parent, graded.with_name("labels.jsonl")
+    folder, path = graded.parent, labels
     (folder / "after.jsonl").write_text(graded.read_text())
-    assert ask(graded, "1\n" * 6).exit_code == 0
     arguments = [folder / word if "." in word else word for word in command]
     before = run(*arguments)
     text = path.read_text()
@@ -173,52 +94,13 @@ def test_every_command_reads_a_file_with_invalid_lines_without_them_and_strict_r
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1), refused.output
 
 
-def test_interrupted_labels_are_written_and_those_of_a_killed_process_are_kept(
-    graded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = graded.with_name("labels.jsonl")
-    keys = iter(["1", "2"])
-
-    def interrupt(*_: object, **__: object) -> str:
-        try:
-            return next(keys)
-        except StopIteration:
-            raise KeyboardInterrupt from None
-
-    monkeypatch.setattr("rich.console.Console.input", interrupt)
-    assert ask(graded, "").exit_code == 130
-    assert len(read_lines(path)) == 2
-    monkeypatch.undo()
-    path.rename(path.with_name("labels.jsonl.partial"))
-    result = ask(graded, "1\nq\n")
-    assert "3 of 6 judgments labelled" in result.stdout, result.output
-    assert len(read_lines(path)) == 3
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--terminal"], "--terminal needs --rater"),
-        (["--rater", "Ann"], "--rater is for --terminal"),
-        (["--terminal", "--rater", "Ann", "--out", "rubric.yaml"], "exists"),
-        (["--terminal", "--rater", "Ann", "--out", "run.jsonl"], "read by this command"),
-    ],
-)
-def test_label_with_bad_options_exits_with_2_and_one_line(graded: Path, options: list[str], message: str) -> None:
-    options = [str(graded.with_name(option)) if "." in option else option for option in options]
-    result = run("label", graded, *options)
-    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
-    assert message in result.stderr
-
-
-def test_report_with_labels_says_how_far_the_judge_can_be_trusted(graded: Path) -> None:
-    path, page = graded.with_name("labels.jsonl"), graded.with_name("page.html")
-    assert ask(graded, "1\n" * 6).exit_code == 0
-    result = run("report", graded, "--labels", path, "--output", page)
+def test_report_with_labels_says_how_far_the_judge_can_be_trusted(graded: Path, labels: Path) -> None:
+    page = graded.with_name("page.html")
+    result = run("report", graded, "--labels", labels, "--output", page)
     assert result.exit_code == 0, result.output
     text = page.read_text(encoding="utf-8")
     assert "Can you trust this judge?" in text
     assert "6 labels by <bdi>Ann</bdi>" in " ".join(text.split())
-    path.write_text('{"criterion": "unknown"}\n')
-    refused: Any = run("report", graded, "--labels", path, "--output", page)
+    labels.write_text('{"criterion": "unknown"}\n')
+    refused: Any = run("report", graded, "--labels", labels, "--output", page)
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1), refused.output

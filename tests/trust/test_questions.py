@@ -55,7 +55,7 @@ def test_each_kind_of_criterion_has_its_question_and_a_key_for_each_answer(
     assert (question.words, question.takes_number) == (words, typed)
     assert {answer.verdict: answer.key for answer in question.answers} == keys
     for answer in question.answers:
-        assert question.read_answer(answer.verdict) == answer.verdict
+        assert read_verdict(criterion, answer.verdict) == answer.verdict
 
 
 def test_answers_have_their_meanings_and_a_penalty_s_met_says_that_the_error_occurs() -> None:
