@@ -87,7 +87,7 @@ def current(recorded: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) 
     """What this version sends, in a process of its own: prompts of other tests may be cached with other codes."""
     path = tmp_path_factory.mktemp("wire") / "wire.json"
     command = [sys.executable, "-m", "tests.test_wire_bytes", str(path)]
-    done = subprocess.run(command, cwd=RECORDED.parents[1], capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, cwd=RECORDED.parents[1], capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(path.read_text(encoding="utf-8"))
 
