@@ -22,12 +22,14 @@ class ProviderFormat(NamedTuple):
     """The replies of one API.
 
     Attributes:
+        keys: Keys of which each reply has at least one.
         matches: Returns whether a dictionary or an object is such a reply. It never raises an error.
         messages: Returns the messages of a reply, as this API writes them. Raises a `ValueError` for a reply that has
             no single answer.
         read: Reads a list of these messages.
     """
 
+    keys: frozenset[str]
     matches: Callable[[Any], bool]
     messages: Callable[[Fields], list[Any]]
     read: Callable[[Any, AttachmentList], list[Message]]
@@ -199,18 +201,26 @@ def _reason(error: Any) -> str:
 
 
 PROVIDERS: dict[str, ProviderFormat] = {
-    "OpenAI (chat completion)": ProviderFormat(_is_completion, _completion_messages, read_chat),
-    "OpenAI (Responses API)": ProviderFormat(_is_response, _response_messages, read_openai_responses),
-    "Gemini": ProviderFormat(_is_gemini, _gemini_messages, read_gemini),
-    "Bedrock (Converse)": ProviderFormat(_is_bedrock, _bedrock_messages, read_bedrock),
-    "Anthropic": ProviderFormat(_is_anthropic, _anthropic_messages, read_chat),
-    "Ollama": ProviderFormat(_is_ollama, _ollama_messages, read_chat),
-    _ERROR: ProviderFormat(_is_error, _error_messages, read_chat),
+    "OpenAI (chat completion)": ProviderFormat(
+        frozenset({"choices", "object"}), _is_completion, _completion_messages, read_chat
+    ),
+    "OpenAI (Responses API)": ProviderFormat(
+        frozenset({"object"}), _is_response, _response_messages, read_openai_responses
+    ),
+    "Gemini": ProviderFormat(
+        frozenset({"candidates", "promptFeedback", "prompt_feedback"}), _is_gemini, _gemini_messages, read_gemini
+    ),
+    "Bedrock (Converse)": ProviderFormat(frozenset({"output"}), _is_bedrock, _bedrock_messages, read_bedrock),
+    "Anthropic": ProviderFormat(frozenset({"stop_reason"}), _is_anthropic, _anthropic_messages, read_chat),
+    "Ollama": ProviderFormat(frozenset({"done"}), _is_ollama, _ollama_messages, read_chat),
+    _ERROR: ProviderFormat(frozenset({"error"}), _is_error, _error_messages, read_chat),
 }
 """The providers whose replies are read, by name. OpenAI's forms are also written by most other providers.
 
 The last entry is the body of a failed request, which is always refused.
 """
+
+_KEYS = frozenset[str]().union(*(provider.keys for provider in PROVIDERS.values()))
 
 
 def provider_of(value: Any) -> str | None:
@@ -220,6 +230,9 @@ def provider_of(value: Any) -> str | None:
         >>> provider_of({"model": "m", "message": {"role": "assistant", "content": "42"}, "done": True})
         'Ollama'
     """
+    # Most rows have none of the keys, and a run reads many rows.
+    if type(value) is dict and _KEYS.isdisjoint(cast("Fields", value)):
+        return None
     if not isinstance(value, Mapping) and not hasattr(type(value), "model_dump"):
         return None
     return next((name for name, provider in PROVIDERS.items() if provider.matches(value)), None)
