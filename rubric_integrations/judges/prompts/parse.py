@@ -252,7 +252,7 @@ def _without_thinking(text: str, is_strict: Callable[[], bool]) -> str:
     Raises:
         ValueError: The end of the thinking is not clear.
     """
-    ends = list(_THINKING_ENDS.finditer(text))
+    ends = list(_THINKING_ENDS.finditer(text)) if "</" in text else []
     if not ends:
         return text
     is_marked = _THINKING_BEGINS.match(text) is not None
