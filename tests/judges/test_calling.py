@@ -131,8 +131,9 @@ def test_model_that_dspy_does_not_know_is_sent_a_json_schema(server: OpenAIServe
 @pytest.mark.parametrize("status", [400, 500])
 @pytest.mark.parametrize("message", ["unknown parameter: response_format", "failed to parse grammar"])
 def test_each_format_is_refused_once_although_questions_are_asked_concurrently(
-    server: OpenAIServer, status: int, message: str
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, status: int, message: str
 ) -> None:
+    monkeypatch.setattr(calling, "_LONGEST_REFUSAL", 60.0)
     server.script = refusing("json_schema", "json_object", status=status, message=message)
     assert RUBRIC.grade_sync("text", grader=PerCriterionGrader(judge_for(server, MODELS[1]))).score == 1.0
     assert [requested_format(call) for call in server.calls] == ["json_schema", "json_object", *["none"] * 4]
