@@ -12,7 +12,6 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, cast
 
@@ -539,10 +538,12 @@ def _present_columns(data: Mapping[str, Any], names_of: Mapping[str, Iterable[st
     """
     present: dict[str, str] = {}
     for field, names in names_of.items():
-        filled = (name for name in names if not _is_empty_cell(data[name]))
-        missing = (name for name in names if field == "response" and not _is_missing(data[name]))
-        if (name := next(chain(filled, missing), None)) is not None:
-            present[field] = name
+        for name in names:
+            if not _is_empty_cell(data[name]):
+                present[field] = name
+                break
+            if field == "response" and field not in present and not _is_missing(data[name]):
+                present[field] = name
     return present
 
 
