@@ -1,7 +1,7 @@
-"""The end of a `grade` run: writes the results to terminal and files, evaluates gates, and chooses the exit code.
+"""The statistical gate of `grade`: with `--alpha`, `--min-score` passes only if the mean score is significantly higher.
 
-A gate is a condition on the complete run. With `--alpha`, `--min-score` passes only if the mean score is
-significantly above the threshold. All rows of the input file are read once before the first call to a judge.
+`rubric_integrations.trust.gates` decides. This module checks the options, and collects the scores of a run with little
+memory.
 """
 
 from __future__ import annotations

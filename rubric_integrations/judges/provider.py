@@ -39,13 +39,7 @@ from rubric_integrations.judges.models.keys import (
     route_of,
     server_url,
 )
-from rubric_integrations.judges.models.limits import (
-    MAX_FLAT_TOKENS,
-    TokenPrices,
-    estimate_cost,
-    known_prices,
-    token_prices,
-)
+from rubric_integrations.judges.models.limits import MAX_FLAT_TOKENS, TokenPrices, estimate_cost, token_prices
 from rubric_integrations.judges.protocol import RequestProtocol
 from rubric_integrations.scoring.judgment import TokenUsage
 
@@ -168,8 +162,7 @@ class ReplyReader:
         """
         plain = _parse_plain(reply.body) if self._reads_plain_replies and reply.status == 200 else None
         if plain is not None:
-            key = (*self._price_key, plain.model, plain.tier)
-            prices = known_prices.get(key) or await token_prices(key, plain.model, plain.tier, self._estimate)
+            prices = await self._prices(plain.model, plain.tier)
             if not prices.known or prices.per_token:
                 return Completion(plain.text, plain.finish_reason, plain.usage, plain.cost(prices.per_token))
         return (await self.read_with_dspy(reply))[1]

@@ -181,13 +181,6 @@ class CriterionReport(SparseRecord):
         return sum(vote.error is not None for vote in self.votes) if self.votes else 0
 
 
-def desirability(row: CriterionReport) -> float | None:
-    """Return how good an answer is, from 0 to 1 (best). For a penalty, this is 1 - value. None without an answer."""
-    if row.value is None or row.error:
-        return None
-    return 1.0 - row.value if row.weight < 0 else row.value
-
-
 class Escalations(Record):
     """Counts and costs of the answers of cascades (`rubric_integrations.judges.Cascade`) in a report or a run.
 
@@ -583,6 +576,11 @@ def higher_is_better(value: float, *, is_penalty: bool) -> float:
         (0.0, 1.0)
     """
     return 1 - value if is_penalty else value
+
+
+def desirability(row: CriterionReport) -> float | None:
+    """Return how good an answer is, from 0 to 1 (best), by `higher_is_better`. None without an answer."""
+    return None if row.value is None or row.error else higher_is_better(row.value, is_penalty=row.weight < 0)
 
 
 def _overall_score(report: EvaluationReport, name: str, failure: Exception | None) -> NamedScore:

@@ -319,10 +319,10 @@ class Row(NamedTuple):
     metadata: Mapping[str, Any] | None = None
 
     def with_error(self, error: str) -> Row:
-        """Return this row without a submission and with an error: one line of at most about 1,000 characters.
+        """Return this row without a submission, and with an error in one line of about 1,000 characters at most.
 
-        An error has more lines if it quotes an id with line breaks, and is longer if it quotes a long value. Its end,
-        with the remedy, is kept.
+        A message that quotes an id or a value may have more lines, and be longer. Its beginning, and its end with the
+        remedy, are kept.
         """
         error = " ".join(error.splitlines())
         if len(error) > _MAX_ERROR:

@@ -26,10 +26,10 @@ def describe(name: str) -> str:
     """Return one line about the installed version of a library."""
     name = name.partition("[")[0]
     constraints = PROJECT.joinpath("constraints.txt").read_text(encoding="utf-8")
-    tested, installed = re.findall(rf"^{re.escape(name)}==(\S+)$", constraints, re.MULTILINE), version(name)
-    return (
-        f"{name} {installed}: {'nothing newer' if installed in tested else f'newer than {tested}'} on the package index"
-    )
+    tested = "".join(re.findall(rf"^{re.escape(name)}==(\S+)$", constraints, re.MULTILINE))
+    if tested == version(name):
+        return f"{name} {tested}: nothing newer on the package index"
+    return f"{name} {version(name)}, newer than {tested} of constraints.txt"
 
 
 if __name__ == "__main__":

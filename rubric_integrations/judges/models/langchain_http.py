@@ -49,12 +49,17 @@ def guarded(model: BaseChatModel) -> BaseChatModel:
     return guarded_model
 
 
-def _guarded_client(client: Any) -> Any:
-    """Copy an HTTP client, an SDK's client based on one, or a part of such a client. None for any other object."""
+def _guarded_client(client: Any, layers: int = 2) -> Any:
+    """Copy an HTTP client, an SDK's client based on one, or a part of such a client. None for any other object.
+
+    Args:
+        client: The object.
+        layers: The largest number of objects around the HTTP client. A mock has a client within each client.
+    """
     if (library := _library_of(client)) is not None:
         return _guarded_http(client, library)
     inner = getattr(client, "_client", None)
-    guarded_inner = None if inner is None else _guarded_client(inner)
+    guarded_inner = _guarded_client(inner, layers - 1) if inner is not None and layers else None
     if guarded_inner is None:
         return None
     if hasattr(inner, "with_options"):

@@ -55,7 +55,7 @@ MAX_FLAT_TOKENS = 100_000
 
 # The names of models come from the servers' replies. Therefore their number must be limited.
 _MAX_PRICES = 256
-known_prices: dict[tuple[object, ...], TokenPrices] = {}
+_known_prices: dict[tuple[object, ...], TokenPrices] = {}
 
 
 def estimate_cost(
@@ -83,12 +83,12 @@ async def token_prices(
         tier: The service tier. Empty if the reply does not name one.
         estimate: A function that returns the cost of a reply.
     """
-    prices = known_prices.get(key)
+    prices = _known_prices.get(key)
     if prices is None:
-        if len(known_prices) >= _MAX_PRICES:
-            known_prices.clear()
+        if len(_known_prices) >= _MAX_PRICES:
+            _known_prices.clear()
         # In a thread, because the first look-up may download DSPy's price list.
-        prices = known_prices[key] = await asyncio.to_thread(_look_up_prices, model, tier, estimate)
+        prices = _known_prices[key] = await asyncio.to_thread(_look_up_prices, model, tier, estimate)
     return prices
 
 

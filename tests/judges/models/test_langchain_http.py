@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import httpx
 import httpx2
@@ -237,6 +238,12 @@ async def test_refused_reply_is_an_error_of_the_clients_own_library(
         with pytest.raises(getattr(library, error)) as caught:
             await other.client.post("/chat/completions", json={"model": "m", "messages": []})
     assert isinstance(to_lm_error(caught.value), lm15.TransportError)
+
+
+def test_model_with_a_mock_as_its_client_is_returned_as_it_is() -> None:
+    model = ModelOfServer(url="http://127.0.0.1:1")
+    object.__setattr__(model, "client", MagicMock())
+    assert guarded(model) is model
 
 
 def test_model_whose_client_is_of_an_unknown_library_is_returned_as_it_is() -> None:
