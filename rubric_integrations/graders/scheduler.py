@@ -46,6 +46,7 @@ from rubric_integrations.judges.protocol import (
     innermost,
 )
 from rubric_integrations.judges.spend import (
+    NOT_SENT,
     PRICE_UNKNOWN,
     PriceUnknown,
     SpendLimit,
@@ -518,17 +519,19 @@ class LimitedJudge(RequestWrapper):
                     async with asyncio.timeout(timeout):
                         result = await answer(self._target, request)
                     outcome = redactor.result(validate(request, result))
+                except asyncio.CancelledError as error:
+                    is_sent = is_sent and NOT_SENT not in getattr(error, "__notes__", ())
+                    raise
                 except Exception as error:  # noqa: BLE001 -- whatever a user's own judge raises
                     outcome = redactor.failure(self._failure_of(error))
                 finally:
                     outcome = self._with_price(outcome, limit) if limit is not None and limit.prices else outcome
-                    # Also if the call is cancelled, because it was sent.
+                    # Also if the call is cancelled after it was sent.
                     spend = NO_SPEND if not is_sent else UNANSWERED_CALL if outcome is None else outcome.spend
                     (spend_of_grade.get() or SpendTotal()).add(spend)
-                    if limit is not None and not is_sent:
-                        limit.give_back(reserved)
-                    elif limit is not None:
-                        limit.end(spend, reserved, not (outcome is None or isinstance(outcome, JudgeFailure)))
+                    if limit is not None:
+                        is_answered = not (outcome is None or isinstance(outcome, JudgeFailure))
+                        limit.end(spend, reserved, is_answered) if is_sent else limit.give_back(reserved)
                 endpoint.record(outcome, request.submission)
             finally:
                 if is_single:

@@ -18,6 +18,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
+from rubric_integrations.judges.spend import NOT_SENT
+
 MAX_REPLY_BYTES = 10_000_000
 """The largest size of a decompressed reply, in bytes. A judgment has a few thousand bytes. Without a limit, a
 compressed reply could fill the memory."""
@@ -126,12 +128,25 @@ async def _open_pool(loop: asyncio.AbstractEventLoop) -> _Pool:
     return pool
 
 
+class _Connector(aiohttp.TCPConnector):
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[aiohttp.tracing.Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 -- as in the base class
+    ) -> aiohttp.connector.Connection:
+        """Return a connection for a request. The request is sent afterwards."""
+        try:
+            return await super().connect(req, traces, timeout)
+        except asyncio.CancelledError as error:
+            error.add_note(NOT_SENT)
+            raise
+
+
 async def _open_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
     # A generator, because `asyncio.run` ends all generators of its loop before it closes the loop. The pool is then
     # closed in time. The number of connections is limited by the grader.
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
-    ) as session:
+    async with aiohttp.ClientSession(connector=_Connector(limit=0), cookie_jar=aiohttp.DummyCookieJar()) as session:
         try:
             yield session
         finally:

@@ -230,6 +230,9 @@ class TokenPrice(NamedTuple):
         return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
 
 
+NOT_SENT = "cancelled before the request was sent"
+"""The note of a `CancelledError` that ended a call before its request was sent. Such a call is not counted."""
+
 # The built-in instructions, the schema of the reply, the field headers and the fences together have half of this size.
 _FIXED_BYTES = 12_000
 
