@@ -102,8 +102,8 @@ class Record(BaseModel):
 class SparseRecord(Record):
     """A record that leaves unused fields out of its JSON, to keep files small.
 
-    The fields of `_left_out_if_unused` are left out if they are empty or have their default value. `spend.partial` is
-    the field `partial` of the record in the field `spend`. It is left out if it is empty.
+    The fields of `_left_out_if_unused` are left out if they are empty or have their default value. A `spend` leaves out
+    `is_lower_bound` if it is False. It is no such record itself, because that would cost a call for each `spend`.
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = ()
@@ -112,14 +112,11 @@ class SparseRecord(Record):
     def _leave_out_empty_fields(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = serialize(self)
         for name in self._left_out_if_unused:
-            holder, _, inner = name.partition(".")
-            if inner:
-                if holder in data and not data[holder].get(inner):
-                    data[holder].pop(inner, None)
-                continue
             value = data.get(name)
             # A cost of 0.0 is known, and is used unless it is the default.
             is_empty = not value and not isinstance(value, float)
             if name in data and (is_empty or value == type(self).model_fields[name].default):
                 del data[name]
+        if "spend" in data and not data["spend"].get("is_lower_bound", True):
+            del data["spend"]["is_lower_bound"]
         return data

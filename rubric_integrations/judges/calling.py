@@ -348,7 +348,7 @@ class ModelCaller:
         form: RequestForm,
         warm_prompt_cache: bool = False,
     ) -> _Request:
-        inputs = with_attachments(prompt.inputs, prompt.files)
+        inputs = with_attachments(prompt.inputs, prompt.files) if prompt.files else prompt.inputs
         # Read once: each attribute look-up of a `dspy.Module` is a function call.
         own = predict.__dict__
         signature = select_fields(own["signature"], tuple(inputs), prompt.requests_evidence)

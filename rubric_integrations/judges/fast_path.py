@@ -202,7 +202,7 @@ class PromptTemplate:
         """
         from rubric_integrations.judges.http import HttpReply
 
-        return self._request.read(HttpReply(status, "", {}, body), self._lm)
+        return self._request.reader.read(HttpReply(status, "", {}, body), self._lm)
 
 
 class FunctionTemplate:

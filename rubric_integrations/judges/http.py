@@ -11,7 +11,7 @@ import atexit
 import os
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -40,10 +40,6 @@ class HttpAddress:
         self.url = url
         self.headers = [pair for pair in headers if not (has_user and pair[0].lower() == "authorization")]
         self.timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
-
-    def post(self, session: aiohttp.ClientSession, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Return the context in which a request is sent once and its response is open. Redirects are not followed."""
-        return session.post(self.url, data=body, headers=self.headers, timeout=self.timeout, allow_redirects=False)
 
 
 class HttpReply(NamedTuple):
@@ -96,21 +92,6 @@ class _Pool(NamedTuple):
 
 
 _pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
-
-
-async def _read_body(response: aiohttp.ClientResponse) -> bytes:
-    """Read and decompress a body up to the size limit.
-
-    Raises:
-        aiohttp.ClientPayloadError: The body is larger than the limit.
-    """
-    body, content = bytearray(), response.content
-    while part := await content.readany():
-        body += part
-        if len(body) > MAX_REPLY_BYTES:
-            response.close()
-            raise aiohttp.ClientPayloadError(f"the reply is larger than {MAX_REPLY_BYTES:,} bytes")
-    return bytes(body)
 
 
 def needs_proxy(url: str) -> bool:
@@ -177,19 +158,32 @@ def _close_pools() -> None:
                 (asyncio.new_event_loop() if loop.is_closed() else loop).run_until_complete(pool.owner.aclose())
 
 
-async def take_turn() -> aiohttp.ClientSession:
-    """Return the session of the running event loop, once the loop has time to prepare another request."""
+async def send(address: HttpAddress, data: bytes) -> HttpReply:
+    """Send a request once, as soon as the event loop has time to prepare it. Redirects are not followed.
+
+    Args:
+        address: The URL, the headers and the timeouts.
+        data: The body of the request.
+
+    Raises:
+        aiohttp.ClientError: The connection failed, or the decompressed response has more than 10 MB.
+        OSError: The connection failed.
+    """
     loop = asyncio.get_running_loop()
     pool = _pools.get(loop) or await _open_pool(loop)
     if (turn := pool.turns.take()) is not None:
-        await turn
-    return pool.session
-
-
-async def read_reply(response: aiohttp.ClientResponse) -> HttpReply:
-    """Read a complete response.
-
-    Raises:
-        aiohttp.ClientError: The connection failed, or the response has more than 10 MB.
-    """
-    return HttpReply(response.status, response.reason or "", response.headers, await _read_body(response))
+        try:
+            await turn
+        except asyncio.CancelledError as error:
+            error.add_note(NOT_SENT)
+            raise
+    async with pool.session.post(
+        address.url, data=data, headers=address.headers, timeout=address.timeout, allow_redirects=False
+    ) as response:
+        body = bytearray()
+        while part := await response.content.readany():
+            body += part
+            if len(body) > MAX_REPLY_BYTES:
+                response.close()
+                raise aiohttp.ClientPayloadError(f"the reply is larger than {MAX_REPLY_BYTES:,} bytes")
+        return HttpReply(response.status, response.reason or "", response.headers, bytes(body))

@@ -23,7 +23,7 @@ from pydantic_core import from_json
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.judges.engines import ModelCapabilities, with_engine
-from rubric_integrations.judges.http import HttpAddress, HttpReply, needs_proxy, read_reply, take_turn
+from rubric_integrations.judges.http import HttpAddress, HttpReply, needs_proxy, send
 from rubric_integrations.judges.models.errors import (
     Completion,
     ErrorResponse,
@@ -39,7 +39,7 @@ from rubric_integrations.judges.models.keys import (
     route_of,
     server_url,
 )
-from rubric_integrations.judges.models.limits import MAX_FLAT_TOKENS, TokenPrices, estimate_cost, token_prices
+from rubric_integrations.judges.models.limits import MAX_FLAT_TOKENS, estimate_cost, token_prices
 from rubric_integrations.judges.protocol import RequestProtocol
 from rubric_integrations.scoring.judgment import TokenUsage
 
@@ -154,18 +154,24 @@ class ReplyReader:
         self._request = replace(request, model=provider.model)
         self._price_key = (provider.name, provider.model, request.config.service_tier)
 
-    async def read(self, reply: HttpReply) -> Completion:
+    async def read(self, reply: HttpReply, lm: dspy.LM) -> Completion:
         """Parse a server's response.
 
         Raises:
-            dspy.lm15.LM15Error: The response is an error, or is not the reply of a model.
+            dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises. Its cause has the response.
         """
-        plain = _parse_plain(reply.body) if self._reads_plain_replies and reply.status == 200 else None
-        if plain is not None:
-            prices = await self._prices(plain.model, plain.tier)
-            if not prices.known or prices.per_token:
-                return Completion(plain.text, plain.finish_reason, plain.usage, plain.cost(prices.per_token))
-        return (await self.read_with_dspy(reply))[1]
+        try:
+            plain = _parse_plain(reply.body) if self._reads_plain_replies and reply.status == 200 else None
+            if plain is not None:
+                prices = await token_prices((*self._price_key, plain.model, plain.tier), self._estimate)
+                if not prices.known or prices.per_token:
+                    cost = sum(map(mul, plain.counts, prices.per_token)) if prices.per_token else None
+                    return Completion(plain.text, plain.finish_reason, plain.usage, cost)
+            return (await self.read_with_dspy(reply))[1]
+        except Exception as error:  # noqa: BLE001 -- raised again as DSPy's error
+            cause = ResponseError(ErrorResponse(reply.status, reply.body))
+            cause.__cause__ = error
+            raise wrap_error(error, model=lm.model, provider=self._provider.name) from cause
 
     async def read_with_dspy(self, reply: HttpReply) -> tuple[lm15.Response, Completion]:
         """Parse a server's response as DSPy does.
@@ -175,7 +181,8 @@ class ReplyReader:
         """
         response, completion = self._parse(reply)
         tier = str((response.provider_data or {}).get("service_tier") or "")
-        if completion.usage is not None and (await self._prices(response.model, tier)).known:
+        key = (*self._price_key, response.model, tier)
+        if completion.usage is not None and (await token_prices(key, self._estimate)).known:
             completion = completion._replace(cost=self._estimate(response))
         return response, completion
 
@@ -205,9 +212,6 @@ class ReplyReader:
             return False
         return (completion.usage, completion.finish_reason) == (plain.usage, plain.finish_reason)
 
-    async def _prices(self, model: str, tier: str) -> TokenPrices:
-        return await token_prices((*self._price_key, model, tier), model, tier, self._estimate)
-
     def _estimate(self, response: lm15.Response) -> float | None:
         return estimate_cost(response, self._provider.name, self._provider.model, self._request)
 
@@ -224,7 +228,11 @@ def _without_counts(reply: HttpReply) -> HttpReply | None:
 
 
 class _PlainReply(NamedTuple):
-    """A reply that has only one text and its token counts."""
+    """A reply that has only one text and its token counts.
+
+    Attributes:
+        counts: The numbers of tokens whose prices `TokenPrices.per_token` has, in the same order.
+    """
 
     text: str
     finish_reason: str | None
@@ -232,12 +240,6 @@ class _PlainReply(NamedTuple):
     tier: str
     usage: TokenUsage
     counts: tuple[int, int, int, int]
-
-    def cost(self, per_token: tuple[float, ...] | None) -> float | None:
-        """Return the cost in US dollars, from the prices of one token."""
-        if not per_token:
-            return None
-        return sum(map(mul, self.counts, per_token))
 
 
 def _parse_plain(body: bytes) -> _PlainReply | None:
@@ -315,24 +317,10 @@ class CapturedRequest(NamedTuple):
                 as lost.
         """
         try:
-            async with self.address.post(await take_turn(), body) as response:
-                reply = await read_reply(response)
+            reply = await send(self.address, body)
         except Exception as error:
             raise wrap_error(_as_lost(error), model=lm.model, provider=self.provider) from error
-        return await self.read(reply, lm)
-
-    async def read(self, reply: HttpReply, lm: dspy.LM) -> Completion:
-        """Parse the response to the request.
-
-        Raises:
-            dspy.utils.exceptions.DSPyError: The same errors as `dspy.LM` raises. Its cause has the response.
-        """
-        try:
-            return await self.reader.read(reply)
-        except Exception as error:  # noqa: BLE001 -- raised again as DSPy's error
-            cause = ResponseError(ErrorResponse(reply.status, reply.body))
-            cause.__cause__ = error
-            raise wrap_error(error, model=lm.model, provider=self.provider) from cause
+        return await self.reader.read(reply, lm)
 
 
 def provider_with_template(lm: dspy.LM, *, for_batch: bool = False) -> ProviderClient | None:
@@ -406,8 +394,7 @@ class ProviderEngine(ModelCapabilities):
             raise lm15.UnsupportedFeatureError("stop sequences and proxies need DSPy's own engine")
         self.has_sent = True
         try:
-            async with address.post(await take_turn(), body) as response:
-                reply = await read_reply(response)
+            reply = await send(address, body)
         except Exception as error:
             raise _as_lost(error) from error
         try:

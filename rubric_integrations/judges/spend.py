@@ -321,6 +321,8 @@ class SpendLimit:
         self._limit = Allowance(
             math.inf if max_calls is None else max_calls, math.inf if max_cost is None else max_cost
         )
+        # Also if it is shared: another process may have limits, which count the calls of this one.
+        self._is_limited = max_calls is not None or max_cost is not None
         self._started = self._under_way = self._waiting = self._lost_without_price = 0
         # The cost that was paid or may have been paid, and the reserved cost of the calls in flight.
         self._counted = self._reserved = 0.0
@@ -353,7 +355,7 @@ class SpendLimit:
         Args:
             make_claim: A function that claims a part of the limits.
         """
-        self._shared = SharedSpend(make_claim, self._limit)
+        self._shared, self._is_limited = SharedSpend(make_claim, self._limit), True
 
     async def record(self) -> None:
         """Record the spending of this process for the other processes that share the limits.
@@ -463,12 +465,14 @@ class SpendLimit:
     def _reserve(self, highest_cost: float | None) -> float | None:
         """Count a call as started, and return its reserved cost. None if the limits do not allow the call now."""
         with self._lock:
-            is_unpriced = highest_cost is None and self._highest_cost is None
-            if self.max_cost is not None and (self._has_unknown_price or (is_unpriced and self._under_way)):
-                return None
-            reserved = self._reservation(highest_cost)
-            if not self._fits(reserved, self._own) or (self.max_cost is not None and self._has_spent_all):
-                return None
+            reserved = 0.0
+            if self._is_limited:
+                is_unpriced = highest_cost is None and self._highest_cost is None
+                if self.max_cost is not None and (self._has_unknown_price or (is_unpriced and self._under_way)):
+                    return None
+                reserved = self._reservation(highest_cost)
+                if not self._fits(reserved, self._own) or (self.max_cost is not None and self._has_spent_all):
+                    return None
             self._started += 1
             self._under_way += 1
             self._reserved += reserved

@@ -232,9 +232,7 @@ class Judgment(SparseRecord):
             answer must not be used to measure the judge.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = (
-        "evidence", "escalated", "escalation_cost", "trained_on", "spend.is_lower_bound",
-    )  # fmt: skip
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("evidence", "escalated", "escalation_cost", "trained_on")
 
     verdict: EncodableText
     value: UnitScore | None

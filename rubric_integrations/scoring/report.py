@@ -80,7 +80,7 @@ class CriterionReport(SparseRecord):
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = (
         "not_applicable", "tags", "metadata", "evidence", "escalated", "escalation_cost",
-        "trained_on", "options", "scale_type", "scale", "cap", "computed", "spend.is_lower_bound",
+        "trained_on", "options", "scale_type", "scale", "cap", "computed",
     )  # fmt: skip
 
     name: str
@@ -337,9 +337,7 @@ class EvaluationReport(SparseRecord):
             pass.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = (
-        "tags", "omitted_characters", "low_coverage", "partial", "spend.is_lower_bound",
-    )  # fmt: skip
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags", "omitted_characters", "low_coverage", "partial")
 
     score: float | None
     score_range: tuple[float | None, float] | None = None

@@ -10,7 +10,6 @@ import asyncio
 import json
 import math
 import re
-import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -53,9 +52,12 @@ class TokenPrices(NamedTuple):
 MAX_FLAT_TOKENS = 100_000
 """Some models are more expensive for prompts beyond some length, which is at least this number of tokens."""
 
+PriceKey = tuple[str, str, str | None, str, str]
+"""What prices depend on: the provider, the requested model and tier, and the model and tier that the reply names."""
+
 # The names of models come from the servers' replies. Therefore their number must be limited.
 _MAX_PRICES = 256
-_known_prices: dict[tuple[object, ...], TokenPrices] = {}
+_known_prices: dict[PriceKey, TokenPrices] = {}
 
 
 def estimate_cost(
@@ -72,15 +74,11 @@ def estimate_cost(
     return costs.estimate_cost(response, provider=provider, requested_model=model, request=request)[0]
 
 
-async def token_prices(
-    key: tuple[object, ...], model: str, tier: str, estimate: Callable[[lm15.Response], float | None]
-) -> TokenPrices:
+async def token_prices(key: PriceKey, estimate: Callable[[lm15.Response], float | None]) -> TokenPrices:
     """Return the prices of a model's tokens, from a cache or the price list.
 
     Args:
         key: Everything on which the prices depend.
-        model: The model that has replied.
-        tier: The service tier. Empty if the reply does not name one.
         estimate: A function that returns the cost of a reply.
     """
     prices = _known_prices.get(key)
@@ -88,11 +86,13 @@ async def token_prices(
         if len(_known_prices) >= _MAX_PRICES:
             _known_prices.clear()
         # In a thread, because the first look-up may download DSPy's price list.
-        prices = _known_prices[key] = await asyncio.to_thread(_look_up_prices, model, tier, estimate)
+        prices = _known_prices[key] = await asyncio.to_thread(_look_up_prices, key, estimate)
     return prices
 
 
-def _look_up_prices(model: str, tier: str, estimate: Callable[[lm15.Response], float | None]) -> TokenPrices:
+def _look_up_prices(key: PriceKey, estimate: Callable[[lm15.Response], float | None]) -> TokenPrices:
+    *_, model, tier = key
+
     def cost(*, sent: int = 0, received: int = 0, cached: int = 0, reasoning: int = 0) -> float | None:
         usage = lm15.Usage(
             input_tokens=sent, output_tokens=received, cache_read_tokens=cached, reasoning_tokens=reasoning
@@ -115,7 +115,7 @@ def _reply_of(model: str, tier: str | None, usage: lm15.Usage) -> lm15.Response:
 
 
 # Set by the first `load_prices`. Until then, a look-up could download the list on the event loop.
-_list_is_loaded = threading.Event()
+_list_is_loaded = False
 
 
 async def load_prices(lm: dspy.BaseLM) -> None:
@@ -124,9 +124,10 @@ async def load_prices(lm: dspy.BaseLM) -> None:
     Otherwise DSPy would load the list after the first reply. The time for loading would then count against the timeout
     of the first call.
     """
+    global _list_is_loaded  # noqa: PLW0603 -- one price list per process
     if is_priced(lm):
         await model_metadata.apreload()
-        _list_is_loaded.set()
+        _list_is_loaded = True
 
 
 def highest_cost(lm: dspy.BaseLM, prompt_bytes: int, reply_tokens: int | None = None) -> float | None:
@@ -234,7 +235,7 @@ def known_limit(lm: dspy.BaseLM) -> int | None:
 
     The list is used only if it is already loaded (see `load_prices`).
     """
-    if not _list_is_loaded.is_set() or not is_priced(lm):
+    if not _list_is_loaded or not is_priced(lm):
         return None
     return _listed_limit(lm.model)
 

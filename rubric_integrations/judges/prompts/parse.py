@@ -232,7 +232,7 @@ def parse_object(text: str, is_strict: Callable[[], bool]) -> ReplyObject:
     Raises:
         ValueError: There is no object, there is more than one, or there is other text around it.
     """
-    answer = _without_code_block(_without_thinking(text, is_strict).strip())
+    answer = _without_code_block((_without_thinking(text, is_strict) if "</" in text else text).strip())
     start = answer.find("{")
     if start < 0 or (start > 0 and (is_strict() or not _PROSE_BEFORE.fullmatch(answer, 0, start))):
         raise ValueError("the reply is not a JSON object" + (" alone" if start > 0 else ""))
@@ -252,7 +252,7 @@ def _without_thinking(text: str, is_strict: Callable[[], bool]) -> str:
     Raises:
         ValueError: The end of the thinking is not clear.
     """
-    ends = list(_THINKING_ENDS.finditer(text)) if "</" in text else []
+    ends = list(_THINKING_ENDS.finditer(text))
     if not ends:
         return text
     is_marked = _THINKING_BEGINS.match(text) is not None

@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rubric_integrations.judges import fast_path, http
+from rubric_integrations.judges.spend import NOT_SENT
 from rubric_integrations.scoring import JudgeFailure
 from tests.judges.questions import judge_at, question_about
 from tests.openai_server import OpenAIServer, Reply
@@ -122,6 +123,21 @@ async def test_burst_of_requests_is_prepared_a_few_at_a_time_and_in_order() -> N
     assert numbers == [number for number in range(30) if number != 10]
     assert max(sum(at == other for other, _ in steps) for at, _ in steps) <= http._MAX_PREPARED  # pyright: ignore[reportPrivateUsage]
     assert turns.take() is None
+
+
+async def test_request_that_is_cancelled_while_it_waits_for_its_turn_is_marked_as_not_sent(
+    server: OpenAIServer,
+) -> None:
+    address = http.HttpAddress(f"{server.url}/chat/completions", [], connect=5.0, read=None)
+    body = b'{"model": "m", "messages": []}'
+    tasks = [asyncio.create_task(http.send(address, body)) for _ in range(http._MAX_PREPARED + 2)]  # pyright: ignore[reportPrivateUsage]
+    await asyncio.sleep(0)
+    tasks[-1].cancel()
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await tasks[-1]
+    assert NOT_SENT in cancelled.value.__notes__
+    await asyncio.gather(*tasks[:-1])
+    assert len(server.calls) == len(tasks) - 1
 
 
 @given(st.text())

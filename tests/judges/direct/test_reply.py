@@ -41,7 +41,7 @@ async def reader_for(model: str) -> ReplyReader:
 async def result_of(reader: ReplyReader, body: bytes) -> Any:
     """Return the text of a reply, why it ended and its spend; or the class of the error."""
     try:
-        completion = await reader.read(HttpReply(200, "OK", {}, body))
+        completion = await reader.read(HttpReply(200, "OK", {}, body), dspy.LM("openai/m"))
     except Exception as error:  # noqa: BLE001 -- the test compares which error it is
         return type(error)
     # Where the server gives no reason, DSPy assumes `stop`, and the short way reports that it is unknown.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from typing import Any
 
 import pytest
@@ -59,7 +58,7 @@ def test_prompt_that_may_fit_is_sent(
 def test_no_price_list_is_loaded_for_the_limit(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     from rubric_integrations.judges.models import limits
 
-    monkeypatch.setattr(limits, "_list_is_loaded", threading.Event())
+    monkeypatch.setattr(limits, "_list_is_loaded", False)
     monkeypatch.setattr(model_metadata, "_load", lambda: pytest.fail("the list would be fetched"))
     lm = LMJudge("openai/gpt-4o", api_base=server.url).lm
     assert limits.known_limit(lm) is None
