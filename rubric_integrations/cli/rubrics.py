@@ -97,7 +97,7 @@ def migrate(
     file = open_document(output, overwrite=overwrite, inputs=[rubric])
     try:
         document, changes = openrubricrl.migrate(load(rubric)[0], to_version)
-        openrubricrl.read(document, str(rubric))
+        openrubricrl.parse(document, str(rubric))
     except RubricError as error:
         refuse(str(error))
     print_document(document, file)

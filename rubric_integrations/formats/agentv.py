@@ -12,13 +12,12 @@ from typing import Any, NamedTuple, cast
 from pydantic import ValidationError
 
 from rubric_integrations.formats import checklist, prometheus
-from rubric_integrations.formats.items import rubric_losses
+from rubric_integrations.formats.items import Reading, rubric_losses
 from rubric_integrations.formats.parsing import faults_from_error, short
 from rubric_integrations.formats.promptfoo import (
     NOTHING_READ,
     Suite,
     has_shared,
-    negations,
     read_only_test,
     read_test,
     suite_of,
@@ -52,7 +51,7 @@ def matches(document: Any) -> bool:
     return False
 
 
-def read(document: Any, source: str) -> Rubric:
+def parse(document: Any, source: str) -> Reading:
     """Make one rubric from an AgentV document.
 
     The rubric has the items that all cases share. If the document has only one case, the rubric also has the items of
@@ -63,9 +62,7 @@ def read(document: Any, source: str) -> Rubric:
     """
     suite = suite_of(document)
     if suite is not None:
-        reading = read_only_test(suite._replace(dialect="agentv"), source)
-        warn_of_losses(reading.losses, source)
-        return reading.rubric
+        return read_only_test(suite._replace(dialect="agentv"), source)
     faults: list[Fault] = []
     criteria = shared_criteria(document, faults)
     cases = eval_cases(document)
@@ -75,16 +72,7 @@ def read(document: Any, source: str) -> Rubric:
             faults.append(Fault("evalcases", "rubrics", message))
         else:
             criteria += read_items(cases[0]["rubrics"], "evalcases[0].rubrics", faults)
-    return make_rubric(criteria, document, source, faults)
-
-
-def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that `read` leaves out of the rubric or rewords."""
-    suite = suite_of(document)
-    if suite is None:
-        return []
-    reading = read_only_test(suite._replace(dialect="agentv"), "rubric")
-    return reading.losses + negations(reading.rubric)
+    return Reading(make_rubric(criteria, document, source, faults), [])
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
@@ -251,7 +239,7 @@ def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalC
     if rows := prometheus.rows_of(document):
         for case_id, row in rows:
             reference = as_text(row.get("reference_answer"))
-            rubric = prometheus.read(row, f"{source}, case {case_id}")
+            rubric = prometheus.parse(row, f"{source}, case {case_id}").rubric
             yield EvalCase(case_id, as_text(row.get("input")), reference, rubric)
         return
     if checklist.rows_of(document):
@@ -284,7 +272,7 @@ def _cases_of_checklists(document: Any, source: str, *, strict: bool) -> Iterato
         if case_id in empty:
             continue
         name = f"{source}, case {case_id}"
-        rubric = checklist.read(row, name)
+        rubric = checklist.parse(row, name).rubric
         if strict and rubric.left_out:
             raise RubricError(name, [Fault("", "", text) for text in rubric.left_out])
         yield EvalCase(case_id, checklist.input_of(row), "", rubric)
@@ -306,7 +294,7 @@ def _cases_of_suite(suite: Suite, source: str, *, strict: bool) -> Iterator[Eval
             rubric = make_rubric([criterion], suite.document, name, [])
         else:
             try:
-                rubric, losses = read_test(suite, index, name)
+                rubric, losses, _ = read_test(suite, index, name)
             except RubricError as error:
                 is_last_of_none = is_empty and index == len(suite.tests) - 1
                 if strict or is_last_of_none or not error.faults[0].message.startswith(NOTHING_READ):

@@ -93,20 +93,6 @@ def input_of(row: Mapping[str, Any]) -> str:
     return "\n\n".join(text for text in texts if isinstance(text, str) and text.strip())
 
 
-def read(document: Any, source: str) -> Rubric:
-    """Make a rubric from a checklist.
-
-    Raises:
-        RubricError: The document has faults. The error lists every fault.
-    """
-    return _read(document, source).rubric
-
-
-def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that `read` leaves out of the rubric."""
-    return _read(document, "rubric").losses
-
-
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Return a rubric as a checklist, with one message for each part that a checklist cannot express."""
     messages = rubric_losses(rubric, kept=())
@@ -146,7 +132,12 @@ def _other_parts(task: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"`{_TASK_KEY}.reward_basis`: {part}" for part in parts)
 
 
-def _read(document: Any, source: str) -> Reading:
+def parse(document: Any, source: str) -> Reading:
+    """Make a rubric from a checklist.
+
+    Raises:
+        RubricError: The document has faults. The error lists every fault.
+    """
     rows = rows_of(document)
     if len(rows) > 1:
         message = f"are {len(rows)}, each with its rubric: read the file with `load_eval_cases`, which returns them all"

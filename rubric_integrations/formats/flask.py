@@ -26,26 +26,17 @@ def matches(document: Any) -> bool:
     return bool(entries) and all(isinstance(entry, Mapping) and {_NAME, _TEXTS} <= set(entry) for entry in entries)
 
 
-def read(document: Any, source: str) -> Rubric:
-    """Make a rubric from all skills.
-
-    Raises:
-        RubricError: The document has faults. The error lists every fault.
-    """
-    return _read(document, source).rubric
-
-
-def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that `read` leaves out of the rubric."""
-    return _read(document, "rubric").losses
-
-
 def write(_rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Raise `RubricError`, because this format can only be read."""
     raise RubricError("flask", [Fault("", "", "is a format that is only read: write another one")])
 
 
-def _read(document: Any, source: str) -> Reading:
+def parse(document: Any, source: str) -> Reading:
+    """Make a rubric from all skills.
+
+    Raises:
+        RubricError: The document has faults. The error lists every fault.
+    """
     if not matches(document):
         example = "[{Skill: ..., Criteria: ..., Scoring: {1: ..., 5: ...}}]"
         raise error_of(source, "flask", [Fault("", "", f"must be a list such as {example}, got {short(document)}")])

@@ -30,20 +30,6 @@ def matches(document: Any) -> bool:
     return any("points" in entry and "description" not in entry for entry in objects_in(document))
 
 
-def read(document: Any, source: str) -> Rubric:
-    """Make a rubric from HealthBench's criteria.
-
-    Raises:
-        RubricError: The document has faults. The error lists every fault.
-    """
-    return _read(document, source).rubric
-
-
-def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that `read` leaves out of the rubric."""
-    return _read(document, "rubric").losses
-
-
 def labels_of(document: Any) -> dict[str, bool] | None:
     """Return the labels `criteria_met` in a list of graded criteria, by the criterion's key in the rubric.
 
@@ -86,7 +72,12 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     return {"rubrics": entries}, messages
 
 
-def _read(document: Any, source: str) -> Reading:
+def parse(document: Any, source: str) -> Reading:
+    """Make a rubric from HealthBench's criteria.
+
+    Raises:
+        RubricError: The document has faults. The error lists every fault.
+    """
     notes = {_LABEL: "it is a label, and not part of the rubric"}
     return read_list(find_list(document), source, "healthbench", _WORDS, _native_fields, notes)
 

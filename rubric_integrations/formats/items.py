@@ -39,10 +39,13 @@ class Reading(NamedTuple):
     Attributes:
         rubric: The rubric.
         losses: One message for each part of the document that is left out of the rubric or changed.
+        not_graded: Those of the messages that everybody who reads the document must see, because the part should be
+            graded.
     """
 
     rubric: Rubric
     losses: list[str]
+    not_graded: Sequence[str] = ()
 
 
 Convert = Callable[[str, Mapping[str, Any], list[Fault], list[str]], dict[str, Any]]

@@ -32,20 +32,6 @@ def matches(document: Any) -> bool:
     return bool(_evals(document))
 
 
-def read(document: Any, source: str) -> Rubric:
-    """Make a rubric from the only eval of a file.
-
-    Raises:
-        RubricError: The file has faults or several evals. The error lists every fault.
-    """
-    return _read(document, source).rubric
-
-
-def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that `read` leaves out of the rubric or changes."""
-    return _read(document, "rubric").losses
-
-
 def write(_rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Raise `RubricError`, because this format can only be read."""
     raise RubricError("modelgraded", [Fault("", "", "is a format that is only read: write another one")])
@@ -57,7 +43,12 @@ def _evals(document: Any) -> Mapping[str, Mapping[str, Any]]:
     return cast("Mapping[str, Mapping[str, Any]]", evals) if is_eval and all(is_eval) else {}
 
 
-def _read(document: Any, source: str) -> Reading:
+def parse(document: Any, source: str) -> Reading:
+    """Make a rubric from the only eval of a file.
+
+    Raises:
+        RubricError: The file has faults or several evals. The error lists every fault.
+    """
     evals = _evals(document)
     if len(evals) != 1:
         message = f"are {sorted(map(str, evals))}, each a rubric: keep one of them in the file"

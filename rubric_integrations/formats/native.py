@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import TypeAdapter, ValidationError
 
 from rubric_integrations._util.records import Weight
+from rubric_integrations.formats.items import Reading
 from rubric_integrations.formats.parsing import faults_from_error, short, unknown_key
 from rubric_integrations.rubric.criterion import Criterion, ImportanceWeights, weight_of
 from rubric_integrations.rubric.rubric import (
@@ -256,8 +257,8 @@ def matches(_document: Any) -> bool:
     return True
 
 
-def read(document: Any, source: str) -> Rubric:
-    """Make a rubric from parsed data in any native form.
+def parse(document: Any, source: str) -> Reading:
+    """Make a rubric from parsed data in any native form. No part of it is left out.
 
     Raises:
         RubricError: The data has faults. The error lists each fault with its place, its field and how to fix it.
@@ -272,15 +273,10 @@ def read(document: Any, source: str) -> Rubric:
         if any(node.children for node in nodes) or len(nodes) != len(criteria):
             fields["tree"] = tuple(nodes)
         try:
-            return Rubric.model_validate({**fields, "criteria": criteria})
+            return Reading(Rubric.model_validate({**fields, "criteria": criteria}), [])
         except ValidationError as error:
             faults += faults_from_error("", Rubric, error)
     raise RubricError(source, faults)
-
-
-def losses(_document: Any) -> list[str]:
-    """Return an empty list, because a rubric contains everything of its native document."""
-    return []
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field, ValidationError, model_validator
 
 from rubric_integrations._util.records import Record, UnitScore
+from rubric_integrations.formats.items import Reading
 from rubric_integrations.formats.parsing import faults_from_error
 from rubric_integrations.rubric.answers import Scale
 from rubric_integrations.rubric.check import HybridMetric
@@ -93,7 +94,7 @@ def matches(document: Any) -> bool:
     return "scale" in data and "version" in data and not is_native
 
 
-def read(document: Any, source: str) -> Rubric:
+def parse(document: Any, source: str) -> Reading:
     """Make a rubric from parsed data in OpenRubricRL's schema. No field is lost.
 
     Raises:
@@ -111,16 +112,11 @@ def read(document: Any, source: str) -> Rubric:
         scale = Scale(min=data.scale.min, max=data.scale.max, integer=data.scale.type == "discrete")
         criteria = [_read_criterion(criterion, scale) for criterion in data.criteria]
         fields = {field: getattr(data, field) for field in data.model_fields_set - {"scale", "criteria"}}
-        return Rubric.model_validate({"criteria": criteria, "scale": scale, **fields})
+        return Reading(Rubric.model_validate({"criteria": criteria, "scale": scale, **fields}), [])
     except ValidationError as error:
         raise RubricError(source, faults_from_error("", Rubric, error)) from None
     except ValueError as error:
         raise RubricError(source, [Fault("criteria", "examples", str(error))]) from None
-
-
-def losses(_document: Any) -> list[str]:
-    """Return an empty list, because a rubric contains everything of a document in this format."""
-    return []
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:

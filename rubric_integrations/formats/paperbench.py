@@ -23,20 +23,6 @@ def matches(document: Any) -> bool:
     return isinstance(document, Mapping) and {_TEXT, _CHILDREN} <= cast("Mapping[str, Any]", document).keys()
 
 
-def read(document: Any, source: str) -> Rubric:
-    """Make a rubric from a tree.
-
-    Raises:
-        RubricError: The document has faults. The error lists every fault.
-    """
-    return _read(document, source).rubric
-
-
-def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that `read` leaves out of the rubric."""
-    return _read(document, "rubric").losses
-
-
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Return a rubric as a tree, with one message for each part that the format cannot express.
 
@@ -68,14 +54,19 @@ def _write_node(node: Node, rubric: Rubric, messages: list[str]) -> dict[str, An
     return {_TEXT: criterion.full_requirement, _WEIGHT: node.weight, _CHILDREN: [], **category}
 
 
-def _read(document: Any, source: str) -> Reading:
+def parse(document: Any, source: str) -> Reading:
+    """Make a rubric from a tree.
+
+    Raises:
+        RubricError: The document has faults. The error lists every fault.
+    """
     faults: list[Fault] = []
     left_out: Counter[str] = Counter()
     root = _native_node(document, "", faults, left_out)
     if faults:
         raise error_of(source, "paperbench", faults)
     try:
-        rubric = native.read([root], source)
+        rubric = native.parse([root], source).rubric
     except RubricError as error:
         raise error_of(source, "paperbench", [_reworded(fault) for fault in error.faults]) from None
     messages = [

@@ -40,20 +40,6 @@ def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
     return rows if all(_is_row(row) for _, row in rows) else []
 
 
-def read(document: Any, source: str) -> Rubric:
-    """Make a rubric from a document with a single rubric.
-
-    Raises:
-        RubricError: The document has faults or several rows. The error lists every fault.
-    """
-    return _read(document, source).rubric
-
-
-def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that `read` leaves out of the rubric."""
-    return _read(document, "rubric").losses
-
-
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Return a rubric in this format, with one message for each part that the format cannot express.
 
@@ -86,7 +72,12 @@ def _get(document: Any, key: str) -> Any:
     return cast("Mapping[str, Any]", document).get(key) if isinstance(document, Mapping) else None
 
 
-def _read(document: Any, source: str) -> Reading:
+def parse(document: Any, source: str) -> Reading:
+    """Make a rubric from a document with a single rubric.
+
+    Raises:
+        RubricError: The document has faults or several rows. The error lists every fault.
+    """
     rows = rows_of(document)
     if len(rows) > 1:
         message = f"are {len(rows)}, each with its rubric: read the file with `load_eval_cases`, which returns them all"

@@ -139,10 +139,16 @@ def read_only_test(suite: Suite, source: str) -> Reading:
     if len(suite.tests) > 1 and own:
         message = "differ from case to case: read the file with `load_eval_cases`, which returns a rubric for each"
         make_rubric([], {}, source, suite.dialect, [Fault("tests", "assert", message)])
-    return read_test(suite, own[0] if own else None, source, suite.not_read)
+    rubric, losses, _ = read_test(suite, own[0] if own else None, source, suite.not_read)
+    rewordings = [
+        f"`{key}`: the assertion is negated, and its text now begins with {NEGATED!r}"
+        for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)
+        if criterion.requirement.startswith(NEGATED)
+    ]
+    return Reading(rubric, losses + rewordings, not_graded=losses)
 
 
-def warn_of_losses(messages: list[str], source: str) -> None:
+def warn_of_losses(messages: Sequence[str], source: str) -> None:
     """Warn that parts of a file are not graded, or not in the same way. Without messages, give no warning."""
     if messages:
         parts = "1 part of the file is" if len(messages) == 1 else f"{len(messages)} parts of the file are"
@@ -195,32 +201,6 @@ def matches(document: Any) -> bool:
     return suite is not None and suite.dialect == "promptfoo"
 
 
-def read(document: Any, source: str) -> Rubric:
-    """Make one rubric from the assertions of a file and warn about assertions that are left out.
-
-    Raises:
-        RubricError: The file has faults, or several tests have their own assertions. The error lists every fault.
-    """
-    reading = _read(document, source)
-    warn_of_losses(reading.losses, source)
-    return reading.rubric
-
-
-def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that `read` leaves out of the rubric or rewords."""
-    reading = _read(document, "rubric")
-    return reading.losses + negations(reading.rubric)
-
-
-def negations(rubric: Rubric) -> list[str]:
-    """Return one message for each criterion of a negated assertion, because its text has a prefix."""
-    return [
-        f"`{key}`: the assertion is negated, and its text now begins with {NEGATED!r}"
-        for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)
-        if criterion.requirement.startswith(NEGATED)
-    ]
-
-
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Return a rubric as one test, with one message for each part that the format cannot express."""
     messages = rubric_losses(rubric, kept=("name", "pass_mark"))
@@ -244,7 +224,12 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     return {**({"name": rubric.name} if rubric.name else {}), "tests": [test]}, messages
 
 
-def _read(document: Any, source: str) -> Reading:
+def parse(document: Any, source: str) -> Reading:
+    """Make one rubric from the assertions of a file.
+
+    Raises:
+        RubricError: The file has faults, or several tests have their own assertions. The error lists every fault.
+    """
     suite = suite_of(document)
     if suite is None:
         raise error_of(source, "promptfoo", [Fault("", "tests", "is missing: there is no test with an `assert`")])

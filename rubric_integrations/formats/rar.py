@@ -44,20 +44,6 @@ def matches(document: Any) -> bool:
     return any(_is_rar(entry) or _is_literal(entry) for entry in objects_in(document))
 
 
-def read(document: Any, source: str) -> Rubric:
-    """Make a rubric from the criteria of RaR or ResearchRubrics.
-
-    Raises:
-        RubricError: The document has faults. The error lists every fault.
-    """
-    return _read(document, source).rubric
-
-
-def losses(document: Any) -> list[str]:
-    """Return one message for each part of a document that `read` leaves out of the rubric or changes."""
-    return _read(document, "rubric").losses
-
-
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """Return a rubric in RaR's format, with one message for each part that the format cannot express."""
     messages = rubric_losses(rubric, kept=())
@@ -90,7 +76,12 @@ def _is_literal(entry: Mapping[str, Any]) -> bool:
     return "criterion" in entry and bool({"weight", "axis"} & entry.keys())
 
 
-def _read(document: Any, source: str) -> Reading:
+def parse(document: Any, source: str) -> Reading:
+    """Make a rubric from the criteria of RaR or ResearchRubrics.
+
+    Raises:
+        RubricError: The document has faults. The error lists every fault.
+    """
     is_literal = any(_is_literal(entry) for entry in objects_in(document))
     words = _LITERAL_WORDS if is_literal else _WORDS
     titles: dict[str, int] = {}

@@ -22,20 +22,22 @@ from rubric_integrations.formats import (
     promptfoo,
     rar,
 )
+from rubric_integrations.formats.items import Reading
 from rubric_integrations.formats.parsing import Syntax, check_document, dump, load_text
+from rubric_integrations.formats.promptfoo import warn_of_losses
 from rubric_integrations.formats.suite_files import load_with_tests
 from rubric_integrations.rubric.rubric import Rubric
 
 
 class RubricFormat(Protocol):
-    """The protocol of a format of rubric files. A format is a module with the four functions of this protocol."""
+    """The protocol of a format of rubric files. A format is a module with the three functions of this protocol."""
 
     def matches(self, document: Any, /) -> bool:
         """Return whether parsed data looks like this format, even if it has faults. It must not raise an exception."""
         ...
 
-    def read(self, document: Any, source: str, /) -> Rubric:
-        """Make a rubric from parsed data.
+    def parse(self, document: Any, source: str, /) -> Reading:
+        """Make a rubric from parsed data, with one message for each part that is left out of it or changed.
 
         Args:
             document: Dictionaries, lists and scalars, nested at most 50 levels deep, of any shape.
@@ -44,14 +46,6 @@ class RubricFormat(Protocol):
         Raises:
             RubricError: The data has faults. The error lists every fault. No other exception may be raised for any
                 data.
-        """
-        ...
-
-    def losses(self, document: Any, /) -> list[str]:
-        """Return one message for each part of a valid document that `read` leaves out of the rubric.
-
-        Raises:
-            RubricError: The document has faults.
         """
         ...
 
@@ -121,7 +115,9 @@ def read_document(document: Any, source: str, rubric_format: Format | None = Non
         'Is polite'
     """
     check_document(document, source)
-    return _format_of(document, rubric_format).read(document, source)
+    reading = _format_of(document, rubric_format).parse(document, source)
+    warn_of_losses(reading.not_graded, source)
+    return reading.rubric
 
 
 def reading_losses(document: Any, rubric_format: Format | None = None) -> list[str]:
@@ -139,7 +135,7 @@ def reading_losses(document: Any, rubric_format: Format | None = None) -> list[s
         >>> reading_losses([{"criterion": "Is polite", "points": 5, "explanation": "It is."}])
         ['`explanation` of 1 criterion is left out']
     """
-    return _format_of(document, rubric_format).losses(document)
+    return _format_of(document, rubric_format).parse(document, "rubric").losses
 
 
 def _format_of(document: Any, rubric_format: Format | None) -> RubricFormat:

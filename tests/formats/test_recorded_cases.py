@@ -155,7 +155,7 @@ def test_recorded_case_with_stance_match_gives_the_same_result(case: dict[str, A
             assert run_metric(Metric(type="accuracy"), submission) == expected["score"]
         case "Rubric.from_dict" if "raises" in expected:
             with pytest.raises(RubricError):
-                openrubricrl.read(case["rubric"], case["id"])
+                openrubricrl.parse(case["rubric"], case["id"])
         case "Rubric.from_dict":
             rubric = read_document(case["rubric"], case["id"])
             assert [criterion.weight for criterion in rubric.criteria] == expected["weights"]
@@ -181,7 +181,7 @@ def test_recorded_case_with_another_stance_is_refused_or_follows_the_documented_
             assert read_document({"rubrics": case["rubric"]}, "x").criteria[0].is_penalty
         case "parse" | "validation":
             with pytest.raises(RubricError):
-                openrubricrl.read(case["rubric"], "x") if category == "validation" else assert_parsed(
+                openrubricrl.parse(case["rubric"], "x") if category == "validation" else assert_parsed(
                     {**case, "expected": {"rubrics": []}}
                 )
         case "weights":

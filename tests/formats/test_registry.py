@@ -99,7 +99,7 @@ def test_conversion_lists_tags_importance_and_metadata_as_losses(name: str) -> N
     assert "importance_weights" in "\n".join(losses)
     for field in ("tags", "importance", "metadata"):
         assert any(loss.startswith(f"`a`: `{field}` has no place in the") for loss in losses)
-    assert FORMATS[name].read(document, "file").criteria[0].requirement == "r"
+    assert FORMATS[name].parse(document, "file").rubric.criteria[0].requirement == "r"
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("modelgraded", "flask")])
@@ -121,7 +121,7 @@ def test_conversion_to_agentv_writes_bands_that_cover_its_scale_as_score_ranges(
     assert losses == []
     ranges = [entry["score_range"] for entry in document["rubrics"][0]["score_ranges"]]
     assert ranges == [[0, 3], [4, 9], [10, 10]]
-    [criterion] = FORMATS["agentv"].read(document, "file").criteria
+    [criterion] = FORMATS["agentv"].parse(document, "file").rubric.criteria
     assert criterion.scale is not None
     assert criterion.scale.levels == {0: "poor", 4: "fair", 10: "perfect"}
     scale["levels"] = {"0-3": "poor"}
