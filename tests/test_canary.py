@@ -36,7 +36,7 @@ from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
 from rubric_integrations.trust import align
 from tests.fakes import judge_with
 from tests.judges.questions import question_about
-from tests.judges.test_judge_file import record
+from tests.judges.test_saved import record
 from tests.openai_server import Call, OpenAIServer, Reply
 from tests.trust.runs import binary_rubric, labels_of
 

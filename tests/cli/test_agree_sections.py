@@ -12,7 +12,7 @@ from rubric_integrations.runs import GradedRow
 from rubric_integrations.trust import PanelReport, Reliability
 from tests.cli.commands import run
 from tests.cli.trust_files import write_labels, write_run
-from tests.trust.panels.panels import panel_run
+from tests.trust.panels import panel_run
 from tests.trust.runs import binary_rubric, labels_of, run_of
 
 ONE = binary_rubric()

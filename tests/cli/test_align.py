@@ -17,7 +17,7 @@ from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust import Alignment, AlignmentError
 from tests.cli.commands import run
 from tests.cli.trust_files import write_labels, write_run
-from tests.judges.test_judge_file import record
+from tests.judges.test_saved import record
 from tests.openai_server import Call, OpenAIServer, Reply
 from tests.trust.runs import binary_rubric, labels_of, run_of
 

@@ -14,8 +14,8 @@ from rubric_integrations.runs import Ledger
 from rubric_integrations.runs.batches import replay
 from tests.batch_server import BatchServer
 from tests.cli.commands import read_lines, run
-from tests.runs.batches.test_batches import KEY, TEXTS, expected_verdicts, script
 from tests.runs.processes import Command
+from tests.runs.test_batches import KEY, TEXTS, expected_verdicts, script
 
 RUBRIC = "".join(f"- {{name: c{i}, weight: {i + 1}, requirement: requirement {i}}}\n" for i in range(3))
 

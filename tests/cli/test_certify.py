@@ -11,8 +11,8 @@ import pytest
 from rubric_integrations import Submission
 from tests.cli.commands import run
 from tests.cli.trust_files import write_labels, write_run
-from tests.trust.confidence.test_certification import SURE, WRONG, cheap_run, truth_labels
 from tests.trust.runs import binary_rubric, run_of
+from tests.trust.test_certification import SURE, WRONG, cheap_run, truth_labels
 
 
 @pytest.fixture

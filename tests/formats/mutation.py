@@ -14,7 +14,7 @@ import yaml
 from tests.formats.samples import SAMPLES
 from tests.formats.test_checklist import BANDED
 from tests.formats.test_healthbench import GRADED
-from tests.rubric.test_tree import TREE
+from tests.rubric.test_rubric_tree import TREE
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path for folder in ("agentv", "openrubricrl") for path in (ROOT / "examples" / folder).iterdir())

@@ -16,8 +16,8 @@ from rubric_integrations.runs import Ledger, LedgerError, rescore
 from rubric_integrations.scoring import EvaluationReport, Spend, word_count
 from tests.fakes import FakeJudge, FakeOverallJudge
 from tests.graders.rubrics import ONE
-from tests.judges.test_stored import RUBRIC as RUBRIC_OF_EVERY_KIND
-from tests.judges.test_stored import answer_script
+from tests.judges.test_store import RUBRIC as RUBRIC_OF_EVERY_KIND
+from tests.judges.test_store import answer_script
 from tests.openai_server import OpenAIServer
 from tests.runs.scripted import SMALL_RUBRIC, InstantJudge
 

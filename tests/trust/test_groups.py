@@ -25,7 +25,7 @@ from rubric_integrations.trust.corrections import RatedRow, estimate_share, labe
 from rubric_integrations.trust.matching import Match
 from rubric_integrations.trust.means import intraclass_correlation
 from rubric_integrations.trust.measure import measure_criterion, pool_kappa
-from tests.trust.panels.panels import panel_run
+from tests.trust.panels import panel_run
 from tests.trust.runs import binary_rubric, labels_of, report_of, run_of
 
 Rng = np.random.Generator

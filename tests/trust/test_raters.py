@@ -14,7 +14,7 @@ from rubric_integrations.scoring import LabelledJudgment
 from rubric_integrations.trust import Calibration, agreement, calibrate, gate, panel_report
 from rubric_integrations.trust.corrections import RatedRow, estimate_share, labelled_mean
 from rubric_integrations.trust.means import FOR_GATE
-from tests.trust.panels.panels import panel_run
+from tests.trust.panels import panel_run
 from tests.trust.runs import binary_rubric, labels_of, run_of
 
 ONE, TWO = binary_rubric(), binary_rubric(2)

@@ -10,7 +10,7 @@ import pytest
 from rubric_integrations import PerCriterionGrader, grade_many
 from rubric_integrations.runs import RunFile
 from tests.reporting.page.runs import FIRST, RUBRIC, EchoJudge, Line, own_line, own_rubrics
-from tests.reporting.page.test_browser import focused, ids
+from tests.reporting.page.test_page import focused, ids
 
 
 def opened(page: Any, row_id: str) -> str:

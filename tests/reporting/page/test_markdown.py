@@ -9,7 +9,7 @@ import pytest
 
 from rubric_integrations.runs import RunFile
 from tests.reporting.page.runs import Line, own_line
-from tests.reporting.page.test_browser import EVIL
+from tests.reporting.page.test_page import EVIL
 
 SAMPLES = [
     (

@@ -15,7 +15,7 @@ from rubric_integrations.runs import RunFile
 from rubric_integrations.scoring import JudgeFailure, Judgment, LabelledJudgment
 from rubric_integrations.submission import Attachment
 from rubric_integrations.trust import choose_for_labels
-from tests.reporting.page.test_view import data_of_page
+from tests.reporting.page.test_data import data_of_page
 
 RUBRIC = Rubric(
     [Criterion(name="right", requirement="Is right", weight=3, required=True), Criterion(requirement="Is kind")],

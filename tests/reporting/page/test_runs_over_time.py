@@ -16,8 +16,8 @@ from rubric_integrations.runs import RunFile
 from rubric_integrations.trust import compare_runs
 from rubric_integrations.trust.comparison import holm
 from tests.reporting.page.runs import FIRST, RUBRIC, SECOND, own_rubrics, run_of
-from tests.reporting.page.test_browser import EVIL, ids
-from tests.reporting.page.test_view import data_of
+from tests.reporting.page.test_data import data_of
+from tests.reporting.page.test_page import EVIL, ids
 
 HEAVIER = Rubric([RUBRIC.criteria[0].model_copy(update={"weight": 5}), *RUBRIC.criteria[1:]], name="small")
 

@@ -14,8 +14,8 @@ from rubric_integrations.reporting import report_page
 from rubric_integrations.reporting.page import data
 from rubric_integrations.runs import RunFile
 from tests.reporting.page.runs import FIRST, Line, own_line
-from tests.reporting.page.test_browser import EVIL
-from tests.reporting.page.test_view import data_of
+from tests.reporting.page.test_data import data_of
+from tests.reporting.page.test_page import EVIL
 
 
 def png() -> bytes:

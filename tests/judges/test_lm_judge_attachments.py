@@ -21,9 +21,9 @@ from rubric_integrations.runs import Ledger, rescore
 from rubric_integrations.scoring import JudgeFailure, LabelledJudgment
 from rubric_integrations.submission import Attachment
 from tests.fakes import FakeModel, FakeStore
-from tests.judges.direct.test_attachments import CHART, NOTES, ONLINE, PDF, PNG, submission
-from tests.judges.prompts.test_cache_control import claude
+from tests.judges.prompts.test_signatures_cache_control import claude
 from tests.judges.questions import ANSWER_TO_EVERYTHING, BINARY, MET_REPLY, RUBRIC, judge_at
+from tests.judges.test_fast_path_attachments import CHART, NOTES, ONLINE, PDF, PNG, submission
 from tests.langchain.helpers import chat_model
 from tests.openai_server import OpenAIServer, Reply
 

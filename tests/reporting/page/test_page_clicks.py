@@ -10,7 +10,7 @@ import pytest
 from rubric_integrations.runs import RunFile
 from rubric_integrations.trust import choose_for_labels
 from tests.reporting.page.runs import FIRST, SECOND, Line, own_line, run_of
-from tests.reporting.page.test_steps import FILES, STEPS, run_with
+from tests.reporting.page.test_submission_steps import FILES, STEPS, run_with
 
 CITING = run_with(STEPS, FILES)
 FEWER = run_of("fewer", "right=MET error=UNMET tone=plain", "right=UNMET tone=x")

@@ -14,7 +14,7 @@ from rubric_integrations import Rubric
 from rubric_integrations.rubric import Node
 from rubric_integrations.scoring import score_many, score_range, score_values
 from rubric_integrations.scoring.formula import score_overall
-from tests.scoring.test_groups import is_close, words_of
+from tests.scoring.test_formula_groups import is_close, words_of
 
 POLICIES: st.SearchStrategy[Any] = st.sampled_from(["skip", "zero", "partial", "fail"]) | st.floats(0, 1)
 CAPS = st.sampled_from([None, 0.5, 1.0, 3.0, 100.0])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rubric_integrations import Criterion, Rubric
 from rubric_integrations.scoring import score_many, score_range, score_values
 from rubric_integrations.scoring.formula import coverage
-from tests.scoring.test_groups import forests, is_close, words_of
+from tests.scoring.test_formula_groups import forests, is_close, words_of
 
 POLICIES: st.SearchStrategy[Any] = st.sampled_from(["skip", "zero", "partial", "fail"]) | st.floats(0, 1)
 VALUES = st.sampled_from([1.0, 0.0, None])

@@ -11,8 +11,8 @@ from rubric_integrations import Submission
 from rubric_integrations.judges import Question
 from rubric_integrations.scoring import JudgeFailure
 from rubric_integrations.submission import Attachment
-from tests.judges.direct.test_template import ask_everything
 from tests.judges.questions import ANSWER_TO_EVERYTHING, BINARY, judge_at
+from tests.judges.test_fast_path import ask_everything
 from tests.openai_server import OpenAIServer, Reply
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(40))

@@ -16,7 +16,7 @@ from rubric_integrations import Fields, Rubric, Submission
 from rubric_integrations.langchain import RubricEvaluator, offline_client
 from rubric_integrations.scoring import LabelledJudgment
 from rubric_integrations.scoring.labels import Sampled
-from tests.langchain.test_tracing import RecordingClient
+from tests.langchain.test_evaluator_tracing import RecordingClient
 
 pytestmark = pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
 

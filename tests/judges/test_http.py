@@ -68,7 +68,7 @@ LEAVES_A_LOOP = ("loop left open", "loop closed", "another loop after a closed o
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
 def test_connections_are_closed_with_their_loop(server: OpenAIServer, tmp_path: Path) -> None:
     code = f"URL, ENDINGS = {server.url!r}, {list(ENDINGS.values())!r}{PROGRAM}"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", code],
         cwd=tmp_path,

@@ -15,8 +15,8 @@ from langsmith.run_helpers import tracing_context
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.langchain import RubricMiddleware, RubricRunnable
 from tests.langchain.helpers import chat_model
+from tests.langchain.test_evaluator_tracing import RecordingClient
 from tests.langchain.test_runnable import RunRecorder
-from tests.langchain.test_tracing import RecordingClient
 from tests.openai_server import Call, OpenAIServer, Reply
 
 RUBRIC = Rubric.from_dict([{"name": "sourced", "weight": 1, "requirement": "Names a source"}])

@@ -15,7 +15,7 @@ from rubric_integrations.langchain import RubricEvaluator
 from rubric_integrations.tracing import instrument, uninstrument
 from tests.hosts.six_responses import ROWS, RUBRIC, make_grader
 from tests.langchain.helpers import NUMBER_RUBRIC, chat_model, number_script, number_text
-from tests.langchain.test_tracing import RecordingClient
+from tests.langchain.test_evaluator_tracing import RecordingClient
 from tests.openai_server import OpenAIServer
 from tests.runs.processes import call_in_process
 from tests.tracing.recorder import EXPLANATION, Recorder

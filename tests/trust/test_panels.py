@@ -13,7 +13,7 @@ from rubric_integrations.graders import Voting
 from rubric_integrations.scoring import EvaluationReport
 from rubric_integrations.trust import panel_report, suggest_weights
 from rubric_integrations.trust.statistics import fleiss_kappa
-from tests.trust.panels.panels import panel_run
+from tests.trust.panels import panel_run
 from tests.trust.runs import binary_rubric, labels_of, run_of
 
 ONE, TWO = binary_rubric(), binary_rubric(2)

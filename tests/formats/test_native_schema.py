@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 
 from rubric_integrations.formats.native import json_schema
 from tests.formats.test_linting import EXAMPLES
-from tests.rubric.test_trajectory_checks import TRAJECTORY
-from tests.rubric.test_tree import TREE
+from tests.rubric.test_check_trajectory import TRAJECTORY
+from tests.rubric.test_rubric_tree import TREE
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,7 +14,7 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader
 from rubric_integrations.server import GradingService, service
-from tests.checks.test_hostile_texts import doubling
+from tests.checks.test_registry_hostile_texts import doubling
 from tests.server.serving import serving
 
 pytestmark = pytest.mark.asyncio

@@ -17,7 +17,7 @@ from rubric_integrations.scoring import LabelledJudgment
 from rubric_integrations.submission import Submission
 from rubric_integrations.trust import align
 from tests.dspy.programs import DEVSET, Student
-from tests.dspy.test_judge_model import ModuleJudge, PredictorJudge, judge_function
+from tests.dspy.test_metric_judge_model import ModuleJudge, PredictorJudge, judge_function
 from tests.langchain.test_runnable import any_strategy_script
 from tests.openai_server import Call, OpenAIServer, Reply
 

@@ -21,7 +21,7 @@ from rubric_integrations.cli.outputs import OutputFile
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.runs.ledger import Ledger, LedgerError
 from tests.cli.commands import grade, read_lines, run, write_inputs
-from tests.judges.test_judge_file import record
+from tests.judges.test_saved import record
 from tests.openai_server import OpenAIServer, Reply
 
 PACKAGE = Path(rubric_integrations.__file__).parent
