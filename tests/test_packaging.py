@@ -11,13 +11,14 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from rubric_integrations.judges.fast_path import TESTED_DSPY
 from tests.cli.test_doctor import DEVELOPMENT_EXTRAS
 from tests.counts import total
 
@@ -104,6 +105,15 @@ def test_page_imports_only_what_is_declared_or_what_it_says_how_to_install(page:
     }
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert {name for block in blocks for name in third_party(block)} - DECLARED - installed == set()
+
+
+def test_tested_releases_of_dspy_are_those_that_are_declared_and_installed() -> None:
+    assert version("dspy") in TESTED_DSPY
+    requirements = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+    bounds = [match[1] for text in requirements if (match := re.fullmatch(r"dspy(?:\[\w+\])?>=([\d.]+),<3\.5", text))]
+    assert [TESTED_DSPY[0]] * 2 == bounds
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert f"dspy=={TESTED_DSPY[-1]}" in lines
 
 
 def selections(target: str) -> list[str]:
