@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -232,12 +232,6 @@ def test_imports_between_modules_have_no_cycle() -> None:
     assert import_cycle(ROOT) == []
 
 
-def test_architecture_page_has_a_row_for_each_package() -> None:
-    from docs.packages import PAGE, architecture_page
-
-    assert PAGE.read_text(encoding="utf-8") == architecture_page(), "write it with: python -m docs.packages"
-
-
 def test_architecture_page_names_only_files_that_exist() -> None:
     page = (REPOSITORY / "docs/architecture.md").read_text(encoding="utf-8")
     names = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", page)
@@ -255,11 +249,6 @@ def test_docstrings_and_comments_name_only_files_that_exist() -> None:
                 if not any((folder / name).exists() for folder in folders):
                     missing.append(f"{module}:{line}: {name}")
     assert missing == []
-
-
-def test_architecture_page_is_read_in_ten_minutes() -> None:
-    page = (REPOSITORY / "docs/architecture.md").read_text(encoding="utf-8")
-    assert len(re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL).split()) <= 1500
 
 
 def imports_dspy(path: Path) -> bool:
@@ -561,32 +550,15 @@ def prose(path: Path, in_package: bool, pattern: re.Pattern[str] = BANNED_WORDS)
             yield node.lineno, node.value
 
 
-def assert_no_findings(check: Callable[[Path], Iterator[tuple[int, str]]]) -> None:
+def test_names_docstrings_comments_and_messages_use_the_words_of_the_field() -> None:
     folders = ("rubric_integrations", "tests", "examples", "benchmarks", "docs")
     files = {path for folder in folders for path in (REPOSITORY / folder).rglob("*.py")} - {Path(__file__)}
-    findings = [
-        f"{path.relative_to(REPOSITORY)}:{line}: {word}" for path in sorted(files) for line, word in check(path)
-    ]
-    assert not findings, "\n".join(findings)
-
-
-def test_variables_are_called_by_what_they_hold() -> None:
-    def check(path: Path) -> Iterator[tuple[int, str]]:
-        for line, name in bound_names(path):
-            if name.strip("_") in BANNED_NAMES:
-                yield line, name
-
-    assert_no_findings(check)
-
-
-def test_docstrings_comments_and_messages_use_the_words_of_the_field() -> None:
     # The texts of attacks and of the replies to them imitate anything that people write.
     data = {"attacks.py", "structural.py"}
-
-    def check(path: Path) -> Iterator[tuple[int, str]]:
+    findings: list[str] = []
+    for path in sorted(files):
         in_package = path.is_relative_to(ROOT) and path.name not in data
-        for line, text in prose(path, in_package):
-            for match in BANNED_WORDS.finditer(text):
-                yield line, match[0]
-
-    assert_no_findings(check)
+        words = [(line, name) for line, name in bound_names(path) if name.strip("_") in BANNED_NAMES]
+        words += [(line, match[0]) for line, text in prose(path, in_package) for match in BANNED_WORDS.finditer(text)]
+        findings += [f"{path.relative_to(REPOSITORY)}:{line}: {word}" for line, word in words]
+    assert not findings, "\n".join(findings)

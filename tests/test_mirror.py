@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import rubric_integrations
 from rubric_integrations.cli import COMMANDS
 
@@ -26,6 +28,25 @@ def names_its_module(file: str) -> bool:
     modules = {path.stem.strip("_") for path in (PACKAGE / folder).glob("[!.]*") if path.name != "__pycache__"}
     modules |= set(COMMANDS) if folder == "cli" else set()
     return any(f"{name}_".startswith(f"test_{module}_") for module in modules)
+
+
+@pytest.mark.parametrize(
+    ("file", "is_named"),
+    [
+        ("scoring/test_formula.py", True),
+        ("scoring/test_formula_bounds.py", True),
+        ("scoring/test_formulas.py", False),
+        ("trust/test_formula.py", False),
+        ("runs/test_batches.py", True),
+        ("judges/test_init.py", True),
+        ("test_host.py", True),
+        ("reporting/page/test_whatif.py", True),
+        ("cli/test_convert.py", True),
+        ("formats/test_convert.py", False),
+    ],
+)
+def test_name_of_a_file_is_that_of_a_module_a_package_a_script_or_a_command(file: str, is_named: bool) -> None:
+    assert names_its_module(file) is is_named
 
 
 def test_test_file_names_its_module_or_is_listed_as_a_subject() -> None:
