@@ -6,10 +6,12 @@ import threading
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import JudgmentStore, LedgerLike
+
 if TYPE_CHECKING:
     from rubric_integrations.graders import CallLimits, Grader
-    from rubric_integrations.judges import JudgeLike, JudgmentStore
-    from rubric_integrations.runs.ledger import LedgerLike, RunLedger
+    from rubric_integrations.runs.ledger import RunLedger
     from rubric_integrations.scoring.policies import CannotAssess
     from rubric_integrations.submission.messages import Fields
 

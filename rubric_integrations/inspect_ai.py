@@ -9,21 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rubric_integrations._host import HostGrader
 from rubric_integrations._util.lazy import install_command
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics
+from rubric_integrations.graders import Grader
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError, NamedScore, outcomes_of
 from rubric_integrations.submission.inputs import as_submission, own_rubric_of
 from rubric_integrations.submission.messages import Respond, check_respond
 from rubric_integrations.submission.submission import Submission
-
-if TYPE_CHECKING:
-    from rubric_integrations.graders import Grader
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.runs.ledger import LedgerLike
 
 __all__ = ["rubric_scorer"]
 

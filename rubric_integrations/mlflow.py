@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import PrivateAttr
 
@@ -17,13 +17,11 @@ from rubric_integrations._util.lazy import install_command
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics
 from rubric_integrations.graders import Grader
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError, NamedScore, outcomes_of
 from rubric_integrations.submission.inputs import submission_of
-
-if TYPE_CHECKING:
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.runs.ledger import LedgerLike
 
 __all__ = ["RubricScorer"]
 

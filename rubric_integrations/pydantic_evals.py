@@ -17,8 +17,8 @@ from rubric_integrations._util.lazy import install_command
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics
 from rubric_integrations.graders import Grader
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.runs.ledger import LedgerLike
 from rubric_integrations.scoring.report import NamedScore, outcomes_of
 from rubric_integrations.submission.inputs import own_rubric_of, submission_of
 

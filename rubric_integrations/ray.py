@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from rubric_integrations._host import HostGrader, portable_ledger
@@ -19,11 +19,9 @@ from rubric_integrations._util.lazy import install_command
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics
 from rubric_integrations.graders import Grader
+from rubric_integrations.judges.spend import Prices
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.runs.tables import grade_batches, import_arrow
-
-if TYPE_CHECKING:
-    from rubric_integrations.judges.spend import Prices
-    from rubric_integrations.runs.ledger import LedgerLike
 
 __all__ = ["GradeBatches", "grade_dataset"]
 

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
-from unittest.mock import Mock
+from typing import Any, NamedTuple, TypeAlias, get_type_hints
+from unittest.mock import MagicMock, Mock
 
 import dspy
 import pytest
@@ -80,6 +80,15 @@ LARGE_RECORDS = {
     "RunComparison": "the figures of a comparison, which users read and do not construct",
     "RunSummary": "the result of a run, which users read and do not construct",
 }
+# Names in the hints of public callables that do not resolve at run time, and the reason.
+UNRESOLVED_HINTS = {
+    "BaseTool": "a hint of `AgentMiddleware`, the base class, which LangChain does not resolve",
+    "Context": "OpenTelemetry is an extra, imported when tracing is switched on",
+    "DataFrame": "pandas is an extra, imported when a table is made",
+    "LoggerProvider": "OpenTelemetry is an extra, imported when tracing is switched on",
+    "TracerProvider": "OpenTelemetry is an extra, imported when tracing is switched on",
+    "TransformerFactory": "a hint of `AgentMiddleware`, the base class, which LangChain does not resolve",
+}
 UNDOCUMENTED_CONSTRUCTORS = {"Run": "`grade_many` makes it, and documents the same arguments"}
 
 # Participles say nothing about what a variable holds: `answers`, not `given`; `results`, not `found`.
@@ -101,6 +110,7 @@ FILE_NAME = re.compile(r"`([\w./]+\.py)`")
 # Where an object of DSPy is made or read. A folder ends with a slash.
 DSPY_MODULES = {
     "judges/lm_judge.py": "a judge is a `dspy.Module`",
+    "judges/saved.py": "saves and loads the prompts of a `dspy.Module`",
     "judges/prompts/signatures.py": "the signatures and the adapter",
     "judges/fast_path.py": "the form of a request depends on the `dspy.LM` and the `dspy.Predict`",
     "judges/engines.py": "engines that take the place of DSPy's own",
@@ -448,6 +458,38 @@ def test_constructor_of_a_public_class_has_typed_and_documented_parameters(name:
     if name not in UNDOCUMENTED_CONSTRUCTORS:
         docstrings = "\n".join(base.__doc__ or "" for base in own_classes(cls))
         assert [parameter for parameter in parameters if not re.search(rf"^ +{parameter}:", docstrings, re.M)] == []
+
+
+def hinted_objects() -> Iterator[tuple[str, Any]]:
+    """Yield the name and the object of every public function and class, and of the public members of our classes."""
+    for name, value in PUBLIC.items():
+        yield name, value
+        for base in own_classes(value) if inspect.isclass(value) else ():
+            for member, attribute in vars(base).items():
+                if member in ("__init__", "__call__") or not member.startswith("_"):
+                    function = getattr(attribute, "fget", None) or getattr(attribute, "func", attribute)
+                    if inspect.isroutine(function):
+                        yield f"{name}.{member}", getattr(function, "__func__", function)
+
+
+def unresolved_names(value: Any) -> Iterator[str]:
+    """Yield each name in the hints of a function or a class that its module does not define at run time."""
+    stand_ins: dict[str, Any] = {}
+    while True:
+        try:
+            get_type_hints(value, localns=stand_ins)
+        except NameError as error:
+            name = str(error.name)
+            yield name
+            stand_ins[name] = MagicMock()
+        else:
+            return
+
+
+def test_hints_of_public_callables_resolve_at_run_time() -> None:
+    unresolved = {(name, unknown) for name, value in hinted_objects() for unknown in unresolved_names(value)}
+    assert {(name, unknown) for name, unknown in unresolved if unknown not in UNRESOLVED_HINTS} == set()
+    assert {unknown for _, unknown in unresolved} == set(UNRESOLVED_HINTS)
 
 
 # Registries. Those of conditions, metrics, formats, voting strategies and commands are tested in their packages.

@@ -55,7 +55,7 @@ from rubric_integrations.cli.outputs import OutputFile, ledger_files
 
 if TYPE_CHECKING:
     from rubric_integrations.judges.lm_judge import LMJudge
-    from rubric_integrations.judges.models.names import ModelLike
+    from rubric_integrations.judges.protocol import ModelLike
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.files import RunFile
     from rubric_integrations.scoring.labels import LabelledJudgment

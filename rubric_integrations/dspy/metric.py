@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import dspy
 
@@ -29,7 +29,8 @@ from rubric_integrations.graders.endpoint import MAX_FAILED_SUBMISSIONS, JudgeOu
 from rubric_integrations.graders.grader import CriterionGrader
 from rubric_integrations.judges import as_judge
 from rubric_integrations.judges.lm_judge import JudgeWithModel
-from rubric_integrations.judges.store import StoreError
+from rubric_integrations.judges.protocol import JudgeLike, ModelLike
+from rubric_integrations.judges.store import LedgerLike, StoreError
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RunFile, read_run, run_line
 from rubric_integrations.scoring.labels import LabelledJudgment
@@ -38,12 +39,7 @@ from rubric_integrations.scoring.report import EvaluationReport, JudgeError, fai
 from rubric_integrations.submission.messages import NO_FIELDS, Fields, Respond, check_respond
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.calibration import calibrate
-
-if TYPE_CHECKING:
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.judges.models.names import ModelLike
-    from rubric_integrations.runs.ledger import LedgerLike
-    from rubric_integrations.trust.matching import Cluster
+from rubric_integrations.trust.matching import Cluster
 
 _logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from rubric_integrations._util.event_loop import run_on_texts, run_sync
 from rubric_integrations.checks import run_check
@@ -35,8 +35,18 @@ from rubric_integrations.graders.settings import (
     with_retries,
 )
 from rubric_integrations.judges import as_judge
-from rubric_integrations.judges.protocol import Judge, Question, Request, fingerprint_of, innermost, without_cache
+from rubric_integrations.judges.protocol import (
+    GenerateFn,
+    Judge,
+    JudgeLike,
+    Question,
+    Request,
+    fingerprint_of,
+    innermost,
+    without_cache,
+)
 from rubric_integrations.judges.spend import SpendLimit, spend_of_grade
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.criterion import Criterion, has_checks, questions
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import (
@@ -77,11 +87,6 @@ from rubric_integrations.scoring.report import EvaluationReport, JudgeError, fai
 from rubric_integrations.scoring.voting import vote_is_decided
 from rubric_integrations.submission.inputs import ToGradeInput, as_submission
 from rubric_integrations.submission.submission import Submission, missing_evidence
-
-if TYPE_CHECKING:
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.judges.models.names import GenerateFn
-    from rubric_integrations.runs.ledger import LedgerLike
 
 
 def is_computed(question: Criterion, submission: Submission) -> bool:

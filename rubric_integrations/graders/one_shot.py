@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rubric_integrations.graders.grader import (
     DEFAULT_LIMITS,
@@ -18,17 +18,12 @@ from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.scheduler import gather_calls
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.cascade import judges_inside, needs_confidence_in_batches
-from rubric_integrations.judges.protocol import BatchJudge, Question, Request, answer
+from rubric_integrations.judges.protocol import BatchJudge, GenerateFn, JudgeLike, Question, Request, answer
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeAnswers, JudgeFailure, Outcome, Spend, total_spend
 from rubric_integrations.scoring.length import LengthPenalty
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
 from rubric_integrations.submission.submission import Submission
-
-if TYPE_CHECKING:
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.judges.models.names import GenerateFn
-
 
 _ChunkResult = tuple[dict[int, Outcome], Spend]
 

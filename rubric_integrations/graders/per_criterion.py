@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rubric_integrations.graders.grader import (
     DEFAULT_LIMITS,
@@ -23,7 +23,7 @@ from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.scheduler import AttemptResult, gather_calls, with_spend
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.prompts.render import PART_NOTE
-from rubric_integrations.judges.protocol import Question, Request, answer
+from rubric_integrations.judges.protocol import GenerateFn, JudgeLike, Question, Request, answer
 from rubric_integrations.rubric.criterion import Criterion, condition_indices, questions
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import applicable_criteria
@@ -42,12 +42,6 @@ from rubric_integrations.scoring.length import LengthPenalty
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
 from rubric_integrations.scoring.report import EvaluationReport, total_escalation_cost
 from rubric_integrations.submission.submission import Submission, shown_trajectory, split_response
-
-if TYPE_CHECKING:
-    from types import CoroutineType
-
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.judges.models.names import GenerateFn
 
 
 def question_order(rubric: Rubric, submission: Submission) -> list[int]:
@@ -234,7 +228,10 @@ class PerCriterionGrader(CriterionGrader):
         if self.may_leave_open and not normalize:
             raise ValueError("`stop_when_decided` goes by the normalized score: it does not go with `normalize=False`")
 
-    def judge(self, rubric: Rubric, submission: Submission) -> CoroutineType[Any, Any, Sequence[JudgeAnswers]]:
+    # `CoroutineType`, which the type checker expects, has no parameters before Python 3.13.
+    def judge(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, rubric: Rubric, submission: Submission
+    ) -> Coroutine[Any, Any, Sequence[JudgeAnswers]]:
         """Obtain each judge's answers to all criteria. With `stop_when_decided`, stop when the decision is final."""
         # Not a coroutine, because each call would pass through one more.
         if self.may_leave_open:

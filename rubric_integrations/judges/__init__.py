@@ -17,8 +17,10 @@ from rubric_integrations.judges.protocol import (
     BatchJudge,
     BatchResult,
     Judge,
+    JudgeLike,
     JudgeRequest,
     JudgeWrapper,
+    ModelLike,
     OverallJudge,
     OverallResult,
     Question,
@@ -28,11 +30,9 @@ from rubric_integrations.judges.store import JudgmentStore
 if TYPE_CHECKING:
     from rubric_integrations.judges.cascade import Cascade
     from rubric_integrations.judges.lm_judge import LMJudge
-    from rubric_integrations.judges.models.names import ModelLike, ModelSettings, lm_from_fn
+    from rubric_integrations.judges.models.names import ModelSettings, lm_from_fn
     from rubric_integrations.judges.prompts.signatures import as_example
     from rubric_integrations.judges.recorded import Readings, read_recorded_replies, read_recorded_reply
-
-    JudgeLike = ModelLike | Judge | Path
 
 _MODULES = {
     "Cascade": "cascade",
@@ -51,10 +51,12 @@ __all__ = [
     "BatchResult",
     "Cascade",
     "Judge",
+    "JudgeLike",
     "JudgeRequest",
     "JudgeWrapper",
     "JudgmentStore",
     "LMJudge",
+    "ModelLike",
     "ModelSettings",
     "OfflineJudge",
     "OverallJudge",

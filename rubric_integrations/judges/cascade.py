@@ -11,11 +11,12 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
+    JudgeLike,
     Question,
     Request,
     RequestJudge,
@@ -27,9 +28,6 @@ from rubric_integrations.judges.protocol import (
 )
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment, Spend
 from rubric_integrations.scoring.labels import LabelledJudgment
-
-if TYPE_CHECKING:
-    from rubric_integrations.judges import JudgeLike
 
 
 def check_threshold(escalate_below: object) -> float:

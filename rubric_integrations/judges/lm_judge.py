@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import dspy
 from dspy.utils.exceptions import DSPyError
@@ -47,6 +47,7 @@ from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
     JudgeRequest,
+    ModelLike,
     OverallResult,
     Question,
     Request,
@@ -72,9 +73,6 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment
 from rubric_integrations.scoring.labels import LabelledJudgment, examples_of_criterion, select_examples
 from rubric_integrations.submission.submission import Submission
-
-if TYPE_CHECKING:
-    from rubric_integrations.judges.models.names import ModelLike
 
 
 class LMJudge(SavedPrompts):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias, cast, get_args, runtime_checkable
 
 from rubric_integrations._util.records import Record
@@ -156,6 +157,48 @@ class OverallJudge(Protocol):
             JudgeFailure: There is no score.
         """
         ...
+
+
+class DSPyModel(Protocol):
+    """A `dspy.LM` or another `dspy.BaseLM`. This type exists because importing DSPy takes a second."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        ...
+
+    @property
+    def supports_response_schema(self) -> bool:
+        """Whether the model accepts a JSON Schema for its reply."""
+        ...
+
+
+class ChatMessage(Protocol):
+    """A message of LangChain, such as an `AIMessage`."""
+
+    @property
+    def content(self) -> object:
+        """The text of the message, or a list of its parts."""
+        ...
+
+
+class ChatModel(Protocol):
+    """A LangChain chat model, such as a `BaseChatModel` or the result of its `bind`."""
+
+    def ainvoke(self, input: Any, config: Any = None, /) -> Awaitable[ChatMessage]:  # noqa: A002 -- LangChain's name
+        """Send messages to the model, and return its reply."""
+        ...
+
+
+GenerateFn = Callable[[str, str], Awaitable[str]]
+"""An async function that takes a system prompt and a user prompt, and returns the model's reply."""
+
+ModelLike = str | DSPyModel | ChatModel | GenerateFn
+"""A model: its name, a `dspy.LM`, a LangChain chat model, or an async function of a system prompt and a user prompt."""
+
+JudgeLike = ModelLike | Judge | Path
+"""The type of every `judge=`: a model (see `ModelLike`), a `Judge`, the name `"offline"`, or the file of an aligned
+judge, as a `Path` or as a text that ends with `.json`."""
 
 
 def fingerprint_of(judge: object) -> str | None:

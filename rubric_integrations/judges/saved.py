@@ -18,25 +18,22 @@ from functools import lru_cache
 from hashlib import sha256
 from operator import is_
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeVar, cast
+from typing import Annotated, Any, Generic, Self, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
+import dspy
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from rubric_integrations._util.json import parse_json, refuse_endless
 from rubric_integrations._util.records import Record
+from rubric_integrations.judges.calling import ModelCaller
 from rubric_integrations.judges.credentials import SAMPLING_SETTINGS, has_scheme, is_credential, redact
 from rubric_integrations.judges.models.keys import server_url_of_environment
 from rubric_integrations.judges.models.names import is_plain_lm, settings_of
 from rubric_integrations.judges.prompts.signatures import Attachments, CopiedPrompts, is_example
 from rubric_integrations.judges.protocol import AlignmentRecord
 from rubric_integrations.scoring.labels import LabelledJudgment
-
-if TYPE_CHECKING:
-    import dspy
-
-    from rubric_integrations.judges.calling import ModelCaller
 
 # A file with a hundred long few-shot examples has less than a tenth of this size.
 _MOST_BYTES = 50_000_000

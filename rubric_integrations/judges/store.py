@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar, Token
 from hashlib import sha256
+from os import PathLike
 from typing import Any, Protocol, cast
 
 from rubric_integrations._util.text import cache_by_text
@@ -129,6 +130,10 @@ class JudgmentStore(Protocol):
             An async context manager. Its lease has the judgments that are already stored.
         """
         ...
+
+
+LedgerLike = JudgmentStore | str | PathLike[str]
+"""A ledger or another store of judgments, the path of a ledger's file, or the URL of a database."""
 
 
 class StoredJudge(RequestWrapper):

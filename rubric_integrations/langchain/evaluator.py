@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluator
 from langsmith.run_trees import RunTree
@@ -19,6 +19,10 @@ from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
+from rubric_integrations.graders import Grader
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike
+from rubric_integrations.langchain.annotation import SummaryEvaluator
 from rubric_integrations.langchain.feedback import evaluation_run, feedback_key, to_feedback
 from rubric_integrations.langchain.inputs import (
     FieldSelector,
@@ -32,13 +36,7 @@ from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError
 from rubric_integrations.submission.messages import NO_FIELDS, Fields, Respond
 from rubric_integrations.submission.submission import Submission
-
-if TYPE_CHECKING:
-    from rubric_integrations.graders import Grader
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.langchain.annotation import SummaryEvaluator
-    from rubric_integrations.runs.ledger import LedgerLike
-    from rubric_integrations.trust.matching import Cluster
+from rubric_integrations.trust.matching import Cluster
 
 
 class RubricEvaluator(RunEvaluator):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langsmith import Client, testing
 from langsmith.evaluation import EvaluationResult
@@ -23,6 +23,9 @@ from langsmith.utils import tracing_is_enabled
 from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.registry import RubricLike, as_rubric
+from rubric_integrations.graders import Grader
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.formula import reaches_mark
@@ -35,13 +38,7 @@ from rubric_integrations.scoring.report import (
     summary_of,
     tag_key,
 )
-from rubric_integrations.submission.inputs import as_submission
-
-if TYPE_CHECKING:
-    from rubric_integrations.graders import Grader
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.runs.ledger import LedgerLike
-    from rubric_integrations.submission.inputs import ToGradeInput
+from rubric_integrations.submission.inputs import ToGradeInput, as_submission
 
 MET_PENALTY = "MET: the error was committed"
 UNMET_PENALTY = "UNMET: it was not"

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast, get_args, get_type_hints
 
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, PrivateStateAttr, hook_config
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -27,18 +27,15 @@ from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.text import one_line
 from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
-from rubric_integrations.judges.store import StoreError
+from rubric_integrations.graders import Grader
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike, StoreError
 from rubric_integrations.langchain.inputs import FieldSelector
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import ungraded_report
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds
 from rubric_integrations.submission.messages import message_text
 from rubric_integrations.submission.submission import Submission
-
-if TYPE_CHECKING:
-    from rubric_integrations.graders import Grader
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.runs.ledger import LedgerLike
 
 try:
     from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer, internal_call_metadata

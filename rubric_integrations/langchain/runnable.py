@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import patch_config
@@ -15,18 +15,14 @@ from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
-from rubric_integrations.judges.protocol import Judge, Request, RequestWrapper, answer
+from rubric_integrations.graders import Grader
+from rubric_integrations.judges.protocol import Judge, JudgeLike, Request, RequestWrapper, answer
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.langchain.inputs import FieldSelector
 from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.submission.columns import USUAL_COLUMNS, missing_column
 from rubric_integrations.submission.inputs import evidence_fields, is_row, is_state, row_fields, without_arrays
 from rubric_integrations.submission.messages import Respond, is_message
-
-if TYPE_CHECKING:
-    from rubric_integrations.graders import Grader
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.runs.ledger import LedgerLike
-
 
 # A model that calls the runnable as a tool passes JSON. Therefore the schema lists only forms that JSON can express.
 _TEXT_OR_MESSAGES = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {}}]})

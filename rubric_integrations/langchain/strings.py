@@ -5,7 +5,7 @@ This is a separate module because it imports `langchain_classic`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_classic.evaluation import PairwiseStringEvaluator, StringEvaluator
 from langchain_core.runnables import RunnableLambda
@@ -13,17 +13,15 @@ from langchain_core.runnables import RunnableLambda
 from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.registry import RubricLike, as_rubric
+from rubric_integrations.graders import Grader
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.langchain.evaluator import preference, validate_margin
 from rubric_integrations.langchain.feedback import evaluation_run
 from rubric_integrations.langchain.inputs import FieldSelector
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.submission.submission import Submission
-
-if TYPE_CHECKING:
-    from rubric_integrations.graders import Grader
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.runs.ledger import LedgerLike
 
 
 class RubricStringEvaluator(StringEvaluator):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -18,6 +18,7 @@ from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.graders import CallLimits, PerCriterionGrader
 from rubric_integrations.graders.grader import DEFAULT_LIMITS
+from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.redteam.attacks import ATTACKS, TASKS, Attack, Family, Task, true_verdict
 from rubric_integrations.redteam.structural import find_breach
 from rubric_integrations.rubric.criterion import Criterion
@@ -25,9 +26,6 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import Spend, total_spend
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.submission.submission import Submission
-
-if TYPE_CHECKING:
-    from rubric_integrations.judges import JudgeLike
 
 _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 

@@ -8,20 +8,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from rich.table import Table
 from rich.text import Text
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import describe_stop, expected_rows
-from rubric_integrations.runs.summary import shortfall_text, unassessed_criteria, unmet_criteria
-
-if TYPE_CHECKING:
-    from rubric_integrations.rubric.rubric import Rubric
-    from rubric_integrations.runs.summary import Graded
-    from rubric_integrations.scoring.report import CriterionReport
+from rubric_integrations.runs.summary import Graded, shortfall_text, unassessed_criteria, unmet_criteria
+from rubric_integrations.scoring.report import CriterionReport
 
 # XML 1.0 does not allow other characters, not even as references. A parser would refuse the complete file.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -1,15 +1,30 @@
-"""The answers that a criterion can have instead of MET and UNMET: options, or the numbers of a scale."""
+"""The answers that a criterion can have instead of MET and UNMET: options, or the numbers of a scale.
+
+`CannotAssess` is how the score counts a criterion without an answer.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from itertools import pairwise
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, PlainValidator, field_serializer, model_validator
 
 from rubric_integrations._util.records import Record, UnitScore
+
+AbstentionPolicy = Literal["skip", "zero", "partial", "fail"]
+CannotAssess = AbstentionPolicy | float
+"""How an abstention is scored.
+
+- `skip`: the criterion and its weight are left out. In a group, its siblings share the weight. A group without any
+  answered criterion is left out, too.
+- `zero`: the criterion has the value 0.
+- a number in [0, 1]: the criterion has this value if its weight is positive, and 0 if it is a penalty.
+- `partial`: the same as 0.5.
+- `fail`: the criterion has the value that gives the lowest score.
+"""
 
 
 class Option(Record):

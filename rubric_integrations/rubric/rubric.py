@@ -28,22 +28,34 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeVar
+from typing import IO, Annotated, Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
 
 from rubric_integrations._util.records import MAX_WEIGHT, Record, UnitScore, Weight, html_table
-from rubric_integrations.rubric.answers import Scale
+from rubric_integrations.rubric.answers import CannotAssess, Scale
 from rubric_integrations.rubric.check import HybridMetric
 from rubric_integrations.rubric.criterion import Criterion, Importance, ImportanceWeights, weight_of
 
-if TYPE_CHECKING:
-    from rubric_integrations.graders.grader import Grader
-    from rubric_integrations.scoring.policies import CannotAssess
-    from rubric_integrations.scoring.report import EvaluationReport
-    from rubric_integrations.submission.inputs import ToGradeInput
-
 T = TypeVar("T")
+ToGrade = TypeVar("ToGrade", contravariant=True)  # noqa: PLC0105 -- users read the name in signatures
+Report = TypeVar("Report", covariant=True)  # noqa: PLC0105 -- as above
+
+
+class GraderLike(Protocol[ToGrade, Report]):
+    """A grader, such as a `PerCriterionGrader`, by the types of its inputs and its reports."""
+
+    async def grade(
+        self, rubric: Rubric, to_grade: ToGrade, *, query: str | None = None, reference: str | None = None
+    ) -> Report:
+        """Grade one text against a rubric."""
+        ...
+
+    def grade_sync(
+        self, rubric: Rubric, to_grade: ToGrade, *, query: str | None = None, reference: str | None = None
+    ) -> Report:
+        """Grade one text like `grade`, without `await`."""
+        ...
 
 
 class Fault(NamedTuple):
@@ -682,13 +694,13 @@ class Rubric(Record):
 
     async def grade(
         self,
-        to_grade: ToGradeInput,
-        grader: Grader | None = None,
+        to_grade: ToGrade,
+        grader: GraderLike[ToGrade, Report] | None = None,
         query: str | None = None,
         reference: str | None = None,
         *,
-        autograder: Grader | None = None,
-    ) -> EvaluationReport:
+        autograder: GraderLike[ToGrade, Report] | None = None,
+    ) -> Report:
         """Grade one text against this rubric.
 
         Args:
@@ -698,6 +710,9 @@ class Rubric(Record):
             reference: A reference answer, shown to the judge for comparison.
             autograder: Another name for `grader`, for code that was written for the `rubric` package.
 
+        Returns:
+            The grader's report: an `EvaluationReport`, if the grader is one of `rubric_integrations.graders`.
+
         Raises:
             JudgeError: A criterion could not be judged and the grader's `on_failure` is `"raise"`.
             ValueError: There is nothing to grade, or no grader.
@@ -706,13 +721,13 @@ class Rubric(Record):
 
     def grade_sync(
         self,
-        to_grade: ToGradeInput,
-        grader: Grader | None = None,
+        to_grade: ToGrade,
+        grader: GraderLike[ToGrade, Report] | None = None,
         query: str | None = None,
         reference: str | None = None,
         *,
-        autograder: Grader | None = None,
-    ) -> EvaluationReport:
+        autograder: GraderLike[ToGrade, Report] | None = None,
+    ) -> Report:
         """Grade one text like `grade`, without `await`. It also works in notebooks and threads with an event loop."""
         return require_grader(grader or autograder).grade_sync(self, to_grade, query=query, reference=reference)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rubric_integrations.runs.batches.submit import SubmittedBatches, submit_batches
     from rubric_integrations.runs.files import GradedRow, RunFile, RunFileError, read_run
     from rubric_integrations.runs.imported import ImportedRun, JudgmentsError, UnreadReply, read_judgments
-    from rubric_integrations.runs.ledger import FailureRecord, Ledger, LedgerError, RunLedger, open_ledger
+    from rubric_integrations.runs.ledger import FailureRecord, Ledger, LedgerError, LedgerLike, RunLedger, open_ledger
     from rubric_integrations.runs.rescoring import Rescored, rescore
     from rubric_integrations.runs.run import Run, StopRule, grade_many
     from rubric_integrations.runs.summary import Graded, RunSummary
@@ -43,6 +43,7 @@ _MODULES = {
     "JudgmentsError": "imported",
     "Ledger": "ledger",
     "LedgerError": "ledger",
+    "LedgerLike": "ledger",
     "Rescored": "rescoring",
     "Run": "run",
     "RunFile": "files",
@@ -65,9 +66,9 @@ _MODULES = {
 
 __all__ = [
     "BatchError", "BatchLedger", "CollectedBatches", "FailureRecord", "Graded", "GradedRow", "ImportedRun",
-    "JudgmentsError", "Ledger", "LedgerError", "Rescored", "Run", "RunFile", "RunFileError", "RunLedger",
-    "RunSummary", "StopRule", "SubmittedBatches", "UnreadReply", "collect_batches", "grade_batches", "grade_many",
-    "open_ledger", "read_judgments", "read_run", "rescore", "submit_batches", "write_parquet",
+    "JudgmentsError", "Ledger", "LedgerError", "LedgerLike", "Rescored", "Run", "RunFile", "RunFileError",
+    "RunLedger", "RunSummary", "StopRule", "SubmittedBatches", "UnreadReply", "collect_batches", "grade_batches",
+    "grade_many", "open_ledger", "read_judgments", "read_run", "rescore", "submit_batches", "write_parquet",
 ]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)

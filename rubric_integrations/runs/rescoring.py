@@ -16,10 +16,10 @@ from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, 
 from rubric_integrations.graders import GRADERS, CallLimits, Grader, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import Judge
-from rubric_integrations.judges.store import Lease
+from rubric_integrations.judges.store import Lease, LedgerLike
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import IncompleteRunWarning, describe_stop
-from rubric_integrations.runs.ledger import LedgerError, LedgerLike, RunLedger, use_ledger
+from rubric_integrations.runs.ledger import LedgerError, RunLedger, use_ledger
 from rubric_integrations.runs.summary import record_rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment
 from rubric_integrations.scoring.length import LengthPenalty

@@ -42,7 +42,7 @@ from rubric_integrations.graders.scheduler import answered_text
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import RunStopped, innermost
 from rubric_integrations.judges.spend import Prices, SpendLimit, price_name, spend_of_grade
-from rubric_integrations.judges.store import JudgmentStore, StoreError
+from rubric_integrations.judges.store import JudgmentStore, LedgerLike, StoreError
 from rubric_integrations.rubric.rubric import Rubric, require_grader
 from rubric_integrations.runs.files import IncompleteRunWarning, describe_stop
 from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, summary_table
@@ -55,7 +55,7 @@ from rubric_integrations.submission.submission import Submission
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from rubric_integrations.runs.ledger import LedgerLike, RunLedger
+    from rubric_integrations.runs.ledger import RunLedger
 
 # The number of rows of an Arrow table that are converted to Python objects at a time.
 _ROWS_AT_ONCE = 1_000

@@ -12,20 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from rubric_integrations._util.lazy import install_command
 from rubric_integrations._util.records import encodable
 from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.graders import Grader
+from rubric_integrations.judges.spend import Prices
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.runs.files import IncompleteRunWarning, describe_stop, expected_rows
 from rubric_integrations.runs.summary import Graded
 from rubric_integrations.scoring.judgment import NO_SPEND
 from rubric_integrations.submission.inputs import Row, as_row
-
-if TYPE_CHECKING:
-    from rubric_integrations.graders import Grader
-    from rubric_integrations.judges.spend import Prices
-    from rubric_integrations.runs.ledger import LedgerLike
 
 ROWS_PER_GROUP = 5_000
 """The number of rows in memory before they are written as one row group."""

@@ -1,7 +1,7 @@
 """Turns judgments into a score, with pure functions: no I/O, no model and no randomness.
 
 To add a voting strategy, see `scoring/voting.py`. To add a policy for abstentions, add its name to `CannotAssess` in
-`scoring/policies.py`. The type checker then names every `match` that must handle it.
+`rubric/answers.py`. The type checker then names every `match` that must handle it.
 
 `score_many` is imported at first use, because it needs NumPy.
 """

@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypedDict, assert_never, cast, get_args
 
+from rubric_integrations.rubric.answers import AbstentionPolicy, CannotAssess
 from rubric_integrations.rubric.criterion import Criterion, Kind
 from rubric_integrations.scoring.judgment import Judgment, extreme_judgment
-
-_NamedPolicy = Literal["skip", "zero", "partial", "fail"]
-CannotAssess = _NamedPolicy | float
-"""How an abstention is scored.
-
-- `skip`: the criterion and its weight are left out. In a group, its siblings share the weight. A group without any
-  answered criterion is left out, too.
-- `zero`: the criterion has the value 0.
-- a number in [0, 1]: the criterion has this value if its weight is positive, and 0 if it is a penalty.
-- `partial`: the same as 0.5.
-- `fail`: the criterion has the value that gives the lowest score.
-"""
 
 
 class DefaultFallbackVerdicts(TypedDict, total=False):
@@ -94,8 +83,8 @@ def validate_abstention_policy(cannot_assess: object) -> None:
     if isinstance(cannot_assess, int | float) and not isinstance(cannot_assess, bool):
         if not 0.0 <= cannot_assess <= 1.0:
             raise ValueError(f"`cannot_assess` must be in [0, 1], got {cannot_assess!r}: scores would leave [0, 1]")
-    elif cannot_assess not in get_args(_NamedPolicy):
-        policies = ", ".join(map(repr, get_args(_NamedPolicy)))
+    elif cannot_assess not in get_args(AbstentionPolicy):
+        policies = ", ".join(map(repr, get_args(AbstentionPolicy)))
         raise ValueError(f"`cannot_assess` must be one of {policies} or a number in [0, 1], got {cannot_assess!r}")
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import WorkLimit, run_in_thread, work_limit
@@ -27,16 +27,13 @@ from rubric_integrations.graders.grader import refuse_made_up_scores
 from rubric_integrations.graders.scheduler import require_price
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend import Prices, SpendLimit
-from rubric_integrations.judges.store import StoreError
+from rubric_integrations.judges.store import LedgerLike, StoreError
 from rubric_integrations.rubric.criterion import questions
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.run import RunStore, check_priced_judges, check_run_name
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError
 from rubric_integrations.submission.inputs import Row
 from rubric_integrations.submission.submission import Submission
-
-if TYPE_CHECKING:
-    from rubric_integrations.runs.ledger import LedgerLike
 
 GradeOutcome = Literal["graded", "undefined", "failed", "refused"]
 """The outcome of a grade: it has a score (`graded`), abstentions leave the score `undefined`, the judge or the ledger

@@ -8,19 +8,17 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.graders import CallLimits, Grader
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.scoring.report import JudgeError, outcomes_of
 from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.thinking import response_of
 from rubric_integrations.training.sample_grader import EmptyReward, Reward, SampleGrader
-
-if TYPE_CHECKING:
-    from rubric_integrations.graders import CallLimits, Grader
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.runs.ledger import LedgerLike
 
 RewardFunc = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[str, Any]]
 

@@ -21,7 +21,7 @@ from hashlib import sha256
 from itertools import groupby
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from rubric_integrations._host import HostGrader, check_fields, column_of
 from rubric_integrations.formats.registry import RubricLike
@@ -29,6 +29,8 @@ from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, 
 from rubric_integrations.graders import CallLimits, Grader
 from rubric_integrations.graders.endpoint import JudgeOutage
 from rubric_integrations.graders.grader import refuse_made_up_scores
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import is_run_file, run_line
 from rubric_integrations.runs.run import grade_many
@@ -40,10 +42,6 @@ from rubric_integrations.submission.messages import NO_FIELDS, Fields, Respond, 
 from rubric_integrations.submission.submission import Submission, error_line
 from rubric_integrations.submission.thinking import SplitResponse, split_completion, split_thinking
 from rubric_integrations.training.sample_grader import EmptyReward, check_empty
-
-if TYPE_CHECKING:
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.runs.ledger import LedgerLike
 
 # The fields in which parsers of chat templates store the thinking of a message.
 _THINKING_FIELDS = ("reasoning_content", "reasoning", "thinking")

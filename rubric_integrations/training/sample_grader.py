@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rubric_integrations._host import HostGrader
 from rubric_integrations.formats.registry import RubricLike, as_rubric
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.length import least_score
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError
@@ -15,8 +17,6 @@ from rubric_integrations.submission.thinking import SplitResponse, split_complet
 
 if TYPE_CHECKING:
     from rubric_integrations.graders import CallLimits, Grader
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.runs.ledger import LedgerLike
 
 
 EmptyReward = float | Literal["least"]

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rubric_integrations._host import check_fields, column_of
 from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.graders import CallLimits, Grader
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.scoring.report import JudgeError, outcomes_of
 from rubric_integrations.submission.messages import NO_FIELDS, Fields, value_text
 from rubric_integrations.submission.thinking import split_completion
 from rubric_integrations.training.sample_grader import EmptyReward, SampleGrader
-
-if TYPE_CHECKING:
-    from rubric_integrations.graders import CallLimits, Grader
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.runs.ledger import LedgerLike
 
 ComputeScore = Callable[..., Awaitable[dict[str, float | None]]]
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rubric_integrations._util.records import Record, data_frame, html_table
+from rubric_integrations.graders.settings import Voting
 from rubric_integrations.rubric.criterion import VOTE_STRATEGIES, Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
@@ -43,8 +44,6 @@ from rubric_integrations.trust.statistics import fleiss_kappa, krippendorff_alph
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from rubric_integrations.graders.settings import Voting
 
 
 def is_voted(entry: CriterionReport) -> bool:
@@ -596,8 +595,6 @@ class PanelWeights(Record):
 
 def voting_with(weights: Sequence[float]) -> Voting:
     """Return `Voting` settings with one weight for each judge and a weighted strategy for each kind of criterion."""
-    from rubric_integrations.graders.settings import Voting
-
     return Voting(weights=tuple(weights), binary="weighted", ordinal="weighted_mean", nominal="weighted_mode")
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rubric_integrations.formats.registry import as_rubric
+from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.graders import Grader, PerCriterionGrader
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.runs.run import grade_many
@@ -48,11 +50,6 @@ from rubric_integrations.trust.reward_figures import (
     score_of,
 )
 from rubric_integrations.trust.statistics import ROUNDING, difference_p_value, estimate_difference, normal_quantile
-
-if TYPE_CHECKING:
-    from rubric_integrations.formats.registry import RubricLike
-    from rubric_integrations.judges import JudgeLike
-    from rubric_integrations.runs.ledger import LedgerLike
 
 _MOST_STEPS = 20
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import dspy
 import pytest
+from langchain_core.language_models import FakeMessagesListChatModel
 
 from rubric_integrations import PerCriterionGrader, judges
-from rubric_integrations.judges import Cascade, LMJudge, OfflineJudge, as_judge
+from rubric_integrations.judges import Cascade, Judge, JudgeLike, LMJudge, OfflineJudge, as_judge
 from tests.fakes import FakeJudge, FakeModel
 from tests.judges.questions import MET_REPLY, UNMET_REPLY, judge_one
 
@@ -24,6 +26,29 @@ def test_as_judge_returns_a_judge_unchanged_and_makes_one_of_a_model() -> None:
     assert isinstance(as_judge("offline"), OfflineJudge)
     for model in ("openai/mock", dspy.LM("openai/mock"), FakeModel(MET_REPLY)):
         assert isinstance(as_judge(model), LMJudge)
+
+
+def test_every_kind_of_judge_has_the_type_judge_like() -> None:
+    async def reply(system_prompt: str, user_prompt: str) -> str:
+        return MET_REPLY
+
+    chat_model = FakeMessagesListChatModel(responses=[])
+    # The type checker compares each of them with `JudgeLike`.
+    accepted: list[JudgeLike] = [
+        "openai/mock", "offline", dspy.LM("openai/mock"), chat_model, chat_model.bind(stop=["."]), reply,
+        FakeModel(MET_REPLY), FakeJudge(), LMJudge("openai/mock"),
+    ]  # fmt: skip
+    assert all(isinstance(as_judge(judge), Judge) for judge in accepted)
+    file: JudgeLike = Path("judge.json")
+    with pytest.raises(ValueError, match=r"judge\.json"):
+        as_judge(file)
+
+
+def test_judge_like_resolves_in_the_hints_of_a_users_function() -> None:
+    def grade_with(judge: JudgeLike) -> None: ...
+
+    assert get_type_hints(grade_with)["judge"] == JudgeLike
+    assert {str, Path, Judge} < set(get_args(JudgeLike))
 
 
 def test_as_judge_of_another_object_names_all_kinds_and_the_type() -> None:

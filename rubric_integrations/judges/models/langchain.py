@@ -28,13 +28,11 @@ from rubric_integrations.judges.models.errors import (
 )
 from rubric_integrations.judges.models.keys import require_keys_for_server
 from rubric_integrations.judges.models.langchain_http import guarded
+from rubric_integrations.judges.protocol import ChatModel
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel, LanguageModelInput
-    from langchain_core.messages import AIMessage
-    from langchain_core.runnables import Runnable, RunnableConfig
-
-    ChatModelLike = BaseChatModel | Runnable[LanguageModelInput, AIMessage]
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.runnables import RunnableConfig
 
 # Fields with clients that the model makes itself, and fields with clients that only the user can make.
 _OWN_CLIENTS = frozenset({"client", "async_client", "root_client", "root_async_client"})
@@ -127,7 +125,7 @@ def is_chat_model(judge: Any) -> bool:
     return "BaseChatModel" in names or ("RunnableBinding" in names and is_chat_model(judge.bound))
 
 
-def lm_from_chat_model(model: ChatModelLike) -> dspy.LM:
+def lm_from_chat_model(model: ChatModel) -> dspy.LM:
     """Make a `dspy.LM` that calls a LangChain chat model.
 
     Exceptions of the chat model are classified. Only temporary errors, such as a timeout or a 429, are retried. DSPy's

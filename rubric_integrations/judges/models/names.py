@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import dspy
 from dspy import lm15
@@ -40,15 +40,8 @@ from rubric_integrations.judges.models.langchain import (
     without_langchain_cache,
 )
 from rubric_integrations.judges.prompts.render import ShownFile
+from rubric_integrations.judges.protocol import GenerateFn, ModelLike
 from rubric_integrations.scoring.judgment import JudgeFailure
-
-if TYPE_CHECKING:
-    from rubric_integrations.judges.models.langchain import ChatModelLike
-
-    ModelLike = str | dspy.BaseLM | ChatModelLike | Callable[[str, str], Awaitable[str]]
-
-GenerateFn = Callable[[str, str], Awaitable[str]]
-"""An async function that takes a system prompt and a user prompt, and returns the model's reply."""
 
 
 def lm_from_fn(generate_fn: GenerateFn, fingerprint: str | None = None) -> dspy.LM:

@@ -12,6 +12,7 @@ from rubric_integrations._util.records import Record
 from rubric_integrations.formats.row_rubrics import RowRubrics
 from rubric_integrations.graders import Grader
 from rubric_integrations.judges.http import MAX_REPLY_BYTES
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.batches.base import Batch, BatchLedger, BatchStatus, LineReply, Provider, load, save
 from rubric_integrations.runs.batches.providers import Results, read_results
@@ -24,7 +25,6 @@ from rubric_integrations.runs.batches.replay import (
     use_batch_ledger,
 )
 from rubric_integrations.runs.batches.submit import resolve
-from rubric_integrations.runs.ledger import LedgerLike
 from rubric_integrations.scoring.judgment import Spend, SpendTotal
 
 # The first and the longest pause, in seconds, between two checks of batches that are not over.

@@ -28,13 +28,13 @@ from rubric_integrations.judges.protocol import (
     RequestWrapper,
     innermost,
 )
-from rubric_integrations.judges.store import Lease
+from rubric_integrations.judges.store import Lease, LedgerLike
 from rubric_integrations.judges.validation import validate_judgment
 from rubric_integrations.rubric.criterion import Criterion, questions
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.batches.base import LOCK, Batch, BatchError, BatchLedger, LineReply, Provider
 from rubric_integrations.runs.batches.providers import AnthropicBatches, BatchServer, OpenAIBatches
-from rubric_integrations.runs.ledger import LedgerLike, use_ledger
+from rubric_integrations.runs.ledger import use_ledger
 from rubric_integrations.scoring.judgment import JudgeFailure, Judgment, Spend
 from rubric_integrations.submission.submission import Submission
 

@@ -15,6 +15,7 @@ from rubric_integrations._util.records import Record
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
 from rubric_integrations.graders import Grader
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.runs.batches.base import Batch, BatchError, BatchLedger, Unclear, load, save
 from rubric_integrations.runs.batches.providers import MAX_ATTEMPTS, LineFile, Uncertain
 from rubric_integrations.runs.batches.replay import (
@@ -27,7 +28,6 @@ from rubric_integrations.runs.batches.replay import (
     open_session,
     use_batch_ledger,
 )
-from rubric_integrations.runs.ledger import LedgerLike
 from rubric_integrations.runs.run import as_rows, find_rubric
 from rubric_integrations.scoring.judgment import JudgeFailure
 

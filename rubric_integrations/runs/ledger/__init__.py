@@ -5,8 +5,9 @@ database for any number of machines. `open_ledger` opens either of them by its a
 common code.
 """
 
+from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.runs.ledger.addresses import open_ledger, use_ledger
-from rubric_integrations.runs.ledger.base import FailureRecord, LedgerError, LedgerLike, RunLedger
+from rubric_integrations.runs.ledger.base import FailureRecord, LedgerError, RunLedger
 from rubric_integrations.runs.ledger.store import Ledger
 
 __all__ = ["FailureRecord", "Ledger", "LedgerError", "LedgerLike", "RunLedger", "open_ledger", "use_ledger"]

@@ -12,8 +12,8 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from rubric_integrations._util.lazy import install_command
-from rubric_integrations.judges.store import JudgmentStore
-from rubric_integrations.runs.ledger.base import LedgerError, LedgerLike, RunLedger
+from rubric_integrations.judges.store import JudgmentStore, LedgerLike
+from rubric_integrations.runs.ledger.base import LedgerError, RunLedger
 from rubric_integrations.runs.ledger.store import Ledger
 
 # A scheme has at least two letters, because one letter and a colon are the drive of a Windows path.

@@ -20,7 +20,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from hashlib import sha256
-from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, cast, runtime_checkable
 from uuid import getnode, uuid4
@@ -364,10 +363,6 @@ _ROW = "row "
 def row_key(row_id: str) -> str:
     """Return the key under which a ledger records that the grade of a row failed."""
     return f"{_ROW}{_digest(encodable(row_id))}"
-
-
-LedgerLike = JudgmentStore | str | PathLike[str]
-"""A ledger or another store of judgments, the path of a ledger's file, or the URL of a database."""
 
 
 def dump_submission(submission: Submission) -> str:

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import dspy
+from dspy.teleprompt import Teleprompter
 from pydantic import ValidationError
 
 from rubric_integrations._util.event_loop import run_sync
@@ -29,10 +30,10 @@ from rubric_integrations._util.json import refuse_endless
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.models.names import to_lm
-from rubric_integrations.judges.protocol import AlignmentRecord
+from rubric_integrations.judges.protocol import AlignmentRecord, ModelLike
 from rubric_integrations.judges.saved import prompt_state
-from rubric_integrations.judges.store import JudgmentStore
-from rubric_integrations.runs.ledger import Ledger, LedgerLike, use_ledger
+from rubric_integrations.judges.store import JudgmentStore, LedgerLike
+from rubric_integrations.runs.ledger import Ledger, use_ledger
 from rubric_integrations.scoring.judgment import Spend
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.trust.alignment.calls import (
@@ -61,11 +62,6 @@ from rubric_integrations.trust.alignment.optimizers import (
     run_optimizer,
 )
 from rubric_integrations.trust.means import estimate_mean
-
-if TYPE_CHECKING:
-    from dspy.teleprompt import Teleprompter
-
-    from rubric_integrations.judges.models.names import ModelLike
 
 # The number of seconds to wait for another process that writes the file, which takes milliseconds.
 _LONGEST_WAIT = 10.0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import dspy
 
@@ -24,12 +23,10 @@ from rubric_integrations.judges.models.limits import load_prices
 from rubric_integrations.judges.models.names import settings_of, to_lm, without_framework_cache
 from rubric_integrations.judges.prompts.render import PromptInputs, describe_numbers, describe_option, polarity
 from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code, neutralize
+from rubric_integrations.judges.protocol import ModelLike
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import UNANSWERED_CALL, JudgeFailure, Spend
 from rubric_integrations.trust.disagreements import CriterionDisagreements, Disagreement
-
-if TYPE_CHECKING:
-    from rubric_integrations.judges.models.names import ModelLike
 
 # The beginning and the end of a long text show its subject. Ten cases of this size fit into any model's context.
 _LONGEST_SHOWN = 3_000
