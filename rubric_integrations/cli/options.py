@@ -129,6 +129,42 @@ RubricArgument = typer.Argument(
 NOTHING_TO_GRADE = "`responses` is missing: name the file to grade"
 
 
+class OptionKey(NamedTuple):
+    """A key of `--judge-option`.
+
+    Attributes:
+        convert: Converts the text to the value.
+        kind: The kind of the value, for messages.
+        is_of_model: Whether the key is a field of `ModelSettings`. The other keys are arguments of `LMJudge`, which the
+            file of an aligned judge decides.
+    """
+
+    convert: Callable[[str], float | str | bool]
+    kind: str
+    is_of_model: bool = True
+
+
+def _read_flag(value: str) -> bool:
+    if value not in ("true", "false"):
+        raise ValueError
+    return value == "true"
+
+
+JUDGE_OPTIONS = {
+    "temperature": OptionKey(float, "a number"),
+    "max_tokens": OptionKey(int, "a whole number"),
+    "seed": OptionKey(int, "a whole number"),
+    "reasoning_effort": OptionKey(str, "text"),
+    "service_tier": OptionKey(str, "text"),
+    "system_prompt": OptionKey(str, "text", is_of_model=False),
+    "confidence": OptionKey(_read_flag, "true or false", is_of_model=False),
+    "name": OptionKey(str, "text", is_of_model=False),
+}
+"""The keys of `--judge-option`, except `header.NAME`."""
+
+_HEADER = "header."
+
+
 # Without a repr, because it would show the key.
 @dataclass(frozen=True, repr=False)
 class JudgeOptions:
@@ -164,8 +200,7 @@ class JudgeOptions:
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="A setting of the model: temperature, max_tokens, seed, reasoning_effort, service_tier, "
-            "system_prompt, confidence, name or header.NAME.",
+            help=f"A setting of the model: {', '.join(JUDGE_OPTIONS)} or {_HEADER}NAME.",
         ),
     ] = None
 
@@ -204,7 +239,7 @@ class JudgeOptions:
         """
         from rubric_integrations.judges import as_judge, judge_file_of
 
-        settings = parse_judge_options(self.judge_option or ())
+        settings, own = parse_judge_options(self.judge_option or ())
         server = {"api_base": self.api_base, "api_key": self.api_key}
         if not has_model(judge):
             chosen = {**server, "judge_option": self.judge_option or None}
@@ -218,14 +253,12 @@ class JudgeOptions:
         from rubric_integrations.judges.models.names import ModelSettings
 
         if file := judge_file_of(judge):
-            for fixed in ("system_prompt", "confidence", "name"):
-                if fixed in settings:
-                    raise ValueError(
-                        f"`--judge-option` {fixed!r} has no effect on {file}, whose prompts decide: leave it out"
-                    )
+            for fixed in own:
+                raise ValueError(
+                    f"`--judge-option` {fixed!r} has no effect on {file}, whose prompts decide: leave it out"
+                )
             return load_judge(file, ModelSettings(**server, **settings))
-        settings.setdefault("confidence", confidence)
-        own = {name: settings.pop(name) for name in ("system_prompt", "confidence", "name") if name in settings}
+        own.setdefault("confidence", confidence)
         return LMJudge(judge, settings=ModelSettings(**server, **settings), **own)
 
     def make_judges(self) -> list[Judge]:
@@ -236,8 +269,8 @@ class JudgeOptions:
                 and `escalate_below` is set, the judges cannot form a cascade, or several models would have the same
                 name.
         """
-        judges, settings = self.judges, parse_judge_options(self.judge_option or ())
-        if len({*judges, self.escalate_to} - {None}) > 1 and "name" in settings:
+        judges, (_, own) = self.judges, parse_judge_options(self.judge_option or ())
+        if len({*judges, self.escalate_to} - {None}) > 1 and "name" in own:
             raise ValueError(
                 "`--judge-option` 'name' would give one name to several models, and the ledger would take their "
                 "judgments for each other's: leave it out, or name one model"
@@ -503,37 +536,6 @@ def import_modules(names: Sequence[str]) -> None:
             refuse(f"`--import` {name!r} cannot be imported: {type(error).__name__}: {reason}")
 
 
-class _Kind(NamedTuple):
-    """The type of an option's value and its name in messages."""
-
-    convert: Callable[[str], float | str | bool]
-    name: str
-
-
-def _read_flag(value: str) -> bool:
-    if value not in ("true", "false"):
-        raise ValueError
-    return value == "true"
-
-
-_NUMBER, _WHOLE, _TEXT = _Kind(float, "a number"), _Kind(int, "a whole number"), _Kind(str, "text")
-_FLAG = _Kind(_read_flag, "true or false")
-
-JUDGE_OPTIONS: dict[str, _Kind] = {
-    "temperature": _NUMBER,
-    "max_tokens": _WHOLE,
-    "seed": _WHOLE,
-    "reasoning_effort": _TEXT,
-    "service_tier": _TEXT,
-    "system_prompt": _TEXT,
-    "confidence": _FLAG,
-    "name": _TEXT,
-}
-"""The keys of `--judge-option`, except `header.NAME`. They are arguments of `LMJudge`."""
-
-_HEADER = "header."
-
-
 def has_model(judge: str) -> bool:
     """Return whether the value of `--judge` names a model or its file, and not a judge without a model."""
     from rubric_integrations.judges import NAMED_JUDGES
@@ -551,19 +553,20 @@ def describe_requests(judges: Sequence[Judge]) -> str:
     return "; ".join(dict.fromkeys(f"{lm.model}: {describe_path(lm)}" for lm in models))
 
 
-def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:
-    """Parse texts such as `key=value` to arguments of `LMJudge`.
+def parse_judge_options(options: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parse texts such as `key=value` to the fields of a `ModelSettings` and the other arguments of `LMJudge`.
 
     Raises:
         ValueError: A key is unknown or repeated, or a value has the wrong type. Only in the last case the message shows
             the value, because the value of a header or of an unknown key may be a credential.
 
     Example:
-        >>> parse_judge_options(["temperature=0", "seed=7", "header.X-Team=evals"])
-        {'temperature': 0.0, 'seed': 7, 'headers': {'X-Team': 'evals'}}
+        >>> parse_judge_options(["temperature=0", "seed=7", "name=strict", "header.X-Team=evals"])
+        ({'temperature': 0.0, 'seed': 7, 'headers': {'X-Team': 'evals'}}, {'name': 'strict'})
     """
     headers: dict[str, str] = {}
     settings: dict[str, Any] = {}
+    own: dict[str, Any] = {}
     for option in options:
         key, separator, value = option.partition("=")
         if not separator:
@@ -579,14 +582,14 @@ def parse_judge_options(options: Sequence[str]) -> dict[str, Any]:
             if key.startswith("header"):
                 hint = f"write `{_HEADER}NAME=VALUE`"
             raise ValueError(f"`--judge-option` {key!r} is not a known key: {hint}")
-        if key in settings:
+        target = settings if JUDGE_OPTIONS[key].is_of_model else own
+        if key in target:
             raise ValueError(f"`--judge-option` has {key!r} twice: the first value would be lost, so remove one")
-        kind = JUDGE_OPTIONS[key]
         try:
-            settings[key] = kind.convert(value)
+            target[key] = JUDGE_OPTIONS[key].convert(value)
         except ValueError:
-            raise ValueError(f"`--judge-option` {key}={value!r}: must be {kind.name}") from None
-    return settings | ({"headers": headers} if headers else {})
+            raise ValueError(f"`--judge-option` {key}={value!r}: must be {JUDGE_OPTIONS[key].kind}") from None
+    return settings | ({"headers": headers} if headers else {}), own
 
 
 def without_secrets(arguments: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rubric_integrations.cli.options import JudgeOptions
+from rubric_integrations.cli.options import JUDGE_OPTIONS, JudgeOptions
 from rubric_integrations.judges import Cascade, LMJudge
 from rubric_integrations.judges.protocol import fingerprint_of
 from tests.cli.commands import grade, read_lines, run
@@ -80,6 +80,17 @@ def test_headers_and_service_tier_reach_the_request_and_no_file(files: Path, ser
     written = [file.read_bytes() for file in files.iterdir() if file.is_file()]
     assert (files / "run.sqlite").exists()
     assert not [content for content in [*written, result.output.encode()] if b"S3CRET" in content]
+
+
+@pytest.mark.parametrize("key", JUDGE_OPTIONS)
+def test_every_judge_option_changes_the_judge(key: str) -> None:
+    def state(*options: str) -> tuple[str | None, object]:
+        judge = JudgeOptions(api_key="k", judge_option=list(options)).make_judge("openai/mock")
+        assert isinstance(judge, LMJudge)
+        return judge.fingerprint(), judge.lm.kwargs
+
+    values = {"a number": "0.5", "a whole number": "7", "text": "low", "true or false": "true"}
+    assert state(f"{key}={values[JUDGE_OPTIONS[key].kind]}") != state()
 
 
 def test_command_that_resumes_a_run_does_not_show_the_value_of_a_header(
