@@ -123,6 +123,7 @@ def rubric_scorer(
 
 
 def _submission(state: Any, target: Any, respond: Respond) -> Submission:
+    """Convert a sample's state and target to a submission, with its steps if they can be read."""
     if respond != "last":
         return as_submission({"messages": state.messages, "respond": respond}, None, target.text or None)
     submission = as_submission(state.output.completion, state.input_text or None, target.text or None)

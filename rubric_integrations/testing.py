@@ -126,6 +126,7 @@ class ScriptedJudge:
         return OverallResult(100 * judgment.value, judgment.reason, judgment.spend, neutralized=False)
 
     async def _judge(self, question: Question) -> Judgment:
+        """Convert the scripted answer to a question to a judgment."""
         criterion = question.criterion
         answer = self._answer(question)
         if inspect.isawaitable(answer):

@@ -55,6 +55,7 @@ def read_date(text: str) -> date:
 
 
 def _parts(text: str) -> tuple[int, int, int]:
+    """Return the year, the month and the day of a date in one of the known forms."""
     if match := _ISO.fullmatch(text):
         return int(match[1]), int(match[2]), int(match[3])
     if match := _DAY_FIRST.fullmatch(text):

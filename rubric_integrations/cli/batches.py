@@ -91,6 +91,7 @@ def _make_grader(settings: dict[str, Any], api_key: str | None) -> Any:
 
 
 def _print(counts: CollectedBatches, judge: str) -> None:
+    """Print what was collected from the batches of one judge."""
     cost = "" if counts.spend.cost is None else f" for ${counts.spend.cost:.4f}"
     batches = counted(counts.batches, "batch", "batches")
     line = f"{judge}: {counted(counts.judgments, 'judgment')} of {batches} stored{cost}."

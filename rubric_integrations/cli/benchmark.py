@@ -137,6 +137,7 @@ def _load_sets(names: str, data: Path) -> list[BenchmarkSet]:
 
 
 def _print_figures(benchmark: Benchmark, own: RecordedJudge) -> None:
+    """Print two tables for each kind of judgment: agreement with the labels, and the difference to published judges."""
     source = benchmark.data.source
     for kind in benchmark.data.kinds:
         if kind not in benchmark.kinds_of(own):

@@ -171,6 +171,7 @@ def _print_panel(panel: PanelReport) -> None:
 
 
 def _print_confidence(confidence: Reliability) -> None:
+    """Print the accuracy at each confidence of the judge, and the calibration figures."""
     table = figures_table("Confidence", ("confidence", "n", "accuracy", "accuracy from there on", "coverage"))
     for row in confidence.bins:
         kept = next((point for point in confidence.selective if point.threshold == row.lowest), None)
@@ -250,6 +251,7 @@ def agree(
 
 
 def _print_agreement(result: Agreement, level: float) -> None:
+    """Print the agreement with human labels: a table of the criteria, and the totals."""
     table = figures_table(f"Agreement with human labels [{level:.0%} intervals]", _COLUMNS, text=["criterion"])
     for name, row in result.criteria.items():
         coverage = UNDEFINED if row.coverage is None else f"{row.coverage:.0%}"

@@ -91,6 +91,7 @@ def _write_page(
     overwrite: bool,
     open_page: bool | None,
 ) -> None:
+    """Write the page on which the drawn judgments are labelled, and open it in a browser."""
     from rubric_integrations.reporting.page.render import page_parts
 
     file = OutputFile(output, option="--output", overwrite=overwrite, inputs=[path], replaces=PAGE)
@@ -220,6 +221,7 @@ def _figures(
 
 
 def _figures_of(run: RunFile, cluster: str | None) -> list[_Figure]:
+    """Measure the spread of the scores and of each binary criterion, which decides how many labels are needed."""
     import numpy as np
 
     from rubric_integrations.trust.matching import group_rows
@@ -255,6 +257,7 @@ def _figures_of(run: RunFile, cluster: str | None) -> list[_Figure]:
 
 
 def _labels(figure: _Figure, half_width: float, correlations: tuple[float, ...], level: float) -> list[int | None]:
+    """Return the number of labels that a figure needs, for each correlation of the judge with human labels."""
     from rubric_integrations.trust import plan_labels
 
     return [
@@ -283,6 +286,7 @@ def _print_labels(
     figures: list[_Figure], labels: list[list[int | None]], correlations: tuple[float, ...], half_width: float,
     level: float,
 ) -> None:  # fmt: skip
+    """Print how many labels each figure needs."""
     title = (
         f"Labels for \N{PLUS-MINUS SIGN}{half_width:g} ({level:.0%}), by the judge's correlation r with human labels"
     )

@@ -88,6 +88,7 @@ def with_flat_signature(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _options_of(record: type[Any], extras: Sequence[object]) -> Iterator[Parameter]:
+    """Yield a keyword parameter for each option of a record, limited and reworded by `Only`."""
     only = next((extra for extra in extras if isinstance(extra, Only)), None)
     types = get_type_hints(record, include_extras=True)
     options = [field for field in fields(record) if get_origin(types[field.name]) is Annotated]
@@ -287,6 +288,7 @@ class JudgeOptions:
         return [self.make_judge(judge) for judge in judges]
 
     def _make_cascade(self, expensive: str) -> Judge:
+        """Make a cascade of the judges of `--judge` and the expensive model of `--escalate-to`."""
         from rubric_integrations.judges import Cascade, as_judge
 
         if self.escalate_below is None:

@@ -334,6 +334,7 @@ class OutputFile:
             self._lock = None
 
     def _publish(self) -> None:
+        """Move the finished file to its place, with its texts in the order of their rows."""
         if self._is_new and self._target.exists():
             refuse(
                 f"{self.path}: exists now, and did not when this command began: it is unchanged, and what it was to "

@@ -155,6 +155,7 @@ def _show(row: Row, rubrics: RowRubrics) -> _Shown:
 
 
 def _render(row: Row, rubric: Rubric | None) -> _Shown:
+    """Render a row as the judge of its first question sees it."""
     from rubric_integrations.graders.grader import is_computed
     from rubric_integrations.judges.prompts.render import render_inputs, render_question
     from rubric_integrations.judges.protocol import Question
@@ -175,6 +176,7 @@ def _render(row: Row, rubric: Rubric | None) -> _Shown:
 def _print_reading(
     file: Path, description: FileDescription, count: int, problems: Problems, row_options: RowOptions
 ) -> None:
+    """Print how a file was read: its format, the source of each field, and the rows that cannot be graded."""
     from rich.table import Table
 
     failed = {0: "", count: "; none can be graded:"}.get(problems.count, f"; {problems.count:,} cannot be graded:")
@@ -197,6 +199,7 @@ def _print_reading(
 
 
 def _print_first(row: Row, shown: _Shown) -> None:
+    """Print the texts that a judge sees of one row."""
     from rich.table import Table
 
     table = Table(

@@ -165,6 +165,7 @@ def _input_of(separator: str) -> Callable[[str], str]:
 
 
 def _print(result: RunComparison, margin: float, level: float) -> None:
+    """Print the result of a comparison: the change of the mean score, and a table of the criteria."""
     p_value = "" if result.p_value is None else f", p = {result.p_value:.3g}"
     counts = f"{result.inputs:,} inputs"
     if result.in_groups:

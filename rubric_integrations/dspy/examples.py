@@ -208,6 +208,7 @@ def text_of(field: Field | None, source: Any, option: str, files: AttachedValues
 
 
 def _read_field(field: Field, source: Any, option: str) -> Any:
+    """Read a field of an example or a prediction by its name, or with a function."""
     names = sorted(source.keys()) if hasattr(source, "keys") else []
     if callable(field):
         try:

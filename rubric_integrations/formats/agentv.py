@@ -138,6 +138,7 @@ def make_rubric(criteria: list[Criterion], document: Any, source: str, faults: l
 
 
 def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
+    """Convert a criterion to an item of AgentV. Append what the format cannot express to `losses`."""
     item: dict[str, Any] = {"id": key, "expected_outcome": criterion.full_requirement, "weight": criterion.full_weight}
     if criterion.name is None:
         losses.append(f"`{key}`: the criterion gets this id, because the format requires one")
@@ -279,6 +280,7 @@ def _cases_of_checklists(document: Any, source: str, *, strict: bool) -> Iterato
 
 
 def _cases_of_suite(suite: Suite, source: str, *, strict: bool) -> Iterator[EvalCase]:
+    """Yield a case for each test of a promptfoo suite."""
     if not suite.tests or (strict and suite.not_read):
         missing = Fault("", "tests", "is missing or empty: there is no case to load")
         raise RubricError(source, [Fault("", "", text) for text in suite.not_read] or [missing])

@@ -264,6 +264,7 @@ def _schema(value: Any) -> dict[str, Any]:
 
 
 def _check_schema(schema: object) -> None:
+    """Check that a JSON Schema has only keywords that mean the same in other tools, at every depth."""
     if isinstance(schema, bool):
         return
     if not isinstance(schema, Mapping):

@@ -172,6 +172,7 @@ def parse(document: Any, source: str) -> Reading:
 
 
 def _native_fields(entry: Any, where: str, faults: list[Fault]) -> dict[str, Any] | None:
+    """Convert an entry to the fields of a criterion. Append what is wrong to `faults`, and then return None."""
     if isinstance(entry, str):
         return {"requirement": entry, "weight": 1.0}
     if not isinstance(entry, Mapping):

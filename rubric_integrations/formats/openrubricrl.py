@@ -177,6 +177,7 @@ def _read_criterion(criterion: CriterionFields, scale: Scale) -> Criterion:
 
 
 def _write_criterion(key: str, criterion: Criterion, share: float, scale: Scale, losses: list[str]) -> dict[str, Any]:
+    """Convert a criterion to an entry of the schema. Append what the schema cannot express to `losses`."""
     losses.extend(
         f"`{key}`: `{field}` has no place in the schema; the criterion is rated on the scale"
         for field in ("check", "options", "applies_when", "required", "min_score", "aggregation")

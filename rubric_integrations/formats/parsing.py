@@ -63,6 +63,7 @@ def short(value: object) -> str:
 
 
 def _fault(where: str, model: type[BaseModel], details: ErrorDetails) -> Fault:
+    """Convert an error of pydantic to a fault with the field, what is wrong, and the fix."""
     path = [part for part in map(str, details["loc"]) if not part.startswith("<")]
     field = ".".join(path)
     value = details["input"]

@@ -121,6 +121,7 @@ class RowRubrics:
         return rubrics[0] if len(rubrics) == 1 else rubrics[0] + rubrics[1]
 
     def _read(self, own: Any) -> Rubric:
+        """Read the rubric of a row: a value, the name of a rubric of the library, JSON, YAML or a Python literal."""
         if not isinstance(own, str):
             try:
                 return as_rubric(own if isinstance(own, Path) else _without_nulls(own))

@@ -141,6 +141,7 @@ class Files:
         return RubricError(self._source, [Fault(where, "", message)])
 
     def _paths(self, name: str, where: str) -> list[Path]:
+        """Return the files for which a name in a configuration stands, all inside of its folder."""
         pattern = PurePosixPath(name.removeprefix("file://"))
         outside = f"names {name!r}, which is outside the folder of the configuration: copy it there, or it is not read"
         if pattern.is_absolute() or Path(pattern).is_absolute() or {"..", "~"} & set(pattern.parts):
@@ -171,6 +172,7 @@ class Files:
         return paths
 
     def _tests_of(self, path: Path, where: str, are_rows: bool) -> list[Any]:
+        """Read the tests of one file, within the limits for all files."""
         text = read_content(path)
         self._files += 1
         self._bytes += len(text)

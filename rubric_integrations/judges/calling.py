@@ -348,6 +348,7 @@ class ModelCaller:
         form: RequestForm,
         warm_prompt_cache: bool = False,
     ) -> _Request:
+        """Collect all that a call of a predictor needs: model, signature, inputs and few-shot examples."""
         inputs = with_attachments(prompt.inputs, prompt.files) if prompt.files else prompt.inputs
         # Read once: each attribute look-up of a `dspy.Module` is a function call.
         own = predict.__dict__

@@ -237,6 +237,7 @@ class Cascade(RequestJudge):
         )
 
     async def _answer_batch(self, request: Request, questions: Mapping[int, Question]) -> BatchResult:
+        """Answer several questions: by the cheap judges and, for the questions that they leave, by the strong judge."""
         kept, spend = await self._cheap_answers(request, questions)
         answers = {number: answer.model_copy(update={"escalation_cost": 0.0}) for number, answer in kept.items()}
         escalated = {number: question for number, question in questions.items() if number not in kept}

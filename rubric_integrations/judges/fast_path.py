@@ -318,6 +318,7 @@ async def _make_template(
     inputs: Mapping[str, Any],
     for_batch: bool,
 ) -> Template | None:
+    """Make the template of a request. Return None if DSPy itself must make the requests."""
     from rubric_integrations.judges.provider import capture_http_request, provider_with_template
 
     template: Template | None

@@ -412,6 +412,7 @@ def _answer_words(criterion: Criterion) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _word_pattern(words: tuple[str, ...]) -> _WordPatterns:
+    """Compile the patterns that find the words of a verdict in a text."""
     spellings = "|".join(r"[\s_-]*".join(map(re.escape, re.split(r"[\s_-]+", word))) for word in words)
     word = rf"(?P<word>{spellings}){_WHOLE_END}"
     label = rf"(?:(?:(?:my|the|final|overall)\s+)*{_LABEL}\s*(?::|is)\s*)?"

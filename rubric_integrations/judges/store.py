@@ -205,6 +205,7 @@ class StoredJudge(RequestWrapper):
             return judgment if kept is judgment else revalidate_stored(question, kept)
 
     async def _answer_batch(self, request: Request, questions: Mapping[int, Question]) -> BatchResult:
+        """Answer several questions: from the store, and the missing ones by one request to the judge."""
         keys = {
             number: self._key("batch", question, [_shown_inputs(criterion) for criterion in question.batch_criteria])
             for number, question in questions.items()
@@ -247,6 +248,7 @@ class StoredJudge(RequestWrapper):
     def _digest(
         self, form: str, submission: Submission, guidelines: str, own_part: object, criteria: Sequence[Criterion]
     ) -> str:
+        """Return the key of a judgment: a digest of everything that can change it."""
         # An empty text is not shown, as if it were absent.
         texts = (
             submission.query or None,

@@ -191,6 +191,7 @@ def _info_of(total: Feedback | EvaluationResult) -> Mapping[str, Any]:
 def _report_of(
     rubric: Rubric, by_key: Mapping[str, Any], total: Feedback | EvaluationResult, name: str
 ) -> EvaluationReport:
+    """Rebuild the report of a run from its feedback."""
     conditions = condition_indices(rubric.criteria)
     outcomes: dict[int, Outcome] = {}
     not_asked = _info_of(total).get("not_asked") or ()
@@ -335,6 +336,7 @@ def corrected_mean_evaluator(
 
 
 def _feedback(calibration: Calibration, key: str, judge: str) -> EvaluationResult:
+    """Convert a calibration to feedback with the corrected score."""
     score, judge_score = calibration.score, calibration.judge_score
     by_judge = "none" if judge_score is None else f"{judge_score:.3f}"
     comment = "; ".join([f"{score} by human labels, {by_judge} by the judge", *calibration.warnings])

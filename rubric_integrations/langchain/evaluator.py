@@ -243,6 +243,7 @@ class RubricEvaluator(RunEvaluator):
         return evaluation_run(type(self).__name__, values, run_id=run_id, metadata=metadata)
 
     async def _evaluate(self, run: Run, example: Example | None) -> EvaluationResults:
+        """Grade one run, and return its feedback. A failure is feedback without a score."""
         references, metadata = (example.outputs, example.metadata) if example else (None, None)
         rubric = self._rubric(example, references, metadata, run.inputs)
         attachments = example.attachments if example else None

@@ -148,6 +148,7 @@ class RubricRunnable(Runnable[Any, EvaluationReport]):
         return run_sync(self._grade(value, run_manager, config))
 
     async def _grade(self, value: Any, run_manager: Any, config: RunnableConfig) -> EvaluationReport:
+        """Grade one input, with the judges' calls as child runs of the runnable."""
         parsed = _parse_input(value)
         texts = dict(parsed)  # `model_dump` would turn LangChain's messages into dicts
         submission = self._fields.select(texts, texts, texts, own=evidence_fields(texts))

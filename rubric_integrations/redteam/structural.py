@@ -141,6 +141,7 @@ def _single_case(name: str, signature: Any, question: Question, field: str, true
 
 
 def _batch_case(name: str, submission: Submission, quoting_entry: int) -> PromptCase:
+    """Make the case of a request about two questions, of which one answer quotes the attack."""
     questions = {1: Question(submission, _YEAR), 2: Question(submission, _PLACE)}
     inputs = render_inputs(submission, "", {"criteria": describe_batch(questions)})
 
@@ -273,6 +274,7 @@ def reply_breach(attack: Attack) -> str | None:
 
 
 async def _reply_breach(attack: Attack) -> str | None:
+    """Describe the first reply in which a quotation of the attack is read as the judge's answer, or return None."""
     engine, judge = scripted_judge()
     sanitized = sanitize.neutralize(attack.text)
     normalized = unicodedata.normalize("NFKC", attack.text)

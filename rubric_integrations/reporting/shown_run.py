@@ -117,6 +117,7 @@ def show_row(run: RunFile, row_id: str) -> Iterator[RenderableType]:
 
 
 def _figures(run: RunFile, summary: Summary) -> Iterator[str]:
+    """Yield the figures of a run, one line each."""
     judge = f", judged by {run.judge}" if run.judge else ""
     rubric = run.rubric or "a rubric without a name"
     yield f"run {run.name}: {counted(summary.submissions, 'submission')} by {rubric}{judge}"
@@ -179,6 +180,7 @@ def _excerpts(row: GradedRow) -> Iterator[Text]:
 
 
 def _whole_row(row: GradedRow) -> Iterator[RenderableType]:
+    """Yield all parts of a row: its texts, its answers, and how they add up to the score."""
     yield _headline(row)
     if row.submission is not None:
         texts = [

@@ -92,6 +92,7 @@ def unregistered_fault(where: str, name: str) -> Fault:
 
 
 def _read_rubrics(path: Path, *, strict: bool) -> tuple[list[Rubric], Format]:
+    """Read all rubrics of a file, and detect its format."""
     from rubric_integrations.formats import checklist, prometheus
     from rubric_integrations.formats.agentv import load_eval_cases
     from rubric_integrations.formats.promptfoo import suite_of

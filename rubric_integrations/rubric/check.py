@@ -57,6 +57,7 @@ class FieldCheck(Record):
 
     @model_validator(mode="after")
     def _is_comparable(self) -> Self:
+        """Check that `equals`, `tolerance` and `date` fit together."""
         if self.date and self.tolerance is not None:
             raise ValueError("has both `date` and `tolerance`: keep one of them")
         if not self.has_expected:
@@ -432,6 +433,7 @@ class Check(Record):
     @field_validator("json_schema")
     @classmethod
     def _is_a_schema(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Check that the value is a JSON Schema that can be checked in bounded time."""
         if value is not None:
             from jsonschema import Draft202012Validator, SchemaError
 

@@ -222,6 +222,7 @@ class Criterion(SparseRecord):
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
+        """Check that the fields of the criterion belong to one kind of criterion."""
         if (self.per is None) != (self.cap is None):
             missing = "cap" if self.cap is None else "per"
             raise ValueError(f"has no `{missing}`: write both, `per: occurrence` and the most that count as `cap`")

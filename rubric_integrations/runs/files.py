@@ -421,6 +421,7 @@ def _no_garbage_collection() -> Generator[None]:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the object of each line of a run file."""
     if path.suffix.lower() == ".parquet" or any(path.glob("*.parquet")):
         raise RunFileError(
             f"{path}: Parquet files of grades have neither the submissions nor the requirements: name the file of "
@@ -438,6 +439,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _row(fields: dict[str, Any]) -> GradedRow:
+    """Convert a line of a run file to a row."""
     submission, attachments = _submission(fields["submission"]) if fields.get("submission") else (None, ())
     tags: dict[str, float | None] = fields.get("tags") or {}
     entries: list[dict[str, Any]] = fields.get("report") or []

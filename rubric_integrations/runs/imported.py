@@ -243,6 +243,7 @@ class _Recorded:
         self._add_all()
 
     def _add_all(self) -> None:
+        """Read all lines of the file, and index the judgments by row, criterion and judge."""
         places: dict[tuple[str, int, str], str] = {}
         known: dict[str, None] = {}
         is_named = False

@@ -111,6 +111,7 @@ def rescore(
 def _rescore(
     ledger: RunLedger, rubric: RubricLike | RubricFunction | None, cannot_assess: CannotAssess | None
 ) -> Generator[Rescored]:
+    """Grade all submissions of a ledger again from its stored judgments."""
     configuration = ledger.latest_grader()
     if configuration is None:
         raise LedgerError(f"`ledger` {ledger.address!r} has no run: rescore the ledger of `grade_many` or of `grade`")

@@ -651,6 +651,7 @@ class Run:
         return data_frame(records, ["id", "score", "passed", "coverage", "cost", "error", *used, *names])
 
     async def _stream(self) -> AsyncGenerator[Graded]:
+        """Grade all rows, and record each result and the spend."""
         start = time.monotonic()
         with ExitStack() as stack:
             store = stack.enter_context(open_store(self._ledger))

@@ -544,6 +544,7 @@ def _without_score(
     criteria: tuple[CriterionReport, ...],
     conditions: Sequence[CriterionReport],
 ) -> EvaluationReport:
+    """Make the report of a submission that has no score."""
     failed = [row for row in criteria if row.error]
     error = summarize_failures(criteria, conditions, [computed, *panel], condition_indices(rubric.criteria))
     agreements = [row.agreement for row in criteria if row.agreement is not None]

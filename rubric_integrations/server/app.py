@@ -230,6 +230,7 @@ def read_samples(data: Mapping[str, Any], label_use: LabelUse) -> list[Sample]:
 
 
 def _sample(query: object, prompt: object, label: object, number: int, label_use: LabelUse) -> Sample:
+    """Convert one entry of an OpenRLHF request to a sample."""
     for name, value in (("query", query), ("prompts", prompt)):
         if not isinstance(value, str):
             raise RequestProblem(422, f"`{name}[{number}]` is {_kind(value)}: send a text")
@@ -389,6 +390,8 @@ class _Endpoints:
 
 
 def _guard(service: GradingService, token: str | None) -> Any:
+    """Make the middleware that checks the token, turns exceptions into responses, and counts requests."""
+
     @web.middleware
     async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
         begun_at = time.monotonic()

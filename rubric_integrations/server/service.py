@@ -497,6 +497,7 @@ class GradingService:
             del self._under_way[key]
 
     async def _grade(self, rubric: Rubric, submission: Submission) -> _Outcome:
+        """Grade a submission, and return the report, or the problem with its status code."""
         try:
             report = await self.grader.grade(rubric, submission)
         except JudgeError as error:

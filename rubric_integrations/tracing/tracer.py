@@ -306,6 +306,7 @@ class GradeTracer:
         report: EvaluationReport | None,
         failure: BaseException | None,
     ) -> None:
+        """Record a grade on its span and end the span. Errors of OpenTelemetry become warnings."""
         try:
             self._record(span, own, base, report, failure)
         except Exception as error:  # noqa: BLE001 -- whatever a processor or an exporter raises
@@ -323,6 +324,7 @@ class GradeTracer:
         report: EvaluationReport | None,
         failure: BaseException | None,
     ) -> None:
+        """Set the attributes of a grade's span, and emit an event for each of its scores."""
         response = current_response()
         context = own if response.context is None else response.context
         has_readers = self._logger.enabled(context=context, event_name=_EVENT)

@@ -128,6 +128,7 @@ class _RewardFunction:
         return await asyncio.gather(*(self._grade(*row) for row in rows))
 
     async def _grade(self, query: str, prompt: str, label: Any) -> Reward:
+        """Grade one sample. A failure of the judge is NaN, until too many samples in a row have failed."""
         try:
             response = response_of(query, prompt)
         except ValueError as error:

@@ -262,6 +262,7 @@ class RolloutReader(NamedTuple):
         ]
 
     def _read(self, row: Row, data: Mapping[str, Any]) -> Rollout:
+        """Read one completion and its rubric. A completion that cannot be read gets an error."""
         group = group_of(data["prompt"])
         try:
             own = self.rubrics.own_of(data, data.get("rubric"))

@@ -97,6 +97,7 @@ async def _compute_score(
     # A reward model and `reward_kwargs` of the configuration add further arguments.
     **_more: Any,
 ) -> dict[str, float | None]:
+    """Grade one sample, and return its score with the scores of the criteria, as verl expects."""
     query = _text((extra_info or {}).get(query_key))
     try:
         completion = split_completion(solution_str, starts_in_thinking)

@@ -539,6 +539,7 @@ def calibrate_rate(judged: Mapping[str, int], confusion: Sequence[Sequence[int]]
 def _calibrate_criterion(
     matches: Sequence[Match], judged: Mapping[int, str], level: float, groups: Groups | None
 ) -> CriterionCalibration:
+    """Correct the rates of one criterion's answers with its human labels."""
     criterion = matches[0].criterion
     rated = [
         (RatedRow(match.row, verdict, 0.0, match.assessed, len(match.people_values)), match.shares)

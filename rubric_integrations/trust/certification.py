@@ -617,6 +617,7 @@ def _problem(
 
 
 def _warnings(answers: CheapAnswers, truths: Truths, truth: Truth) -> tuple[str, ...]:
+    """Return warnings about the answers that are left out, and about what the certificate cannot show."""
     counts: Mapping[str, int] = {
         "judgments state no confidence (criteria with options, a scale or a check), and are left out: a cascade "
         "escalates them": answers.unsure,

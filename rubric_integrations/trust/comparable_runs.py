@@ -174,6 +174,7 @@ class _Differences:
         self._judge_names[number].add(", ".join(map(str, grader.get("names") or ())))
 
     def _compare_criteria(self, before: GradedRow, after: GradedRow, numbers: tuple[int, int]) -> None:
+        """Note the first criterion that only one of the rows has, and the settings in which their criteria differ."""
         if "criteria" in self.refused:
             return
         one, other = _questions(before), _questions(after)
@@ -199,6 +200,7 @@ class _Differences:
                 self._note_setting("criteria", name, what, first, second, numbers)
 
     def _compare_settings(self, before: GradedRow, after: GradedRow) -> None:
+        """Note the settings of the rubric and of the grader in which two runs differ."""
         for part in ("rubric", "grader"):
             one, other = recorded_part(before, part), recorded_part(after, part)
             if not one or not other or one == other:

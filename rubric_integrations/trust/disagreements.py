@@ -221,6 +221,7 @@ def _order(row: CriterionDisagreements) -> tuple[bool, float, float]:
 
 
 def _p_value(matches: Sequence[Match], groups: Groups | None) -> float | None:
+    """Return the p-value of a bias of the judge. None if the labels were not drawn at random."""
     if not all(match.is_random for match in matches):
         return None
     decided = [match for match in matches if match.right is not None]

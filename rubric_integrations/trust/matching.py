@@ -531,6 +531,7 @@ def group_warnings(groups: Groups | None) -> list[str]:
 
 
 def _cluster_key(row: GradedRow, cluster: Cluster) -> Hashable:
+    """Return the value by which a row is grouped with dependent rows."""
     if callable(cluster):
         return cluster(row.id)
     if cluster == "id":

@@ -141,6 +141,7 @@ def score_of(entry: CriterionReport) -> float | None:
 
 
 def _scores_of(row: GradedRow, place: int, step: int) -> RolloutScores:
+    """Convert a graded row to the figures of a completion."""
     metadata, report = row.metadata or {}, row.report
     group = metadata.get("group")
     reward = _number(metadata["reward"]) if "reward" in metadata else complete_score(row)

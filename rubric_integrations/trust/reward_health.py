@@ -150,6 +150,7 @@ def _criterion_trend(
     weights: Any,
     level: float,
 ) -> CriterionTrend:
+    """Measure how a criterion's score, abstentions and share in the gain develop over the steps."""
     column = columns.criteria[key]
     thirds, weight = columns.thirds.at(column.places), abs(column.weight)
     others = weights[column.places] - weight
@@ -457,6 +458,7 @@ def _gap_findings(scores: JudgeGap, criterion: str | None = None) -> Iterator[Fi
 
 
 def _criterion_findings(name: str, row: CriterionTrend, share_of_weight: float) -> Iterator[Finding]:
+    """Yield the findings about a criterion: it falls, it carries the gain, or the judge abstains more often."""
     score, lead, change = row.score, row.lead, row.score.change.value or 0
     yield from _rise_findings(row.abstained, f"the judge abstains more often on {name!r}", "read these answers")
     if score.p_value is None:
@@ -606,6 +608,7 @@ def measure_rewards(
 
 
 def _warnings(columns: CompletionArrays, without_step: int) -> Iterator[str]:
+    """Yield warnings about data that are missing or left out."""
     if without_step:
         yield f"{without_step:,} rows are left out, because their `metadata` has no whole number as `step`"
     if len(columns.step_numbers) == 1:

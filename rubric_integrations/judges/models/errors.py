@@ -471,6 +471,7 @@ def require_answer(completion: Completion, settings: Mapping[str, Any]) -> None:
 
 
 def _problem(completion: Completion, settings: Mapping[str, Any]) -> str | None:
+    """Return why the reply of a model cannot be used, or None if it can."""
     if completion.refusal:
         quote = " ".join(completion.refusal.split())[:_LONGEST_QUOTE]
         return f"the model refused to answer: {quote!r}"

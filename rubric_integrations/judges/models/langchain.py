@@ -392,6 +392,7 @@ def _block(part: Any) -> dict[str, Any]:
 
 
 def _response(request: lm15.Request, raw: Any, has_format: bool, is_strict_tool: bool) -> lm15.Response:
+    """Convert the reply of a chat model to a response of DSPy."""
     # LangChain's `parsed` is not used, because it repairs a cut-off reply. A failure would then become a score.
     text = json.dumps(raw.tool_calls[0]["args"]) if raw.tool_calls and is_strict_tool else str(raw.text)
     usage: Any = raw.usage_metadata or {}

@@ -91,6 +91,7 @@ async def token_prices(key: PriceKey, estimate: Callable[[lm15.Response], float 
 
 
 def _look_up_prices(key: PriceKey, estimate: Callable[[lm15.Response], float | None]) -> TokenPrices:
+    """Derive the prices of a token from the estimated costs of replies with different counts of tokens."""
     *_, model, tier = key
 
     def cost(*, sent: int = 0, received: int = 0, cached: int = 0, reasoning: int = 0) -> float | None:

@@ -289,6 +289,7 @@ def _without_code_block(answer: str) -> str:
 
 
 def _without_aliases(reply: dict[str, Any]) -> dict[str, Any]:
+    """Replace the other names under which models return a field. Refuse contradicting values."""
     if _IS_MET in reply:
         is_met = reply.pop(_IS_MET)
         if not isinstance(is_met, bool):
@@ -345,6 +346,7 @@ def _output(name: str, annotation: Any) -> _Output:
 
 
 def _parse_field(reply: Mapping[str, Any], output: _Output) -> Any:
+    """Parse the value of one output field of a reply."""
     name, annotation, choices, _ = output
     if name == _EVIDENCE:
         return parse_citations(reply.get(name))

@@ -77,6 +77,7 @@ def show_files(attachments: Sequence[Attachment], code: str) -> tuple[ShownFile,
 
 
 def _show(attachment: Attachment, number: int, code: str) -> ShownFile:
+    """Convert an attachment to a part of the prompt, with text in a fence."""
     mime_type, name = attachment.mime_type, _safe_name(attachment.name or "")
     kind = _kind(mime_type, is_url=attachment.url is not None)
     place = f"attachment {number} ({', '.join(filter(None, (mime_type, name)))})"

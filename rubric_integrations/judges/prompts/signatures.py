@@ -90,6 +90,7 @@ def texts_of_inputs(inputs: Mapping[str, Any]) -> list[str]:
 
 
 def _block(file: ShownFile) -> dict[str, Any]:
+    """Convert a file to a content block of OpenAI's protocol."""
     if file.kind == "text":
         return {"type": "text", "text": f"{file.content}\n"}
     if file.kind == "audio":

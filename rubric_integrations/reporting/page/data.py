@@ -79,6 +79,7 @@ class Thumbnails:
         return [[a.name, a.mime_type, a.size, a.sha256, a.url, self._image(a)] for a in attachments]
 
     def _image(self, attachment: StoredAttachment) -> str | None:
+        """Return an image as a data URL. None if the page does not show such images, or if they are too large."""
         mime_type = attachment.mime_type.lower()
         beginnings = _BEGINNINGS.get(mime_type, ())
         if attachment.data is None or not beginnings:

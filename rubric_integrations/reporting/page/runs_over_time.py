@@ -255,6 +255,7 @@ def _with_marks(
     pairs: Sequence[ComparedPair],
     has_all: bool,
 ) -> RunsOverTime:
+    """Mark the significant changes of the scores and of the criteria between the runs."""
     keys = list(dict.fromkeys(key for of_run in values for key in of_run))
     shown = keys[:_MOST_CRITERIA]
     of_criteria = [{key: of_run[key] for key in shown if key in of_run} for of_run in values]
@@ -369,6 +370,7 @@ def _draw(
     *,
     has_limits: bool = True,
 ) -> Chart:
+    """Compute the coordinates of a chart of one score or criterion over all runs."""
     left, top = margins
     figures = [cell.figure for cell in line.cells if cell is not None and cell.figure.value is not None]
     ends = [end for figure in figures for end in (figure if has_limits else figure[:1])[:3] if end is not None]

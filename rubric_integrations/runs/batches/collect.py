@@ -129,6 +129,7 @@ class _Collector:
                 self.waiting.update(batches=1, done=status.done, requests=len(known.keys))
 
     async def _store(self, access: Access, batch: Batch, status: BatchStatus) -> None:
+        """Download the results of a finished batch, store its judgments and close it."""
         limit = MAX_REPLY_BYTES + _BYTES_PER_REQUEST * len(batch.keys)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "results"
@@ -147,6 +148,7 @@ class _Collector:
         self.counts["batches"] += 1
 
     async def _store_results(self, provider: Provider, batch: Batch, status: BatchStatus, results: Results) -> Replay:
+        """Store the judgments of a batch's results, and count them."""
         keys = dict.fromkeys(batch.keys)
 
         def read(key: str) -> LineReply:

@@ -98,6 +98,7 @@ async def _submit(
     ledger: BatchLedger,
     settings: dict[str, Any],
 ) -> SubmittedBatches:
+    """Submit the requests for all missing judgments of the submissions."""
     async with open_session(grader, ledger) as (accesses, check_lock):
         with tempfile.TemporaryDirectory() as folder:
             shared = rubrics.shared.to_json() if rubrics.shared else None

@@ -183,6 +183,7 @@ class LedgerFile:
         return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
+        """Create or update the tables, and set the journal mode."""
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:

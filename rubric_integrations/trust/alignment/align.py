@@ -167,6 +167,7 @@ class Attempts:
 
 
 def _read(path: Path) -> list[Attempt]:
+    """Read the attempts that a file records. An absent file has none."""
     if not path.exists():
         return []
     try:
@@ -211,6 +212,7 @@ def _exclusive(path: Path) -> Generator[list[Attempt]]:
 
 
 def _create(path: Path, new: Path) -> int:
+    """Create the new file, and wait as long as another process is writing it."""
     until = time.monotonic() + _LONGEST_WAIT
     while True:
         try:

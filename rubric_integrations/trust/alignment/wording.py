@@ -192,6 +192,7 @@ def propose_wording(
 
 
 async def _propose(criterion: Criterion, cases: Sequence[Disagreement], model: ModelLike) -> WordingProposal:
+    """Ask the model for a better wording of a criterion."""
     lm = without_framework_cache(to_lm(model))
     await load_prices(lm)
     caller = ModelCaller(False, lm.kwargs.get("temperature") if isinstance(model, str) else None)

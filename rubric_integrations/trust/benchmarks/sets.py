@@ -333,6 +333,7 @@ _COVERAGE_LEVELS = (
 
 
 def _load_summhay(folder: Path) -> BenchmarkSet:
+    """Load SummHay: the coverage of insights in summaries, with human labels and published judges."""
     lines = summaries_of_clone(folder) if is_clone_of_summhay(folder) else _read_lines(folder / "items.jsonl")
     items: list[BenchmarkItem] = []
     rows: list[Row] = []
@@ -364,6 +365,7 @@ def _load_summhay(folder: Path) -> BenchmarkSet:
 
 
 def _load_devai(folder: Path) -> BenchmarkSet:
+    """Load DevAI: the requirements of development tasks, with human labels and a published judge."""
     lines = _read_lines(folder / "items.jsonl")
     criteria = {
         task: {

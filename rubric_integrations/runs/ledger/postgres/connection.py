@@ -394,6 +394,7 @@ class Worker:
             self._thread.join()
 
     def _put(self, phase: Phase, send: Send[Item, Result], item: Item) -> Future[Result]:
+        """Add a call to the queue of the thread that writes."""
         future = Future[Result]()
         # The future is marked as running immediately. Otherwise a cancelled caller would cancel a call that is part of
         # a transaction.
@@ -482,6 +483,7 @@ class Worker:
                     call.future.set_result(result)
 
     def _transact(self, calls: Sequence[_Call]) -> list[tuple[list[_Call], Read[Any]]]:
+        """Send the calls in one transaction, grouped by kind and in the order of their phases."""
         if self._db is None or self._db.closed:
             self._db = self._server.connect(create=False)
         by_kind: dict[tuple[Phase, Send[Any, Any]], list[_Call]] = defaultdict(list)
