@@ -70,7 +70,7 @@ def measures(field: MeasureName) -> Callable[[Measure], Measure]:
     return register
 
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 
 
 def run_check(check: Check, submission: Submission | str) -> Judgment:
@@ -115,7 +115,7 @@ def _decide(name: str, check: Check, submission: Submission) -> str:
     return _run(name, CHECKS[name], check, submission)
 
 
-def _run(name: str, function: Callable[[Check, Submission], Result], check: Check, submission: Submission) -> Result:
+def _run(name: str, function: Callable[[Check, Submission], T], check: Check, submission: Submission) -> T:
     """Call the function of a condition. Any exception becomes a failure that names the condition."""
     try:
         with counted_work():

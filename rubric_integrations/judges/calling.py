@@ -347,7 +347,7 @@ class ModelCaller:
         examples: Sequence[dspy.Example],
         form: RequestForm,
         warm_prompt_cache: bool = False,
-    ) -> _Request:
+    ) -> _ModelCall:
         """Collect all that a call of a predictor needs: model, signature, inputs and few-shot examples."""
         inputs = with_attachments(prompt.inputs, prompt.files) if prompt.files else prompt.inputs
         # Read once: each attribute look-up of a `dspy.Module` is a function call.
@@ -356,9 +356,9 @@ class ModelCaller:
         adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
         model = self.model_for(lm, form)
         demos = [*own["demos"], *examples]
-        return _Request(model, predict, signature, inputs, demos, form.reply_format, adapter_type, prompt.quotable)
+        return _ModelCall(model, predict, signature, inputs, demos, form.reply_format, adapter_type, prompt.quotable)
 
-    async def _template(self, request: _Request, *, for_batch: bool = False) -> Template | None:
+    async def _template(self, request: _ModelCall, *, for_batch: bool = False) -> Template | None:
         if self._confidence:
             return None
         lm, predict, signature, inputs, demos, reply_format, *_ = request
@@ -367,7 +367,7 @@ class ModelCaller:
             templates, predict, lm, signature, demos, inputs, request.context, for_batch=for_batch
         )
 
-    async def _require_template(self, request: _Request) -> PromptTemplate:
+    async def _require_template(self, request: _ModelCall) -> PromptTemplate:
         template = await self._template(request, for_batch=True)
         if not isinstance(template, PromptTemplate):
             reason = "a judge with `confidence`" if self._confidence else fast_path_problem() or _NO_REQUEST
@@ -395,8 +395,8 @@ _NO_REQUEST = (
 )
 
 
-class _Request(NamedTuple):
-    """One request in one form."""
+class _ModelCall(NamedTuple):
+    """One call of the model in one form."""
 
     lm: dspy.BaseLM
     predict: dspy.Predict

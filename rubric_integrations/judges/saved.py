@@ -436,10 +436,10 @@ _IRRELEVANT = frozenset({"service_tier", "timeout", "num_retries", "max_retries"
 _URLS = ("api_base", "base_url")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 
 
-class Memo(Generic[Result]):
+class Memo(Generic[T]):
     """A cache of the last result of a function. The result is valid until the state on which it depends changes.
 
     A judge is changed in place by `load`, by optimizers and by its user. No single method could invalidate the results.
@@ -449,12 +449,12 @@ class Memo(Generic[Result]):
 
     def __init__(self) -> None:
         # One tuple, so that another thread never reads the state of one result with the value of another.
-        self._last: tuple[object, Result] | None = None
+        self._last: tuple[object, T] | None = None
 
     def __reduce__(self) -> Any:
         return Memo, ()
 
-    def get(self, state: Sequence[object], compute: Callable[[], Result]) -> Result:
+    def get(self, state: Sequence[object], compute: Callable[[], T]) -> T:
         """Return the last result if the state is equal to the last state. Otherwise compute a new result.
 
         Args:

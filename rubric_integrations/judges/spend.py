@@ -197,7 +197,7 @@ class SharedSpend:
             return is_free
 
 
-Result = TypeVar("Result", Judgment, BatchResult, OverallResult)
+AnyResult = TypeVar("AnyResult", Judgment, BatchResult, OverallResult)
 
 # Dollars by which a sum of prices may miss its exact value.
 _ROUNDING = 1e-9
@@ -384,7 +384,7 @@ class SpendLimit:
             cost = self._counted + self._others.cost + rows * (highest.cost or 0.0)
         return calls <= self._limit.calls and cost <= self._limit.cost + _ROUNDING
 
-    async def call(self, request: Callable[[], Awaitable[Result]], highest_cost: float | None = None) -> Result:
+    async def call(self, request: Callable[[], Awaitable[AnyResult]], highest_cost: float | None = None) -> AnyResult:
         """Make one call, and count its cost, even if it fails.
 
         Args:

@@ -331,14 +331,14 @@ if hasattr(os, "register_at_fork"):
 
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Output = TypeVar("Output")
 
 
 def _ignore(_item: object, _result: object) -> None:
     pass
 
 
-class Batcher(Generic[Item, Result]):
+class Batcher(Generic[Item, Output]):
     """Makes an async function of one item from a function of many items, for example to write them in one transaction.
 
     Items that are passed during one tick of an event loop form one batch. Each event loop has separate batches.
@@ -358,19 +358,19 @@ class Batcher(Generic[Item, Result]):
     """
 
     def __init__(
-        self, run: Callable[[Sequence[Item]], Sequence[Result]], discard: Callable[[Item, Result], None] = _ignore
+        self, run: Callable[[Sequence[Item]], Sequence[Output]], discard: Callable[[Item, Output], None] = _ignore
     ):
         self._run, self._discard = run, discard
-        self._pending: dict[asyncio.AbstractEventLoop, list[_Call[Item, Result]]] = {}
+        self._pending: dict[asyncio.AbstractEventLoop, list[_Call[Item, Output]]] = {}
 
-    async def __call__(self, item: Item) -> Result:
+    async def __call__(self, item: Item) -> Output:
         """Return the result for one item, once the batch of this tick has run.
 
         Raises:
             Exception: The error that `run` raised.
         """
         loop = asyncio.get_running_loop()
-        call: _Call[Item, Result] = _Call(item, loop.create_future())
+        call: _Call[Item, Output] = _Call(item, loop.create_future())
         calls = self._pending.setdefault(loop, [])
         calls.append(call)
         if len(calls) == 1:
@@ -401,8 +401,8 @@ class Batcher(Generic[Item, Result]):
                 self._discard(call.item, result)
 
 
-class _Call(Generic[Item, Result]):
-    def __init__(self, item: Item, future: asyncio.Future[Result]):
+class _Call(Generic[Item, Output]):
+    def __init__(self, item: Item, future: asyncio.Future[Output]):
         self.item, self.future, self.is_abandoned = item, future, False
 
     @property

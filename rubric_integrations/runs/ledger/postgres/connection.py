@@ -220,11 +220,11 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 MAX_CALLS = 1_000
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Output = TypeVar("Output")
 
-Read = Callable[[], Sequence[Result]]
+Read = Callable[[], Sequence[Output]]
 """The type of a function that returns one result for each item, after the transaction is committed."""
-Send = Callable[[Connection, Sequence[Item]], Read[Result]]
+Send = Callable[[Connection, Sequence[Item]], Read[Output]]
 """The type of a function that sends the statements for some items, without waiting for their results."""
 
 
@@ -324,10 +324,10 @@ class Worker:
     async def call(
         self,
         phase: Phase,
-        send: Send[Item, Result],
+        send: Send[Item, Output],
         item: Item,
-        discard: Callable[[Result], None] | None = None,
-    ) -> Result:
+        discard: Callable[[Output], None] | None = None,
+    ) -> Output:
         """Add a call to the next transaction, and wait for its result.
 
         Args:
@@ -349,7 +349,7 @@ class Worker:
                 future.add_done_callback(lambda done: None if done.exception() else discard(done.result()))
             raise
 
-    def call_sync(self, phase: Phase, send: Send[Item, Result], item: Item, timeout: float | None = None) -> Result:
+    def call_sync(self, phase: Phase, send: Send[Item, Output], item: Item, timeout: float | None = None) -> Output:
         """Add a call to the next transaction, and block until its result is available.
 
         Args:
@@ -393,9 +393,9 @@ class Worker:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def _put(self, phase: Phase, send: Send[Item, Result], item: Item) -> Future[Result]:
+    def _put(self, phase: Phase, send: Send[Item, Output], item: Item) -> Future[Output]:
         """Add a call to the queue of the thread that writes."""
-        future = Future[Result]()
+        future = Future[Output]()
         # The future is marked as running immediately. Otherwise a cancelled caller would cancel a call that is part of
         # a transaction.
         future.set_running_or_notify_cancel()
