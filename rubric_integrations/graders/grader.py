@@ -47,7 +47,7 @@ from rubric_integrations.judges.protocol import (
 )
 from rubric_integrations.judges.spend import SpendLimit, spend_of_grade
 from rubric_integrations.judges.store import LedgerLike
-from rubric_integrations.rubric.criterion import Criterion, has_checks, questions
+from rubric_integrations.rubric.criterion import Criterion, all_criteria, has_checks
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import (
     MetricResults,
@@ -102,7 +102,7 @@ def computed_answers(rubric: Rubric, submission: Submission) -> JudgeAnswers:
     If the submission lacks the evidence that a criterion `needs`, the answer is an abstention. If this criterion has a
     check, the check is not run.
     """
-    answers = {index: _answer(question, submission) for index, question in enumerate(questions(rubric.criteria))}
+    answers = {index: _answer(question, submission) for index, question in enumerate(all_criteria(rubric.criteria))}
     outcomes = {index: answer for index, answer in answers.items() if answer is not None}
     return JudgeAnswers(outcomes, judge="check")
 
@@ -538,7 +538,7 @@ class CriterionGrader(Grader):
 
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
         """Obtain each judge's answers, in the order of the panel, to all criteria that need a judge."""
-        all_questions = questions(rubric.criteria)
+        all_questions = all_criteria(rubric.criteria)
         indices = [index for index, question in enumerate(all_questions) if not is_computed(question, submission)]
         if self.call_limiter.refusals is not None and (refused := self._refused_before(rubric, submission, indices)):
             return [refused]
@@ -676,7 +676,7 @@ class CriterionGrader(Grader):
         """
         count = len(rubric.criteria)
         has_condition = index >= count or (batch and max(batch) >= count)
-        all_questions = questions(rubric.criteria) if has_condition else rubric.criteria
+        all_questions = all_criteria(rubric.criteria) if has_condition else rubric.criteria
         criterion = all_questions[index]
         options = criterion.options or ()
         if options and self.options.shuffle:

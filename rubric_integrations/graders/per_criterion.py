@@ -24,7 +24,7 @@ from rubric_integrations.graders.scheduler import AttemptResult, gather_calls, w
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.prompts.render import PART_NOTE
 from rubric_integrations.judges.protocol import GenerateFn, JudgeLike, Question, Request, answer
-from rubric_integrations.rubric.criterion import Criterion, condition_indices, questions
+from rubric_integrations.rubric.criterion import Criterion, all_criteria, condition_indices
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import applicable_criteria
 from rubric_integrations.scoring.formula import reaches_mark
@@ -64,7 +64,7 @@ def question_order(rubric: Rubric, submission: Submission) -> list[int]:
         steps = len(trajectory.text()) if trajectory else 0
         return abs(criterion.full_weight) * (high - low) / (shared + steps + own)
 
-    all_questions, condition_of = questions(rubric.criteria), condition_indices(rubric.criteria)
+    all_questions, condition_of = all_criteria(rubric.criteria), condition_indices(rubric.criteria)
     criteria = sorted(
         range(len(rubric)), key=lambda index: (not rubric.criteria[index].is_gate, -effect(rubric.criteria[index]))
     )

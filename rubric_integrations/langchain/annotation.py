@@ -21,7 +21,7 @@ from rubric_integrations.graders.per_criterion import PerCriterionGrader
 from rubric_integrations.langchain.feedback import MET_PENALTY, UNMET_PENALTY, feedback_key
 from rubric_integrations.langchain.inputs import FieldSelector, without_rubric
 from rubric_integrations.rubric.answers import Band, Scale, band_of
-from rubric_integrations.rubric.criterion import Criterion, condition_indices, questions
+from rubric_integrations.rubric.criterion import Criterion, all_criteria, condition_indices
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.runs.summary import Graded
@@ -204,7 +204,7 @@ def _report_of(
         verdict = _verdict(criterion, answer) if answer else None
         if condition is not None:
             applies = verdict is not None or not comment.startswith("does not apply")
-            outcomes[condition] = to_judgment(questions(rubric.criteria)[condition], "MET" if applies else "UNMET")
+            outcomes[condition] = to_judgment(all_criteria(rubric.criteria)[condition], "MET" if applies else "UNMET")
         if verdict is None:
             outcomes[index] = JudgeFailure("transport", comment.removeprefix("not judged: "))
         else:

@@ -338,13 +338,13 @@ def _folded(label: str) -> str:
     return label.strip().casefold()
 
 
-def questions(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+def all_criteria(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
     """Return the criteria of a rubric, followed by their distinct conditions, each as a binary criterion.
 
     Example:
         >>> words = "The user asks for a refund"
-        >>> asked = questions([Criterion(requirement=text, applies_when=words) for text in ("Is kind", "Is brief")])
-        >>> [question.requirement for question in asked[:2]], len(asked)
+        >>> criteria = [Criterion(requirement=text, applies_when=words) for text in ("Is kind", "Is brief")]
+        >>> [criterion.requirement for criterion in all_criteria(criteria)[:2]], len(all_criteria(criteria))
         (['Is kind', 'Is brief'], 3)
     """
     distinct = {_identity(c.applies_when): c.applies_when for c in criteria if c.applies_when is not None}

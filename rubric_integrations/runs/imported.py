@@ -16,7 +16,7 @@ from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.graders.grader import computed_answers
 from rubric_integrations.graders.per_criterion import PerCriterionGrader
 from rubric_integrations.judges.recorded import read_recorded_replies
-from rubric_integrations.rubric.criterion import condition_indices, has_checks, questions
+from rubric_integrations.rubric.criterion import all_criteria, condition_indices, has_checks
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import IMPORTED, MISSING_REPLY
 from rubric_integrations.runs.summary import Graded
@@ -332,7 +332,7 @@ def _keys_by_name(rubric: Rubric) -> dict[str, int]:
 
 def _check_answers(rubric: Rubric, submission: Submission | None) -> dict[int, Outcome]:
     """Compute the checks of a row, by the index of the question. Without a text, each check of a criterion fails."""
-    checks = [index for index, question in enumerate(questions(rubric.criteria)) if question.check is not None]
+    checks = [index for index, question in enumerate(all_criteria(rubric.criteria)) if question.check is not None]
     if submission is None:
         return {index: JudgeFailure("check", _NO_TEXT) for index in checks if index < len(rubric)}
     answers = computed_answers(rubric, submission).outcomes if checks else {}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from rubric_integrations.rubric.criterion import Criterion, condition_indices, questions
+from rubric_integrations.rubric.criterion import Criterion, all_criteria, condition_indices
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.formula import (
     Score,
@@ -262,7 +262,7 @@ def voting_criterion(rubric: Rubric, index: int) -> Criterion:
     """
     if index < len(rubric.criteria):
         return rubric.criteria[index]
-    return questions(rubric.criteria)[index].model_copy(update={"weight": -1.0})
+    return all_criteria(rubric.criteria)[index].model_copy(update={"weight": -1.0})
 
 
 def report_by_condition(

@@ -28,7 +28,7 @@ from rubric_integrations.graders.scheduler import require_price
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend import Prices, SpendLimit
 from rubric_integrations.judges.store import LedgerLike, StoreError
-from rubric_integrations.rubric.criterion import questions
+from rubric_integrations.rubric.criterion import all_criteria
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.run import RunStore, check_priced_judges, check_run_name
 from rubric_integrations.scoring.report import EvaluationReport, JudgeError
@@ -475,7 +475,7 @@ class GradingService:
     def _require_prices(self) -> None:
         """Check the price of each judge that a request may need. A rubric of checks alone needs no judge."""
         rubric = self.shared_rubric
-        judged = [index for index, c in enumerate(questions(rubric.criteria)) if c.check is None] if rubric else []
+        judged = [index for index, c in enumerate(all_criteria(rubric.criteria)) if c.check is None] if rubric else []
         for member in self.grader.panel:
             if self._accepts_rubrics or (rubric and any(member.may_answer(rubric, index) for index in judged)):
                 require_price(member.judge, self._spend_limit)

@@ -13,7 +13,7 @@ from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubri
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader, Voting
 from rubric_integrations.judges import BatchResult
 from rubric_integrations.rubric import Check
-from rubric_integrations.rubric.criterion import questions
+from rubric_integrations.rubric.criterion import all_criteria
 from rubric_integrations.runs import Ledger, rescore
 from rubric_integrations.scoring import EvaluationReport, JudgeFailure, to_judgment
 from rubric_integrations.scoring.judgment import NO_SPEND
@@ -32,7 +32,7 @@ def refund_rubric(**fields: object) -> Rubric:
     )
 
 
-CONDITION = questions(refund_rubric().criteria)[-1].requirement
+CONDITION = all_criteria(refund_rubric().criteria)[-1].requirement
 
 
 def answers(condition: object, **more: object) -> dict[str, object]:
@@ -150,7 +150,7 @@ def test_stop_when_decided_does_not_ask_about_what_does_not_apply() -> None:
 
 def test_one_shot_asks_about_conditions_in_the_same_call() -> None:
     rubric = refund_rubric()
-    all_questions = questions(rubric.criteria)
+    all_questions = all_criteria(rubric.criteria)
     verdicts = {1: "MET", 2: "UNMET", 4: "UNMET"}  # and no answer to the third, which does not apply
     result = BatchResult(
         {number: to_judgment(all_questions[number - 1], verdict) for number, verdict in verdicts.items()},
@@ -210,7 +210,7 @@ def test_stop_when_decided_decides_as_the_whole_grade_does(
     kinds: list[dict[str, Any]], data: st.DataObject, policy: Any
 ) -> None:
     rubric = Rubric([Criterion(requirement=f"r{number}", **fields) for number, fields in enumerate(kinds)])
-    verdicts = {question.requirement: data.draw(VERDICTS) for question in questions(rubric.criteria)}
+    verdicts = {question.requirement: data.draw(VERDICTS) for question in all_criteria(rubric.criteria)}
     whole = rubric.grade_sync("text", PerCriterionGrader(FakeJudge(verdicts), cannot_assess=policy))
     judge = FakeJudge(verdicts)
     early = rubric.grade_sync("text", PerCriterionGrader(judge, cannot_assess=policy, stop_when_decided=True))

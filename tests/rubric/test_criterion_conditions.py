@@ -9,14 +9,14 @@ from rubric_integrations import Criterion, Rubric
 from rubric_integrations.formats import write_document
 from rubric_integrations.formats.native import json_schema
 from rubric_integrations.rubric import Check, RubricError
-from rubric_integrations.rubric.criterion import condition_indices, has_checks, questions
+from rubric_integrations.rubric.criterion import all_criteria, condition_indices, has_checks
 
 
 def test_equal_conditions_share_one_question() -> None:
     conditions = ["a", None, Check(contains="x"), "b", "a", Check(contains="x"), Check(contains="x", ignore_case=True)]
     criteria = [Criterion(requirement="r", applies_when=condition) for condition in conditions]
     assert condition_indices(criteria) == [7, None, 8, 9, 7, 8, 10]
-    assert [question.check for question in questions(criteria)[7:]] == [None, conditions[2], None, conditions[6]]
+    assert [question.check for question in all_criteria(criteria)[7:]] == [None, conditions[2], None, conditions[6]]
     assert has_checks(criteria)
     assert not has_checks(criteria[:2])
 

@@ -30,7 +30,7 @@ from rubric_integrations.judges.protocol import (
 )
 from rubric_integrations.judges.store import Lease, LedgerLike
 from rubric_integrations.judges.validation import validate_judgment
-from rubric_integrations.rubric.criterion import Criterion, questions
+from rubric_integrations.rubric.criterion import Criterion, all_criteria
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.batches.base import LOCK, Batch, BatchError, BatchLedger, LineReply, Provider
 from rubric_integrations.runs.batches.providers import AnthropicBatches, BatchServer, OpenAIBatches
@@ -150,7 +150,7 @@ class Replay:
         """
         self._open = []
         await self._grader.judge(rubric, submission)
-        conditions = questions(rubric.criteria)[len(rubric) :]
+        conditions = all_criteria(rubric.criteria)[len(rubric) :]
         if any(line.question.criterion in conditions for line in self._open):
             return [line for line in self._open if line.question.criterion.applies_when is None]
         return self._open
