@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 
 def refuse_endless(path: Path) -> None:
@@ -186,13 +186,12 @@ def value_at(data: object, keys: tuple[str, ...]) -> Any:
         if isinstance(data, dict):
             if key not in data:
                 raise LookupError(f"no key {key!r}")
-            data = cast("dict[str, Any]", data)[key]
+            data = data[key]
         elif isinstance(data, list | tuple):
-            items = cast("list[Any]", data)
             # An index of many digits is beyond the end of every list, and Python would refuse to parse it.
-            if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < len(items)):
-                raise LookupError(f"no item {key!r} in a list of {len(items)}")
-            data = items[int(key)]
+            if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < len(data)):
+                raise LookupError(f"no item {key!r} in a list of {len(data)}")
+            data = data[int(key)]
         else:
             raise LookupError(f"no {key!r} in {reprlib.repr(data)}")
     return data

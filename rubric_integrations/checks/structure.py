@@ -190,11 +190,9 @@ def _date_fault(value: Any, expected: Any) -> str:
 def _is_equal(value: Any, expected: Any, tolerance: float | None) -> bool:
     """Return whether two JSON values are equal. `true` and 1 are not equal."""
     if isinstance(expected, dict) and isinstance(value, dict):
-        one, other = cast("dict[str, Any]", value), cast("dict[str, Any]", expected)
-        return one.keys() == other.keys() and all(_is_equal(one[key], other[key], tolerance) for key in other)
+        return value.keys() == expected.keys() and all(_is_equal(value[key], expected[key], tolerance) for key in value)
     if isinstance(expected, list) and isinstance(value, list):
-        items, others = cast("list[Any]", value), cast("list[Any]", expected)
-        return len(items) == len(others) and all(map(_is_equal, items, others, [tolerance] * len(others)))
+        return len(value) == len(expected) and all(map(_is_equal, value, expected, [tolerance] * len(expected)))
     if isinstance(expected, bool) or isinstance(value, bool) or not isinstance(expected, int | float):
         return type(value) is type(expected) and value == expected
     return isinstance(value, int | float) and _is_near(value, expected, tolerance)
@@ -285,7 +283,7 @@ def satisfies_schema(check: Check, submission: Submission) -> str:
     except (ValueError, RecursionError):
         return "is not JSON"
     # The empty registry keeps a `$ref` from requesting a schema from the network.
-    validator = _Validator(cast("dict[str, Any]", check.json_schema), registry=Registry())
+    validator = _Validator(check.json_schema, registry=Registry())
     token = _work.set(_Work(instance))
     try:
         error = best_match(validator.iter_errors(instance))
@@ -313,7 +311,7 @@ def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iter
 def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     if isinstance(instance, dict):
         for pattern, schema in patterns.items():
-            for key, value in cast("dict[str, Any]", instance).items():
+            for key, value in instance.items():
                 if _work.get().search(pattern, key):
                     yield from validator.descend(value, schema, path=key, schema_path=pattern)
 
@@ -321,10 +319,10 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: A
 def _additional_properties(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     """Leave out the properties that match a pattern and let the library validate the other properties."""
     if isinstance(instance, dict):
-        properties, patterns = cast("dict[str, Any]", instance), schema.get("patternProperties", ())
+        patterns = schema.get("patternProperties", ())
         others = {
             key: child
-            for key, child in properties.items()
+            for key, child in instance.items()
             if not any(_work.get().search(pattern, key) for pattern in patterns)
         }
         rest = {keyword: part for keyword, part in schema.items() if keyword != "patternProperties"}
@@ -333,9 +331,9 @@ def _additional_properties(validator: Any, value: Any, instance: Any, schema: An
 
 def _unique_items(_validator: Any, is_unique: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     if is_unique and isinstance(instance, list):
-        _work.get().compare(len(cast("list[Any]", instance)), instance, _CHARS_OF_SORTING)
+        _work.get().compare(len(instance), instance, _CHARS_OF_SORTING)
         # Texts, because the hashes of numbers can be chosen to be equal, and a set would then compare every pair.
-        items = [json.dumps(with_plain_numbers(item), sort_keys=True) for item in cast("list[Any]", instance)]
+        items = [json.dumps(with_plain_numbers(item), sort_keys=True) for item in instance]
         if len(set(items)) < len(items):
             yield ValidationError("the list has non-unique elements")
 
@@ -343,9 +341,9 @@ def _unique_items(_validator: Any, is_unique: Any, instance: Any, _schema: Any) 
 def with_plain_numbers(value: Any) -> Any:
     """Return a value with whole floats as integers, because JSON Schema does not distinguish 1.0 from 1."""
     if isinstance(value, Mapping):
-        return {key: with_plain_numbers(child) for key, child in cast("Mapping[str, Any]", value).items()}
+        return {key: with_plain_numbers(child) for key, child in value.items()}
     if isinstance(value, list):
-        return [with_plain_numbers(child) for child in cast("list[Any]", value)]
+        return [with_plain_numbers(child) for child in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

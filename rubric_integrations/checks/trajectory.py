@@ -121,15 +121,13 @@ def _is_equal(expected: object, made: object, tolerance: float, limit: Compariso
     while pairs:
         one, other = pairs.pop()
         if isinstance(one, dict) and isinstance(other, dict):
-            first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
-            if first.keys() != second.keys():
+            if one.keys() != other.keys():
                 return False
-            items = [(value, second[key]) for key, value in first.items()]
+            items = [(value, other[key]) for key, value in one.items()]
         elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
-            values, others = cast("Sequence[Any]", one), cast("Sequence[Any]", other)
-            if len(values) != len(others):
+            if len(one) != len(other):
                 return False
-            items = list(zip(values, others, strict=True))
+            items = list(zip(one, other, strict=True))
         elif _is_equal_scalar(one, other, tolerance):
             continue
         else:

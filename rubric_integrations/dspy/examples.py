@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
-from typing import Any, cast
+from typing import Any
 
 import dspy
 
@@ -159,7 +159,7 @@ def _read_context(context: ContextSource, example: Any, pred: Any) -> Any:
         return _read_field(context, fields, "context")
     arguments = (example, pred) if _takes_two(context) else (example,)
     try:
-        return cast("Callable[..., Any]", context)(*arguments)
+        return context(*arguments)
     except (AttributeError, KeyError) as error:
         if not any(_is_raised_by(source, error) for source in arguments):
             raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
 from rubric_integrations.judges.metric_score import MetricScore
@@ -43,8 +43,7 @@ def _own_rubric(example: Any, *, has_shared: bool) -> Any:
     """Return the field `rubric` of an example. With a shared rubric, a field that is a program input is ignored."""
     if not hasattr(example, "get"):
         return None
-    fields = cast("Mapping[str, Any]", example)
-    return None if has_shared and "rubric" in input_names(example) else fields.get("rubric")
+    return None if has_shared and "rubric" in input_names(example) else example.get("rubric")
 
 
 def input_names(example: Any) -> set[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -38,15 +38,14 @@ def matches(document: Any) -> bool:
     if suite is not None:
         return suite.dialect == "agentv"
     if isinstance(document, Mapping):
-        keys = set(cast("Mapping[str, Any]", document))
+        keys = set(document)
         return bool(keys & {"rubrics", "evalcases", "execution", "evaluators"})
     if isinstance(document, Sequence) and not isinstance(document, str | bytes) and document:
-        items = cast("Sequence[Any]", document)
-        return all(isinstance(item, str) for item in items) or any(
+        return all(isinstance(item, str) for item in document) or any(
             isinstance(item, Mapping)
             and "requirement" not in item
             and ({"expected_outcome", "outcome"} & set(item) or {"operator", "criteria"} <= set(item))
-            for item in items
+            for item in document
         )
     return False
 
@@ -92,34 +91,32 @@ def shared_criteria(document: Any, faults: list[Fault]) -> list[Criterion]:
     """
     if not isinstance(document, Mapping):
         return read_items(document, "rubrics", faults)
-    data = cast("Mapping[str, Any]", document)
-    criteria = read_items(data["rubrics"], "rubrics", faults) if "rubrics" in data else []
-    execution: Any = data.get("execution")
-    holder: Any = execution if isinstance(execution, Mapping) else data
+    criteria = read_items(document["rubrics"], "rubrics", faults) if "rubrics" in document else []
+    execution: Any = document.get("execution")
+    holder: Any = execution if isinstance(execution, Mapping) else document
     evaluators: Any = holder.get("evaluators") or []
     if not isinstance(evaluators, Sequence) or isinstance(evaluators, str):
         faults.append(Fault("execution", "evaluators", f"must be a list, got {short(evaluators)}"))
         return criteria
-    for index, evaluator in enumerate(cast("Sequence[Any]", evaluators)):
+    for index, evaluator in enumerate(evaluators):
         where = f"execution.evaluators[{index}]"
         if not isinstance(evaluator, Mapping):
             faults.append(Fault(where, "", f"must be an evaluator, got {short(evaluator)}"))
             continue
-        settings = cast("Mapping[str, Any]", evaluator)
-        kind = settings.get("type")
+        kind = evaluator.get("type")
         if str(kind) not in _RUBRIC_TYPES:
             faults.append(Fault(where, "type", f"is {short(kind)}: only evaluators of type rubric can be read"))
-        elif "rubrics" in settings:
-            criteria += read_items(settings["rubrics"], f"{where}.rubrics", faults)
+        elif "rubrics" in evaluator:
+            criteria += read_items(evaluator["rubrics"], f"{where}.rubrics", faults)
     return criteria
 
 
 def eval_cases(document: Any) -> list[Mapping[str, Any]]:
     """Return the parsed cases of an eval file. The list is empty for other documents."""
-    cases: Any = cast("Any", document).get("evalcases") if isinstance(document, Mapping) else None
+    cases: Any = document.get("evalcases") if isinstance(document, Mapping) else None
     if not isinstance(cases, Sequence) or isinstance(cases, str):
         return []
-    return [cast("Mapping[str, Any]", case) for case in cast("Sequence[Any]", cases) if isinstance(case, Mapping)]
+    return [case for case in cases if isinstance(case, Mapping)]
 
 
 def make_rubric(criteria: list[Criterion], document: Any, source: str, faults: list[Fault]) -> Rubric:
@@ -128,7 +125,7 @@ def make_rubric(criteria: list[Criterion], document: Any, source: str, faults: l
     Raises:
         RubricError: `faults` is not empty, or the criteria do not form a valid rubric.
     """
-    name: Any = cast("Any", document).get("name") if isinstance(document, Mapping) else None
+    name: Any = document.get("name") if isinstance(document, Mapping) else None
     if not faults:
         try:
             return Rubric.model_validate({"criteria": criteria, **({"name": name} if isinstance(name, str) else {})})
@@ -308,7 +305,7 @@ def _cases_of_suite(suite: Suite, source: str, *, strict: bool) -> Iterator[Eval
             warn_of_losses(losses, name)
         is_empty = False
         variables: Any = test.get("vars")
-        values = cast("Mapping[str, Any]", variables) if isinstance(variables, Mapping) else {}
+        values = variables if isinstance(variables, Mapping) else {}
         request = test.get("input") or values.get("input") or next(iter(values.values()), None)
         yield EvalCase(case_id, _input_text(request), expected, rubric)
 
@@ -316,7 +313,7 @@ def _cases_of_suite(suite: Suite, source: str, *, strict: bool) -> Iterator[Eval
 def _input_text(value: Any) -> str:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return as_text(value)
-    messages = [cast("Mapping[str, Any]", m) for m in cast("Sequence[Any]", value) if isinstance(m, Mapping)]
+    messages = [m for m in value if isinstance(m, Mapping)]
     if len(messages) == 1:
         return as_text(messages[0].get("content"))
     return "\n".join(f"{message.get('role', 'user')}: {as_text(message.get('content'))}" for message in messages)

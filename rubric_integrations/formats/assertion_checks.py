@@ -8,8 +8,8 @@ refused, and the caller lists it as not read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -84,7 +84,7 @@ def _texts(value: Any, *, may_be_text: bool) -> list[str]:
     """Return the texts of a list. A single text counts as a list of one, unless promptfoo would split it."""
     if isinstance(value, str) and may_be_text and value and not set(value) & {",", '"', "'"} and value.strip() == value:
         return [value]
-    texts = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
+    texts = value if isinstance(value, list | tuple) else ()
     if not texts or not all(isinstance(text, str) and text for text in texts):
         raise ValueError(f"has the value {short(value)}, and not a list of texts")
     return list(texts)
@@ -259,8 +259,8 @@ def _schema(value: Any) -> dict[str, Any]:
             raise ValueError(f"has the schema {short(value)}, which is not YAML") from None
     if not isinstance(value, Mapping):
         raise ValueError(f"has the schema {short(value)}, and not an object")
-    _check_schema(cast("object", value))
-    return dict(cast("Mapping[str, Any]", value))
+    _check_schema(value)
+    return dict(value)
 
 
 def _check_schema(schema: object) -> None:
@@ -269,14 +269,14 @@ def _check_schema(schema: object) -> None:
         return
     if not isinstance(schema, Mapping):
         raise ValueError(f"has {short(schema)} in its schema, and not an object")
-    for keyword, value in cast("Mapping[Any, Any]", schema).items():
+    for keyword, value in schema.items():
         if keyword in _SCHEMA:
             _check_schema(value)
         elif keyword in _SCHEMA_LIST and isinstance(value, list | tuple):
-            for part in cast("Sequence[Any]", value):
+            for part in value:
                 _check_schema(part)
         elif keyword in _SCHEMA_MAP and isinstance(value, Mapping):
-            for part in cast("Mapping[Any, Any]", value).values():
+            for part in value.values():
                 _check_schema(part)
         elif keyword not in _ANNOTATIONS | _LIMITS | _VALUES:
             raise ValueError(f"has {short(keyword)} in its schema, which may mean something else here")

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -115,16 +115,14 @@ class Group(NamedTuple):
 
 def assertions_of(holder: Any) -> tuple[str, Any]:
     """Return the key and the value of the assertions of a test or a file. The value is empty if there are none."""
-    data = cast("Mapping[str, Any]", holder) if isinstance(holder, Mapping) else {}
+    data = holder if isinstance(holder, Mapping) else {}
     key = next((key for key in ASSERTION_LISTS if data.get(key)), ASSERTION_LISTS[0])
     return key, data.get(key) or []
 
 
 def is_judged(entry: Any) -> bool:
     """Return whether an entry of a list is an assertion that a judge decides."""
-    return (
-        isinstance(entry, Mapping) and _type_of(cast("Mapping[str, Any]", entry)).removeprefix("not-") in JUDGED_TYPES
-    )
+    return isinstance(entry, Mapping) and _type_of(entry).removeprefix("not-") in JUDGED_TYPES
 
 
 def read_assertions(entries: Any, where: str, context: Context, notes: Notes) -> list[Group]:
@@ -140,7 +138,7 @@ def read_assertions(entries: Any, where: str, context: Context, notes: Notes) ->
         notes.faults.append(Fault(where, "", f"must be a list of assertions, got {short(entries)}"))
         return []
     groups: list[Group] = []
-    for index, entry in enumerate(cast("Sequence[Any]", entries)):
+    for index, entry in enumerate(entries):
         place = f"{where}[{index}]"
         if isinstance(entry, str):
             text = {"requirement": _filled(entry, place, context, notes), "weight": 1.0}
@@ -154,11 +152,11 @@ def read_assertions(entries: Any, where: str, context: Context, notes: Notes) ->
             message = "names no assertion of this file: write its path, such as `#/assertionTemplates/tone`"
             notes.faults.append(Fault(place, "$ref", message))
         elif is_judged(entry):
-            groups.append(_read_judged(cast("Mapping[str, Any]", entry), place, context, notes))
-        elif _type_of(cast("Mapping[str, Any]", entry)) == "assert-set":
-            groups.append(_read_set(cast("Mapping[str, Any]", entry), place, context, notes))
+            groups.append(_read_judged(entry, place, context, notes))
+        elif _type_of(entry) == "assert-set":
+            groups.append(_read_set(entry, place, context, notes))
         else:
-            groups.append(_read_coded(cast("Mapping[str, Any]", entry), place, context, notes))
+            groups.append(_read_coded(entry, place, context, notes))
     return groups
 
 
@@ -242,9 +240,9 @@ def _filled_value(value: Any, context: Context) -> Any:
         ValueError: The value names a file, or has a template that only code of the file can fill in.
     """
     if isinstance(value, Mapping | list | tuple):
-        if any(mark in repr(cast("object", value)) for mark in _TEMPLATE):
+        if any(mark in repr(value) for mark in _TEMPLATE):
             raise ValueError("has a template or a file in its value")
-        return cast("Any", value)
+        return value
     if not isinstance(value, str):
         return value
     exact = {
@@ -393,7 +391,7 @@ def _type_of(entry: Mapping[str, Any]) -> str:
 
 def has_objects(entry: Any) -> bool:
     """Return whether an assertion is for a judge and has a list with at least one object (a rubric item)."""
-    contents = cast("Mapping[str, Any]", entry).values() if isinstance(entry, Mapping) else ()
+    contents = entry.values() if isinstance(entry, Mapping) else ()
     return any(
         isinstance(item, Mapping) for content in contents if isinstance(content, list | tuple) for item in content
     ) and is_judged(entry)

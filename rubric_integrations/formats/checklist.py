@@ -55,7 +55,7 @@ def matches(document: Any) -> bool:
 
 def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the tasks or rows of tau2, InfoBench or WildBench with their ids. The list is empty for other data."""
-    entries = cast("Sequence[Any]", document) if isinstance(document, list | tuple) else ()
+    entries = document if isinstance(document, list | tuple) else ()
     rows = (_TASK_KEY, "decomposed_questions", _CONVERSATION)
     if not all(isinstance(entry, Mapping) and any(key in entry for key in rows) for entry in entries):
         return []
@@ -79,9 +79,7 @@ def input_of(row: Mapping[str, Any]) -> str:
     """
     turns: Any = row.get(_CONVERSATION)
     if isinstance(turns, list | tuple):
-        messages = [
-            cast("Mapping[str, Any]", turn) for turn in cast("Sequence[Any]", turns) if isinstance(turn, Mapping)
-        ]
+        messages = [turn for turn in turns if isinstance(turn, Mapping)]
         lines = [f"{message.get('role', 'user')}: {message.get('content', '')}" for message in messages]
         return str(messages[0].get("content", "")) if len(messages) == 1 else "\n".join(lines)
     scenario: Any = row.get("user_scenario")
@@ -107,23 +105,22 @@ def _find(document: Any) -> ItemList | None:
     """Return the checklist of an object. Its `entries` are not validated yet."""
     if not isinstance(document, Mapping):
         return None
-    data = cast("Mapping[str, Any]", document)
-    task = data.get(_TASK_KEY)
+    task = document.get(_TASK_KEY)
     if isinstance(task, Mapping) and _ASSERTIONS in task:
         others = [f"{_TASK_KEY}.{key}" for key in sorted(map(str, task)) if key != _ASSERTIONS]
-        left_out = _other_parts(cast("Mapping[str, Any]", task))
+        left_out = _other_parts(task)
         fields = {"left_out": left_out} if left_out else {}
-        return ItemList(f"{_TASK_KEY}.{_ASSERTIONS}", cast("Sequence[Any]", task[_ASSERTIONS]), fields, others)
+        return ItemList(f"{_TASK_KEY}.{_ASSERTIONS}", task[_ASSERTIONS], fields, others)
     for key in _KEYS:
-        if key in data:
-            fields = {"name": data["name"]} if data.get("name") is not None else {}
-            return ItemList(key, data[key], fields, sorted(set(map(str, data)) - {key, "name"}))
+        if key in document:
+            fields = {"name": document["name"]} if document.get("name") is not None else {}
+            return ItemList(key, document[key], fields, sorted(set(map(str, document)) - {key, "name"}))
     return None
 
 
 def _basis(task: Mapping[str, Any]) -> list[str]:
     basis: Any = task.get("reward_basis", _DEFAULT_BASIS)
-    return [str(part) for part in cast("Sequence[Any]", basis)] if isinstance(basis, list | tuple) else []
+    return [str(part) for part in basis] if isinstance(basis, list | tuple) else []
 
 
 def _other_parts(task: Mapping[str, Any]) -> tuple[str, ...]:
@@ -143,15 +140,15 @@ def parse(document: Any, source: str) -> Reading:
         message = f"are {len(rows)}, each with its rubric: read the file with `load_eval_cases`, which returns them all"
         raise error_of(source, "checklist", [Fault("rows", "", message)])
     document = rows[0][1] if rows else document
-    task: Any = cast("Mapping[str, Any]", document).get(_TASK_KEY) if isinstance(document, Mapping) else None
-    basis = _basis(cast("Mapping[str, Any]", task)) if isinstance(task, Mapping) else []
+    task: Any = document.get(_TASK_KEY) if isinstance(document, Mapping) else None
+    basis = _basis(task) if isinstance(task, Mapping) else []
     items = _find(document) or ItemList("criteria", cast("Sequence[Any]", document), {}, ())
     entries: Any = items.entries
     faults: list[Fault] = []
     if not isinstance(entries, list | tuple):
         raise error_of(source, "checklist", [Fault("", items.where, f"must be a list of texts, got {short(entries)}")])
     criteria: list[Criterion] = []
-    for index, entry in enumerate(cast("Sequence[Any]", entries)):
+    for index, entry in enumerate(entries):
         where = f"{items.where}[{index}]"
         fields = _native_fields(entry, where, faults)
         if fields is None:
@@ -178,7 +175,7 @@ def _native_fields(entry: Any, where: str, faults: list[Fault]) -> dict[str, Any
     if not isinstance(entry, Mapping):
         faults.append(Fault(where, "", f"must be a text, got {short(entry)}"))
         return None
-    data = {str(key): value for key, value in cast("Mapping[Any, Any]", entry).items()}
+    data = {str(key): value for key, value in entry.items()}
     bands = {key: band for key in data if (band := _BAND.fullmatch(key))}
     unknown = sorted(data.keys() - bands.keys() - {"name", _TEXT_KEY})
     faults += [unknown_key(where, key, ["name", _TEXT_KEY, "1-2"]) for key in unknown]

@@ -5,8 +5,8 @@ Each skill becomes a criterion of weight 1 on the scale from 1 to 5. The criteri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,7 +22,7 @@ _SCORES = range(1, 6)
 
 def matches(document: Any) -> bool:
     """Return whether parsed data is a list of objects with `Skill` and `Scoring`."""
-    entries = cast("Sequence[Any]", document) if isinstance(document, list | tuple) else ()
+    entries = document if isinstance(document, list | tuple) else ()
     return bool(entries) and all(isinstance(entry, Mapping) and {_NAME, _TEXTS} <= set(entry) for entry in entries)
 
 
@@ -42,7 +42,7 @@ def parse(document: Any, source: str) -> Reading:
         raise error_of(source, "flask", [Fault("", "", f"must be a list such as {example}, got {short(document)}")])
     faults: list[Fault] = []
     criteria: list[Criterion] = []
-    for index, entry in enumerate(cast("Sequence[Mapping[Any, Any]]", document)):
+    for index, entry in enumerate(document):
         where = f"[{index}]"
         data = {str(key): value for key, value in entry.items()}
         faults += [unknown_key(where, key, _KEYS) for key in sorted(data.keys() - set(_KEYS))]

@@ -7,7 +7,7 @@ this error. A native penalty works in the same way. Therefore, every text is kep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from rubric_integrations.formats.items import (
     Reading,
@@ -51,7 +51,7 @@ def labels_of(document: Any) -> dict[str, bool] | None:
         return None
     labels: dict[str, bool] = {}
     for index, entry in enumerate(items.entries):
-        label = cast("Mapping[str, Any]", entry).get(_LABEL) if isinstance(entry, Mapping) else None
+        label = entry.get(_LABEL) if isinstance(entry, Mapping) else None
         if isinstance(label, bool):
             labels[f"c{index + 1}"] = label
         elif label is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -63,10 +63,10 @@ def find_list(document: Any) -> ItemList | None:
         'rubrics'
     """
     if isinstance(document, list | tuple):
-        return ItemList("criteria", cast("Sequence[Any]", document), {}, ())
+        return ItemList("criteria", document, {}, ())
     if not isinstance(document, Mapping):
         return None
-    data = {str(key): value for key, value in cast("Mapping[Any, Any]", document).items()}
+    data = {str(key): value for key, value in document.items()}
     keys = [key for key in _LIST_KEYS if isinstance(data.get(key), list | tuple)]
     if len(keys) != 1:
         return None
@@ -77,7 +77,7 @@ def find_list(document: Any) -> ItemList | None:
 def objects_in(document: Any) -> list[Mapping[str, Any]]:
     """Return the objects in a document's list of criteria. Objects with the native key `requirement` are left out."""
     items = find_list(document)
-    entries = [cast("Mapping[str, Any]", e) for e in (items.entries if items else ()) if isinstance(e, Mapping)]
+    entries = [e for e in (items.entries if items else ()) if isinstance(e, Mapping)]
     return [entry for entry in entries if "requirement" not in entry]
 
 
@@ -115,7 +115,7 @@ def read_list(
             example = ", ".join(f"{word}: ..." for word in words.values())
             faults.append(Fault(where, "", f"must be a criterion such as {{{example}}}, got {short(entry)}"))
             continue
-        data = {str(key): value for key, value in cast("Mapping[Any, Any]", entry).items()}
+        data = {str(key): value for key, value in entry.items()}
         for key in sorted(data.keys() - set(words.values())):
             if _may_be_meant(key, words.values()) and key not in notes:
                 faults.append(unknown_key(where, key, list(words.values())))

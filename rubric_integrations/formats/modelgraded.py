@@ -9,8 +9,8 @@ lowest score. Here, such a reply is a failure of the judge.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -38,9 +38,9 @@ def write(_rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
 
 
 def _evals(document: Any) -> Mapping[str, Mapping[str, Any]]:
-    evals = cast("Mapping[Any, Any]", document) if isinstance(document, Mapping) else {}
+    evals = document if isinstance(document, Mapping) else {}
     is_eval = [isinstance(entry, Mapping) and {"prompt", "choice_strings"} <= entry.keys() for entry in evals.values()]
-    return cast("Mapping[str, Mapping[str, Any]]", evals) if is_eval and all(is_eval) else {}
+    return evals if is_eval and all(is_eval) else {}
 
 
 def parse(document: Any, source: str) -> Reading:
@@ -90,7 +90,7 @@ def _values(data: Mapping[str, Any], name: str, faults: list[Fault]) -> dict[str
             Fault(name, "choice_strings", "is from_n, a comparison of several completions: nothing is graded")
         )
         return {}
-    labels: list[Any] = list(cast("Sequence[Any]", choices)) if isinstance(choices, str | list | tuple) else []
+    labels: list[Any] = list(choices) if isinstance(choices, str | list | tuple) else []
     are_texts = all(isinstance(label, str) and label for label in labels)
     if len(labels) < 2 or not are_texts or len(set(labels)) < len(labels):
         faults.append(Fault(name, "choice_strings", f"must be different texts, got {short(choices)}"))
@@ -104,14 +104,14 @@ def _values(data: Mapping[str, Any], name: str, faults: list[Fault]) -> dict[str
         return {}
     numbers = {
         label: float(score)
-        for label, score in (cast("Mapping[Any, Any]", scores).items() if isinstance(scores, Mapping) else ())
+        for label, score in (scores.items() if isinstance(scores, Mapping) else ())
         if isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < 1e6
     }
     if numbers.keys() != set(labels):
         message = f"must have one number for each of {short(labels)}, got {short(scores)}"
         faults.append(Fault(name, "choice_scores", message))
         return {}
-    return {label: numbers[label] for label in cast("Sequence[str]", labels)}
+    return {label: numbers[label] for label in labels}
 
 
 def _prompt(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -45,7 +45,7 @@ class Item(NamedTuple):
 
 
 def _is_row(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and "requirement" not in entry and bool(_ROW_KEYS & set(cast("Any", entry)))
+    return isinstance(entry, Mapping) and "requirement" not in entry and bool(_ROW_KEYS & set(entry))
 
 
 def list_items(items: Any, where: str, faults: list[Fault]) -> Iterator[Item]:
@@ -63,30 +63,29 @@ def list_items(items: Any, where: str, faults: list[Fault]) -> Iterator[Item]:
         actual = "empty" if items is None else f"{type(items).__name__} {short(items)}"
         faults.append(Fault("", "", f"must be a list of criteria, got {actual}"))
         return
-    if rows := sum(map(_is_row, cast("Sequence[Any]", items))):
+    if rows := sum(map(_is_row, items)):
         message = (
             f"is a list of rows, of which {rows} have a response or their own rubric: it is not a rubric, but a file "
             "of responses"
         )
         faults.append(Fault("", "", f"{message} for `rubric-integrations grade`, which has its place after the rubric"))
         return
-    for index, item in enumerate(cast("Sequence[Any]", items)):
+    for index, item in enumerate(items):
         place = f"{where}[{index}]"
         if isinstance(item, Mapping) and "criteria" in item and "requirement" not in item:
-            section = cast("Mapping[str, Any]", item)
-            unknown = sorted(map(str, set(section) - _SECTION_NOTES - _GROUP_WEIGHTS - {"criteria"}))
+            unknown = sorted(map(str, set(item) - _SECTION_NOTES - _GROUP_WEIGHTS - {"criteria"}))
             message = (
                 "is not a key of a section: give the section a `requirement`, which makes it a group that shares its "
                 "weight among its criteria. Ignored, it could change the score silently"
             )
             faults += [Fault(place, key, message) for key in unknown]
-            if _GROUP_WEIGHTS & set(section):
-                yield Item(place, _as_group(section, place))
+            if _GROUP_WEIGHTS & set(item):
+                yield Item(place, _as_group(item, place))
                 continue
             if any(isinstance(other, Mapping) and _is_weighted_section(other) for other in items):
                 message = "is missing, and another section has one: give each section a weight, or none"
                 faults.append(Fault(place, "weight", message))
-            yield from list_items(section["criteria"], f"{place}.criteria", faults)
+            yield from list_items(item["criteria"], f"{place}.criteria", faults)
         elif isinstance(item, Criterion | Mapping):
             yield Item(place, item)
         else:
@@ -122,9 +121,8 @@ def read_node(
         return _read_reference(item, share, weights, criteria, faults)
     is_group = isinstance(data, Mapping) and "criteria" in data
     if is_group:
-        entry = cast("Mapping[Any, Any]", data)
-        own_keys = {key: value for key, value in entry.items() if key not in ("criteria", "penalty_cap")}
-        data = {**_weight_of_penalties(entry, weights), **own_keys}
+        own_keys = {key: value for key, value in data.items() if key not in ("criteria", "penalty_cap")}
+        data = {**_weight_of_penalties(data, weights), **own_keys}
     try:
         own = weigh(Criterion.model_validate(data), weights)
     except ValidationError as error:
@@ -141,7 +139,7 @@ def _read_reference(
     item: Item, share: Share, weights: ImportanceWeights | None, criteria: list[Criterion], faults: list[Fault]
 ) -> Node:
     """Read an entry `{ref: name}`, which scores an earlier criterion again in this group."""
-    entry = cast("Mapping[Any, Any]", item.data)
+    entry = item.data
     name, weight = entry["ref"], _weight(entry, weights)
     leaf = next((index for index, criterion in enumerate(criteria) if criterion.name == name), None)
     faults += [unknown_key(item.where, str(key), {"ref", "weight"}) for key in entry if key not in ("ref", "weight")]
@@ -329,7 +327,7 @@ def _unwrap(document: Any, faults: list[Fault]) -> tuple[dict[str, Any], list[It
     """Return the fields of the rubric and each entry of its criteria with its place in the document."""
     if not isinstance(document, Mapping):
         return {}, list(list_items(document, "criteria", faults))
-    fields = {str(key): value for key, value in cast("Mapping[object, Any]", document).items()}
+    fields = {str(key): value for key, value in document.items()}
     wrappers = [key for key in _WRAPPERS if key in fields]
     if wrappers == ["criteria"] and "requirement" in fields:
         return {}, [Item("criteria[0]", document)]

@@ -85,13 +85,12 @@ def matches(document: Any) -> bool:
     """Return whether parsed data looks like OpenRubricRL's schema: criteria with a `description`, on a scale."""
     if not isinstance(document, Mapping):
         return False
-    data = cast("Mapping[str, Any]", document)
-    criteria: Any = data.get("criteria")
-    rows = [c for c in cast("list[Any]", criteria) if isinstance(c, Mapping)] if isinstance(criteria, list) else []
+    criteria: Any = document.get("criteria")
+    rows = [c for c in criteria if isinstance(c, Mapping)] if isinstance(criteria, list) else []
     if any("description" in row and "requirement" not in row for row in rows):
         return True
-    is_native = "pass_mark" in data or any("requirement" in row for row in rows)
-    return "scale" in data and "version" in data and not is_native
+    is_native = "pass_mark" in document or any("requirement" in row for row in rows)
+    return "scale" in document and "version" in document and not is_native
 
 
 def parse(document: Any, source: str) -> Reading:
@@ -230,17 +229,17 @@ def migrate(document: Any, to_version: str = "1.0.0") -> tuple[Any, list[str]]:
     """
     if not isinstance(document, Mapping):
         return document, []
-    data: dict[str, Any] = copy.deepcopy(dict(cast("Mapping[str, Any]", document)))
+    data: dict[str, Any] = copy.deepcopy(dict(document))
     changes: list[str] = []
     if "version" not in data:
         data = {"name": data.pop("name", "rubric"), "version": to_version, **data}
         changes.append(f"`version` {to_version} added")
     for criterion in cast("list[Any]", data.get("criteria") if isinstance(data.get("criteria"), list) else []):
-        groups: Any = cast("Any", criterion).get("examples") if isinstance(criterion, Mapping) else None
+        groups: Any = criterion.get("examples") if isinstance(criterion, Mapping) else None
         for level, group in groups.items() if isinstance(groups, Mapping) else ():
             for example in group if isinstance(group, list) else ():
                 if isinstance(example, dict) and "explanation" not in example:
-                    cast("dict[str, Any]", example)["explanation"] = f"An example of a response that is {level}."
+                    example["explanation"] = f"An example of a response that is {level}."
                     changes.append(f"`explanation` added to an example of {level!r}")
     return data, changes
 

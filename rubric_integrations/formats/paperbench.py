@@ -7,8 +7,8 @@ a tag.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from rubric_integrations.formats import native
 from rubric_integrations.formats.items import Reading, criterion_losses, error_of, rubric_losses
@@ -20,7 +20,7 @@ _TEXT, _WEIGHT, _CHILDREN, _CATEGORY = "requirements", "weight", "sub_tasks", "t
 
 def matches(document: Any) -> bool:
     """Return whether parsed data is an object with `requirements` and `sub_tasks`."""
-    return isinstance(document, Mapping) and {_TEXT, _CHILDREN} <= cast("Mapping[str, Any]", document).keys()
+    return isinstance(document, Mapping) and {_TEXT, _CHILDREN} <= document.keys()
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
@@ -85,7 +85,7 @@ def _native_node(node: Any, where: str, faults: list[Fault], left_out: Counter[s
     if not isinstance(node, Mapping):
         faults.append(Fault(where, "", f"must be an object with `{_TEXT}` and `{_WEIGHT}`, got {short(node)}"))
         return {}
-    data = {str(key): value for key, value in cast("Mapping[Any, Any]", node).items()}
+    data = {str(key): value for key, value in node.items()}
     children: Any = data.get(_CHILDREN) or []
     weight: Any = data.get(_WEIGHT)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
@@ -102,7 +102,7 @@ def _native_node(node: Any, where: str, faults: list[Fault], left_out: Counter[s
         return {**own, "tags": [category]} if isinstance(category, str) and category.strip() else own
     inner = [
         _native_node(child, f"{where}.{_CHILDREN}[{index}]".lstrip("."), faults, left_out)
-        for index, child in enumerate(cast("Sequence[Any]", children))
+        for index, child in enumerate(children)
     ]
     if all(child.get("weight") == 0 for child in inner) and weight != 0:
         message = "have only zero weights, for which PaperBench gives 0 whatever the answers are: give one a weight"

@@ -6,8 +6,8 @@ id. Each of its rows has its own rubric.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -31,10 +31,9 @@ def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
     if _is_row(document):
         return [(str(document.get("id") or "1"), document)]
     if isinstance(document, Mapping):
-        rows = [(str(key), row) for key, row in cast("Mapping[Any, Any]", document).items()]
+        rows = [(str(key), row) for key, row in document.items()]
     elif isinstance(document, list | tuple):
-        entries = cast("Sequence[Any]", document)
-        rows = [(str(_get(row, "id") or number), row) for number, row in enumerate(entries, start=1)]
+        rows = [(str(_get(row, "id") or number), row) for number, row in enumerate(document, start=1)]
     else:
         rows = []
     return rows if all(_is_row(row) for _, row in rows) else []
@@ -61,7 +60,7 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
 
 
 def _is_rubric(document: Any) -> bool:
-    return isinstance(_get(document, _QUESTION), str) and _TEXTS[0] in cast("Mapping[str, Any]", document)
+    return isinstance(_get(document, _QUESTION), str) and _TEXTS[0] in document
 
 
 def _is_row(document: Any) -> bool:
@@ -69,7 +68,7 @@ def _is_row(document: Any) -> bool:
 
 
 def _get(document: Any, key: str) -> Any:
-    return cast("Mapping[str, Any]", document).get(key) if isinstance(document, Mapping) else None
+    return document.get(key) if isinstance(document, Mapping) else None
 
 
 def parse(document: Any, source: str) -> Reading:
@@ -90,7 +89,7 @@ def parse(document: Any, source: str) -> Reading:
     if not _is_rubric(document):
         message = f"must be a text beside {_TEXTS[0]} ... {_TEXTS[-1]}, got {short(document)}"
         raise error_of(source, "prometheus", [Fault(where, _QUESTION, message)])
-    data = {str(key): value for key, value in cast("Mapping[Any, Any]", document).items()}
+    data = {str(key): value for key, value in document.items()}
     faults = [unknown_key(where, key, [_QUESTION, *_TEXTS]) for key in sorted(data.keys() - {_QUESTION, *_TEXTS})]
     missing = [key for key in _TEXTS if not (isinstance(data.get(key), str) and data[key].strip())]
     message = "must be the description of that score: the judge gives one from 1 to 5"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from rubric_integrations._util.records import encodable
 from rubric_integrations.formats.assertions import (
@@ -54,21 +54,21 @@ class Suite(NamedTuple):
 
 def suite_of(document: Any) -> Suite | None:
     """Return parsed data as a `Suite`, or None if it is neither a file of tests nor a list of assertions."""
-    if isinstance(document, list | tuple) and any(is_judged(entry) for entry in cast("Sequence[Any]", document)):
+    if isinstance(document, list | tuple) and any(is_judged(entry) for entry in document):
         document = {"assert": document}
-    if not isinstance(document, Mapping) or not _SUITE_KEYS & set(cast("Mapping[str, Any]", document)):
+    if not isinstance(document, Mapping) or not _SUITE_KEYS & set(document):
         return None
-    data = with_tests(cast("Mapping[str, Any]", document), None)
+    data = with_tests(document, None)
     tests_in_file: Any = data.get("tests")
-    entries = cast("Sequence[Any]", tests_in_file) if isinstance(tests_in_file, list | tuple) else ()
-    tests = [cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)]
+    entries = tests_in_file if isinstance(tests_in_file, list | tuple) else ()
+    tests = [entry for entry in entries if isinstance(entry, Mapping)]
     not_read = [
         f"`tests`: {short(entry)} {reason_not_read(entry) if isinstance(entry, str) else 'is not a test'}"
         for entry in entries
         if not isinstance(entry, Mapping)
     ]
     if isinstance(tests_in_file, Mapping):
-        not_read.append(f"`tests`: {short(cast('object', tests_in_file))} is not a list of tests")
+        not_read.append(f"`tests`: {short(tests_in_file)} is not a list of tests")
     lists = [assertions_of(holder)[1] for holder in (data, *tests)]
     entries = [entry for entries in lists if isinstance(entries, list | tuple) for entry in entries]
     is_agentv = (
@@ -163,7 +163,7 @@ def _holders(suite: Suite, index: int | None, notes: Notes) -> list[tuple[str, M
     for key in DEFAULTS:
         default: Any = suite.document.get(key)
         if isinstance(default, Mapping):
-            holders.append((key, cast("Mapping[str, Any]", default)))
+            holders.append((key, default))
         elif default is not None:
             notes.leave_out(f"`{key}`: the file that it names is not read")
     if index is not None:
@@ -181,16 +181,16 @@ def _holders(suite: Suite, index: int | None, notes: Notes) -> list[tuple[str, M
 
 def _mapping(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value: Any = holder.get(key)
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    return value if isinstance(value, Mapping) else {}
 
 
 def _changes_output(suite: Suite, holders: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a test, the default test or a provider has code that changes the response."""
     providers: Any = suite.document.get("providers")
-    entries = cast("Sequence[Any]", providers) if isinstance(providers, list | tuple) else [providers]
+    entries = providers if isinstance(providers, list | tuple) else [providers]
     places = [
         *(_mapping(holder, "options") for holder in holders),
-        *(cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)),
+        *(entry for entry in entries if isinstance(entry, Mapping)),
     ]
     return any(place.get(key) is not None for place in places for key in ("transform", "postprocess"))
 

@@ -154,8 +154,7 @@ def _read_library(path: str | PathLike[str]) -> dict[str, Any]:
     if not isinstance(document, Mapping):
         message = f"is {type(document).__name__}, not rubrics by name: write `name: [criteria]` for each"
         raise RubricError(source, [Fault("", "", message)])
-    rubrics = cast("Mapping[Any, Any]", document)
-    return {str(name): read_document(rubric, f"{source}: {name}") for name, rubric in rubrics.items()}
+    return {str(name): read_document(rubric, f"{source}: {name}") for name, rubric in document.items()}
 
 
 def _is_json(text: str) -> bool:
@@ -187,10 +186,10 @@ def _cache_key(own: object) -> str | None:
 def _without_nulls(value: Any) -> Any:
     """Return data from a table without the keys that have no value. Tables give each dictionary the same keys."""
     if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
+        items = value.items()
         return {key: _without_nulls(item) for key, item in items if item is not None}
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_without_nulls(item) for item in cast("Sequence[Any]", value)]
+        return [_without_nulls(item) for item in value]
     return value

@@ -10,7 +10,7 @@ but need not state it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -45,7 +45,7 @@ def read_items(items: Any, where: str, faults: list[Fault], required: bool | Non
         faults.append(Fault(where, "", f"must be a list of rubric items, got {short(items)}"))
         return []
     criteria: list[Criterion] = []
-    for index, item in enumerate(cast("Sequence[Any]", items)):
+    for index, item in enumerate(items):
         place = f"{where}[{index}]"
         fields = _native_fields(item, index, place, faults)
         if fields is not None:
@@ -75,7 +75,7 @@ def _native_fields(item: Any, index: int, where: str, faults: list[Fault]) -> di
         message = f"must be a text or an object with `id` and `expected_outcome`, got {short(item)}"
         faults.append(Fault(where, "", message))
         return None
-    data = {str(key): value for key, value in cast("Mapping[object, Any]", item).items()}
+    data = {str(key): value for key, value in item.items()}
     faults_before = len(faults)
     if _REMOVED_KEY in data:
         message = "was removed from AgentV: use `min_score` in (0, 1], which is a tenth of it"
@@ -118,7 +118,7 @@ def _with_current_defaults(fields: dict[str, Any], item: Any, required: bool) ->
 
     For items with score ranges, only `min_score` is a gate. `required` has no effect on them.
     """
-    own: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {}
+    own: Mapping[str, Any] = item if isinstance(item, Mapping) else {}
     fields = {key: value for key, value in fields.items() if key != "name" or own.get("id") is not None}
     if "scale" in fields:
         return {key: value for key, value in fields.items() if key != "required"}
@@ -132,9 +132,9 @@ def _levels(score_ranges: Any, where: str, faults: list[Fault]) -> dict[int, str
     from 0 to 10 without gaps or overlaps.
     """
     if isinstance(score_ranges, Mapping):
-        ranges = _ranges_of_map(cast("Mapping[Any, Any]", score_ranges))
+        ranges = _ranges_of_map(score_ranges)
     elif isinstance(score_ranges, Sequence) and not isinstance(score_ranges, str):
-        ranges = _ranges_of_list(cast("Sequence[Any]", score_ranges))
+        ranges = _ranges_of_list(score_ranges)
     else:
         ranges = []
     covered = [score for low, high, _ in sorted(ranges) for score in range(low, high + 1)]
@@ -161,9 +161,9 @@ def _ranges_of_list(entries: Sequence[Any]) -> list[tuple[int, int, str]]:
     """Return the low score, the high score and the text of each range. An empty list if a range is invalid."""
     ranges: list[tuple[int, int, str]] = []
     for entry in entries:
-        data: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
+        data: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {}
         pair: Any = data.get("score_range")
-        if not (isinstance(pair, Sequence) and len(cast("Sequence[Any]", pair)) == 2 and all(map(_is_score, pair))):
+        if not (isinstance(pair, Sequence) and len(pair) == 2 and all(map(_is_score, pair))):
             return []
         text = next((data[key] for key in _OUTCOME_KEYS if data.get(key)), None)
         ranges.append((int(pair[0]), int(pair[1]), as_text(text)))

@@ -12,10 +12,10 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from rubric_integrations.formats.parsing import (
     MAX_BYTES,
@@ -63,7 +63,7 @@ def load_with_tests(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[
         return _parse_lines(read_content(source), str(source)), str(source)
     document, name = load(source)
     if isinstance(source, str | PathLike) and isinstance(document, Mapping):
-        followed = with_tests(cast("Mapping[str, Any]", document), Files(Path(source).parent, name))
+        followed = with_tests(document, Files(Path(source).parent, name))
         if followed is not document:
             check_document(followed, name)
         return followed, name
@@ -188,7 +188,7 @@ class Files:
             document = load_text(text, "json" if suffix == ".json" else "yaml", name)
         else:
             raise self._error(where, f"names {path.name!r}: tests are read from CSV, JSON, JSONL and YAML files")
-        tests = cast("list[Any]", document) if isinstance(document, list) else [document]
+        tests = document if isinstance(document, list) else [document]
         for index, test in enumerate(tests):
             if not isinstance(test, Mapping):
                 raise RubricError(name, [Fault(f"[{index}]", "", f"must be a test, got {short(test)}")])
@@ -234,10 +234,10 @@ def with_tests(document: Mapping[str, Any], files: Files | None) -> Mapping[str,
     if scenarios is not None:
         own = changes.get("tests", [])
         crossed = _crossed(scenarios, document, files)
-        changes["tests"] = [*(cast("list[Any]", own) if isinstance(own, list) else []), *crossed]
+        changes["tests"] = [*(own if isinstance(own, list) else []), *crossed]
         changes["scenarios"] = None
     changes = {key: value for key, value in changes.items() if value is not document.get(key)}
-    own_lists = cast("Mapping[str, Any]", _with_templates(document, document))
+    own_lists = _with_templates(document, document)
     changes |= {key: own_lists[key] for key in ASSERTION_LISTS if own_lists.get(key) is not document.get(key)}
     if not changes:
         return document
@@ -247,11 +247,11 @@ def with_tests(document: Mapping[str, Any], files: Files | None) -> Mapping[str,
 def _expanded(tests: Any, where: str, root: Any, files: Files | None) -> list[Any]:
     """Return the list of tests, in which names of files are replaced by the tests in these files."""
     is_list = isinstance(tests, list | tuple)
-    entries = cast("Sequence[Any]", tests) if is_list else [tests]
+    entries = tests if is_list else [tests]
     result: list[Any] = []
     for index, entry in enumerate(entries):
         place = f"{where}[{index}]" if is_list else where
-        path: Any = cast("Mapping[str, Any]", entry).get("path") if isinstance(entry, Mapping) else None
+        path: Any = entry.get("path") if isinstance(entry, Mapping) else None
         name: Any = path if isinstance(path, str) else entry
         if isinstance(name, str):
             result += files.tests(name, place, are_rows=path is not None) if files else [name]
@@ -267,9 +267,8 @@ def _crossed(scenarios: Any, root: Any, files: Files | None) -> Iterator[Any]:
         if not isinstance(scenario, Mapping):
             yield scenario
             continue
-        data = cast("Mapping[str, Any]", scenario)
-        configs = _mappings(_expanded(data.get("config") or [{}], f"{where}.config", root, files))
-        tests = _mappings(_expanded(data.get("tests") or [{}], f"{where}.tests", root, files))
+        configs = _mappings(_expanded(scenario.get("config") or [{}], f"{where}.config", root, files))
+        tests = _mappings(_expanded(scenario.get("tests") or [{}], f"{where}.tests", root, files))
         if len(configs) * len(tests) > MAX_NODES:
             yield where
             continue
@@ -303,22 +302,21 @@ def _with_templates(holder: Any, root: Any) -> Any:
     target = _target(holder, root)
     if target is not holder or not isinstance(holder, Mapping):
         return target
-    data = cast("Mapping[str, Any]", holder)
     changes: dict[str, Any] = {}
     for key in ASSERTION_LISTS:
-        entries = _target(data.get(key), root)
+        entries = _target(holder.get(key), root)
         if isinstance(entries, list):
-            listed = [_with_templates(entry, root) for entry in cast("list[Any]", entries)]
-            if any(new is not old for new, old in zip(listed, cast("list[Any]", entries), strict=True)):
+            listed = [_with_templates(entry, root) for entry in entries]
+            if any(new is not old for new, old in zip(listed, entries, strict=True)):
                 entries = listed
-        if entries is not data.get(key):
+        if entries is not holder.get(key):
             changes[key] = entries
-    return {**data, **changes} if changes else holder
+    return {**holder, **changes} if changes else holder
 
 
 def _target(value: Any, root: Any) -> Any:
     """Return the target of a `$ref` inside the file, with the other keys next to it. Any other value is unchanged."""
-    data = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    data = value if isinstance(value, Mapping) else {}
     reference: Any = data.get("$ref")
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return value
@@ -326,14 +324,14 @@ def _target(value: Any, root: Any) -> Any:
     for step in reference[2:].split("/"):
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(target, Mapping) and key in target:
-            target = cast("Mapping[str, Any]", target)[key]
+            target = target[key]
         elif isinstance(target, list) and key.isascii() and key.isdecimal() and int(key[:9]) < len(target):
-            target = cast("list[Any]", target)[int(key)]
+            target = target[int(key)]
         else:
             return value
     if not isinstance(target, Mapping):
         return target
-    return {**cast("Mapping[str, Any]", target), **{key: data[key] for key in data if key != "$ref"}}
+    return {**target, **{key: data[key] for key in data if key != "$ref"}}
 
 
 def _rows(text: str, name: str) -> Iterator[dict[str, str]]:

@@ -185,7 +185,7 @@ class Cascade(RequestJudge):
 
     def __init__(self, cheap: JudgeLike | Sequence[JudgeLike], strong: JudgeLike, escalate_below: float | None):
         threshold = check_threshold(escalate_below)
-        members = list(cast("Sequence[JudgeLike]", cheap)) if isinstance(cheap, list | tuple) else [cheap]
+        members = list(cheap) if isinstance(cheap, list | tuple) else [cheap]
         if not members:
             raise ValueError("`cheap` is empty: name at least one judge")
         from rubric_integrations.judges import as_judge

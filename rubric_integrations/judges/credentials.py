@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 SAMPLING_SETTINGS = frozenset(
@@ -105,9 +105,9 @@ def _secrets(settings: Mapping[str, Any]) -> Iterator[str]:
 
 def _secrets_in(value: object, is_named: bool) -> Iterator[str]:
     if isinstance(value, Mapping):
-        yield from _secrets({str(name): item for name, item in cast("Mapping[Any, Any]", value).items()})
+        yield from _secrets({str(name): item for name, item in value.items()})
     elif isinstance(value, list | tuple | set | frozenset):
-        for item in cast("list[object]", value):
+        for item in value:
             yield from _secrets_in(item, is_named)
     elif isinstance(value, str) and "://" in value:
         yield from _url_secrets(value)

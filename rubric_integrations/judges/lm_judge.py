@@ -325,7 +325,7 @@ class LMJudge(SavedPrompts):
         render = partial(render_inputs, submission, rubric.instructions, rubric_inputs(rubric), rubric.criteria)
         prompt = await run_on_texts(render, *texts_of(submission))
         reply = await self._caller.call(self.lm, self.whole, prompt)
-        percent = cast("float", reply.fields["overall_score"])
+        percent: float = reply.fields["overall_score"]
         return OverallResult(percent, reply.fields["explanation"], reply.spend, prompt.neutralized)
 
     @property

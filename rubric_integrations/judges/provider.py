@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from operator import mul
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import aiohttp
 import dspy
@@ -222,7 +222,7 @@ def _without_counts(reply: HttpReply) -> HttpReply | None:
         body: Any = from_json(reply.body, allow_inf_nan=False)
     except ValueError:
         return None
-    if not isinstance(body, dict) or not cast("dict[str, Any]", body).pop("usage", None):
+    if not isinstance(body, dict) or not body.pop("usage", None):
         return None
     return reply._replace(body=json.dumps(body).encode())
 

@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from rubric_integrations.judges.prompts.parse import parse_object, strengths_and_weaknesses
 from rubric_integrations.rubric.criterion import Criterion
@@ -527,7 +527,7 @@ def _answer_of(criterion: Criterion, fields: Mapping[str, Any], text: str) -> tu
         own = [value for field, value in fields.items() if name and fold_answer(field) == name]
         inner = own or (list(fields.values()) if len(fields) == 1 else [])
         if len(inner) == 1 and isinstance(inner[0], dict):
-            return _answer_of(criterion, cast("dict[str, Any]", inner[0]), text)
+            return _answer_of(criterion, inner[0], text)
         answers = {str(value): value for value in own}
     meanings = {_interpret(criterion, answer) for answer in answers.values()}
     if len(answers) != 1 and (len(meanings) != 1 or None in meanings):
@@ -561,7 +561,7 @@ def _ranked_first(text: str) -> str | None:
         entries = ast.literal_eval(text) if text.startswith("[") and len(text) <= 10_000 else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    ranked = cast("list[Any]", entries) if isinstance(entries, list) else []
+    ranked = entries if isinstance(entries, list) else []
     is_ranking = len(ranked) == 2 and all(isinstance(e, dict) and {"model", "rank"} <= e.keys() for e in ranked)
     if not is_ranking or sorted(str(entry["rank"]) for entry in ranked) != ["1", "2"]:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -25,10 +25,8 @@ def attachments_of(value: object) -> list[Any]:
         >>> attachments_of({"mime_type": "image/gif", "data": "R0lGODlh"})
         [{'mime_type': 'image/gif', 'data': 'R0lGODlh'}]
     """
-    if isinstance(value, Mapping):
-        by_name = cast("Mapping[str, Any]", value)
-        if all(isinstance(info, Mapping) for info in by_name.values()):
-            return [_langsmith_fields(name, info) for name, info in by_name.items()]
+    if isinstance(value, Mapping) and all(isinstance(info, Mapping) for info in value.values()):
+        return [_langsmith_fields(name, info) for name, info in value.items()]
     return attachment_fields(value)
 
 
@@ -108,7 +106,7 @@ class FieldSelector(NamedTuple):
         """
         output = self._pick("output_key", outputs)
         if output is outputs and isinstance(output, Mapping) and isinstance(self.context_key, str):
-            output = split_outputs(cast("Mapping[str, Any]", output), self.context_key).graded
+            output = split_outputs(output, self.context_key).graded
         fields = {**output_fields(output), **own}
         response = fields["response"]
         if not response or (isinstance(response, str) and not response.strip()):
@@ -129,7 +127,7 @@ class FieldSelector(NamedTuple):
         key = self.context_key
         if key is None or callable(key):
             return () if key is None else document_texts(key(inputs))
-        sources = [cast("Mapping[str, Any]", source) for source in (inputs, *others) if isinstance(source, Mapping)]
+        sources = [source for source in (inputs, *others) if isinstance(source, Mapping)]
         source = next((source for source in sources if key in source), None)
         if source is None:
             names = sorted({str(name) for source in sources for name in source})
@@ -143,18 +141,17 @@ class FieldSelector(NamedTuple):
             return key(source)
         if key is None or not isinstance(source, Mapping):
             return source
-        values = cast("Mapping[str, Any]", source)
-        if key not in values:
+        if key not in source:
             raise ValueError(
-                f"`{_FIELDS[setting]}` is {key!r}, but there are only {sorted(values)!r}: set it to one of these"
+                f"`{_FIELDS[setting]}` is {key!r}, but there are only {sorted(source)!r}: set it to one of these"
             )
-        return values[key]
+        return source[key]
 
 
 def own_rubric(*sources: Any) -> Any:
     """Return the first value under the key `rubric` that is not None. None if no mapping has such a value."""
     for source in sources:
-        if isinstance(source, Mapping) and (rubric := cast("Mapping[str, Any]", source).get("rubric")) is not None:
+        if isinstance(source, Mapping) and (rubric := source.get("rubric")) is not None:
             return rubric
     return None
 
@@ -166,4 +163,4 @@ def without_rubric(source: Any) -> Any:
     """
     if not isinstance(source, Mapping) or "rubric" not in source:
         return source
-    return {key: value for key, value in cast("Mapping[str, Any]", source).items() if key != "rubric"} or None
+    return {key: value for key, value in source.items() if key != "rubric"} or None

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_args, get_type_hints
 
 from langchain.agents.middleware.types import AgentMiddleware, AgentState, PrivateStateAttr, hook_config
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -240,14 +240,13 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
 
     async def _grade(self, state: RubricState) -> dict[str, Any] | Command[Any]:
         """Grade the agent's answer, and return the update of the agent's state."""
-        values = cast("dict[str, Any]", state)
-        revisions, message_id = values.get(self._revisions_key, 0), values.get(self._message_id_key)
+        revisions, message_id = state.get(self._revisions_key, 0), state.get(self._message_id_key)
         # The id is removed at the end of a turn, because `before_agent` is skipped if another middleware ends the next
         # turn at its start.
         end = {self._report_key: None, self._revisions_key: revisions, self._message_id_key: None}
         if message_id != _last_id(state["messages"]) and not _is_reply(state["messages"][-1]):
             # Without a message of the model in this turn, the report in the state belongs to an earlier turn.
-            return {**end, self._report_key: None if message_id is None else values.get(self._report_key)}
+            return {**end, self._report_key: None if message_id is None else state.get(self._report_key)}
         try:
             submission = _submission(state)
         except ValueError as error:  # the answer cannot be graded, for example because it contains bytes

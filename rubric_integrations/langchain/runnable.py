@@ -172,9 +172,9 @@ def _parse_input(value: Any) -> RubricInput:
     """Convert any input of the runnable to a `RubricInput`."""
     if isinstance(value, RubricInput):
         return value
-    if not isinstance(value, Mapping) or is_message(cast("object", value)):
-        return RubricInput(output=cast("object", value))
-    fields = cast("Mapping[str, Any]", without_arrays(value))
+    if not isinstance(value, Mapping) or is_message(value):
+        return RubricInput(output=value)
+    fields = without_arrays(value)
     if not is_row(fields) or (is_state(fields) and "output" not in fields):
         return RubricInput(output=fields)
     if missing_column(fields, USUAL_COLUMNS) is not None:

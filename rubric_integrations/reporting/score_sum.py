@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.formula import ROUNDING, Score, WeightedValue, score_parts, scored_value
@@ -183,7 +183,7 @@ class ScoreSettings(NamedTuple):
 
 def score_settings(row: GradedRow) -> ScoreSettings:
     """Return the settings of the rubric and the grader that the score of a row depends on."""
-    scoring = cast("Mapping[str, Any]", row.scoring or {})
+    scoring = row.scoring or {}
     rubric, grader, criteria = (scoring.get(name) or {} for name in ("rubric", "grader", "criteria"))
     mark, coverage = _number(rubric.get("pass_mark")), _number(rubric.get("min_coverage"))
     # The fields of a criterion are recorded as texts.

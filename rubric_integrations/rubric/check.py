@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -186,7 +186,7 @@ class ExpectedCall(Record):
     @classmethod
     def _as_json(cls, value: Any) -> Any:
         try:
-            return cast("object", json.loads(json.dumps(value, allow_nan=False)))
+            return json.loads(json.dumps(value, allow_nan=False))
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"are not JSON ({error}): put dates in quotes, or no call could have them") from None
 
@@ -405,7 +405,7 @@ class Check(Record):
                 "has `type_checks`, which no longer exists: write a function that runs your type checker, register it "
                 'with `register_metric("typed")`, and write `metric: {type: custom, config: {metric_function: typed}}`'
             )
-        return cast("object", data)
+        return data
 
     @field_validator("contains", "not_contains")
     @classmethod

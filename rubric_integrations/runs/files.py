@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, cast, overload
+from typing import Any, NamedTuple, Protocol, overload
 
 from pydantic import ValidationError
 
@@ -384,7 +384,7 @@ def import_notes(rows: Sequence[GradedRow]) -> list[str]:
     Args:
         rows: The rows of a run. A run that was not imported has no notes.
     """
-    grader = cast("Mapping[str, Any]", (rows[0].scoring or {}).get("grader") or {}) if rows else {}
+    grader = (rows[0].scoring or {}).get("grader") or {} if rows else {}
     if grader.get("strategy") != IMPORTED:
         return []
     outcomes = [
@@ -396,7 +396,7 @@ def import_notes(rows: Sequence[GradedRow]) -> list[str]:
         if outcome.error is None or not outcome.error.endswith(MISSING_REPLY)
     ]
     unread = sum(error is not None for error in outcomes)
-    files = dict.fromkeys(str(judge.get("file")) for judge in cast("list[dict[str, Any]]", grader.get("judges") or ()))
+    files = dict.fromkeys(str(judge.get("file")) for judge in grader.get("judges") or ())
     notes = [f"imported from {', '.join(files)}: {unread:,} of {len(outcomes):,} replies could not be read"]
     if lacking := sum(row.submission is None for row in rows):
         rest = "no texts" if lacking == len(rows) else f"{lacking:,} of {len(rows):,} rows have no text"
@@ -431,7 +431,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, fields in read_json_lines(path):
             if not isinstance(fields, dict):
                 raise ValueError(f"{path}:{number}: is {type(fields).__name__}, not an object")
-            yield number, cast("dict[str, Any]", fields)
+            yield number, fields
     except OSError as error:
         raise RunFileError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
@@ -472,7 +472,7 @@ def _submission(fields: dict[str, Any]) -> tuple[Submission, tuple[StoredAttachm
 
 
 def _mapping(value: object) -> dict[str, Any] | None:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _text(value: object) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, cast, overload
+from typing import Any, NamedTuple, overload
 
 from rubric_integrations._util.json import read_json_lines, refuse_endless
 from rubric_integrations.formats.registry import RubricLike, as_rubric
@@ -377,7 +377,7 @@ def _rows_by_id(responses: str | Path | Iterable[Row] | None) -> dict[str, Row] 
 def _reply(fields: Mapping[str, Any]) -> str | Mapping[str, Any]:
     value = fields["verdict"] if "verdict" in fields else fields["reply"]
     if isinstance(value, dict):
-        return cast("dict[str, Any]", value)
+        return value
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -412,7 +412,7 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 raise JudgmentsError(
                     f"{path}: line {number} is {type(value).__name__}, not an object: write one a line"
                 )
-            yield f"line {number}", cast("dict[str, Any]", value)
+            yield f"line {number}", value
     except JudgmentsError:
         raise
     except ValueError as error:

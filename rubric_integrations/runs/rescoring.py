@@ -7,7 +7,7 @@ import warnings
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.text import one_line
@@ -208,9 +208,8 @@ def _recorded_judge(description: Any) -> _RecordedJudge | Cascade:
     """Make a judge from a fingerprint, or a cascade from its description."""
     if not isinstance(description, dict):
         return _RecordedJudge(str(description))
-    fields = cast("dict[str, Any]", description)
-    cheap = [_recorded_judge(member) for member in fields["cheap"]]
-    return Cascade(cheap, _recorded_judge(fields["strong"]), fields["escalate_below"])
+    cheap = [_recorded_judge(member) for member in description["cheap"]]
+    return Cascade(cheap, _recorded_judge(description["strong"]), description["escalate_below"])
 
 
 def _final_judge(judge: Any) -> _RecordedJudge:

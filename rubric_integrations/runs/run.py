@@ -21,7 +21,6 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
     Set,
     Sized,
 )
@@ -29,7 +28,7 @@ from contextlib import ExitStack, aclosing, contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rubric_integrations._util.event_loop import close_stream, run_in_thread, run_sync
 from rubric_integrations._util.records import data_frame
@@ -136,8 +135,7 @@ def count_rows(submissions: object) -> int | None:
         (2, None)
     """
     if isinstance(submissions, list | tuple):
-        items = cast("Sequence[Any]", submissions)
-        return sum(len(item) if _is_arrow(item) or _is_frame(item) else 1 for item in items)
+        return sum(len(item) if _is_arrow(item) or _is_frame(item) else 1 for item in submissions)
     if not isinstance(submissions, Sized):
         return None
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, TypedDict, assert_never, cast, get_args
+from typing import Literal, NamedTuple, TypedDict, assert_never, get_args
 
 from rubric_integrations.rubric.answers import AbstentionPolicy, CannotAssess
 from rubric_integrations.rubric.criterion import Criterion, Kind
@@ -96,8 +96,7 @@ def validate_failure_policy(on_failure: object) -> None:
             verdict other than MET and UNMET.
     """
     if isinstance(on_failure, Mapping):
-        verdicts = cast("Mapping[object, object]", on_failure)
-        if set(verdicts) <= {"positive", "negative"} and all(v in ("MET", "UNMET") for v in verdicts.values()):
+        if set(on_failure) <= {"positive", "negative"} and all(v in ("MET", "UNMET") for v in on_failure.values()):
             return
     elif on_failure in ("raise", "abstain", "worst_case"):
         return

@@ -189,7 +189,7 @@ def parse_body(body: bytes) -> Mapping[str, Any]:
         raise RequestProblem(400, f'the body is {_kind(value)}: send an object, such as {{"response": "..."}}')
     if has_more_values(value, MAX_VALUES):
         raise RequestProblem(413, f"the body has more than {MAX_VALUES:,} values, such as messages: send less at once")
-    return cast("Mapping[str, Any]", value)
+    return value
 
 
 def read_submission(data: Mapping[str, Any]) -> Row:
@@ -258,7 +258,7 @@ def _list_of(data: Mapping[str, Any], name: str) -> list[object]:
     value = data.get(name)
     if not isinstance(value, list):
         raise RequestProblem(422, f"`{name}` is {_kind(value)}: send a list with an entry for each sample")
-    return cast("list[object]", value)
+    return value
 
 
 def _refuse_unknown(data: Mapping[str, Any], known: tuple[str, ...]) -> None:

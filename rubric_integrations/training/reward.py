@@ -21,7 +21,7 @@ from hashlib import sha256
 from itertools import groupby
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from rubric_integrations._host import HostGrader, check_fields, column_of
 from rubric_integrations.formats.registry import RubricLike
@@ -101,9 +101,7 @@ def read_completion(
         return _submission(fields, parts.output, parts.thinking)
     if not isinstance(completion, list | tuple):
         raise TypeError(f"a completion must be a text or a list of messages, got {type(completion).__name__}")
-    messages: list[Any] = [
-        _without_thinking(message, starts_in_thinking) for message in cast("Sequence[Any]", completion)
-    ]
+    messages: list[Any] = [_without_thinking(message, starts_in_thinking) for message in completion]
     if not messages:
         raise NoAnswerError("there are no messages")
     if respond != "last":
@@ -145,17 +143,16 @@ def _without_thinking(message: Any, starts_in_thinking: bool) -> Any:
     """Return an assistant's message with its thinking in a separate field. Other messages are unchanged."""
     if not isinstance(message, Mapping):
         return message
-    fields = cast("Mapping[str, Any]", message)
-    content = fields.get("content")
+    content = message.get("content")
     if content is None:
         content = ""  # the reader refuses a message without content, but here it is a message without an answer
-    if fields.get("role") != "assistant" or not isinstance(content, str):
-        return fields
-    thinking = _thinking_of(fields)
+    if message.get("role") != "assistant" or not isinstance(content, str):
+        return message
+    thinking = _thinking_of(message)
     # If the trainer has parsed the thinking, the content does not begin with thinking any more.
     parts = split_completion(content, starts_in_thinking and not thinking)
     thinking = "\n\n".join(text for text in (thinking, parts.thinking) if text)
-    return {**fields, "content": parts.output, **({_THINKING_FIELDS[0]: thinking} if thinking else {})}
+    return {**message, "content": parts.output, **({_THINKING_FIELDS[0]: thinking} if thinking else {})}
 
 
 def _thinking_of(message: Any) -> str:

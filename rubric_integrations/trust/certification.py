@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows
@@ -537,11 +537,9 @@ def _read_truth(rows: Sequence[GradedRow], cheap: RunLike, truth: Any) -> tuple[
         raise ValueError("`truth` is the run of the cheap judge itself: pass labels, or a run of the expensive judge")
     if isinstance(truth, str | Path) and not is_run(truth):
         truth = read_labels(truth, rows)
-    items: Any = (
-        truth if isinstance(truth, str | Path) or hasattr(truth, "rows") else list(cast("Iterable[Any]", truth))
-    )
-    if isinstance(items, list) and all(isinstance(item, LabelledJudgment) for item in cast("list[Any]", items)):
-        return "labels", truths_of_labels(rows, cast("list[LabelledJudgment]", items))
+    items: Any = truth if isinstance(truth, str | Path) or hasattr(truth, "rows") else list(truth)
+    if isinstance(items, list) and all(isinstance(item, LabelledJudgment) for item in items):
+        return "labels", truths_of_labels(rows, items)
     return "the strong judge", truths_of_run(rows, read_rows(items))
 
 

@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from rubric_integrations.rubric.answers import Option, Scale
 from rubric_integrations.runs.files import GradedRow, import_notes, matched_rows
@@ -296,7 +296,7 @@ class _Differences:
 def recorded_part(row: GradedRow, name: str) -> Mapping[str, Any]:
     """Return the recorded settings of one part of a row's grade: `rubric`, `criteria` or `grader`. Empty if missing."""
     part = (row.scoring or {}).get(name)
-    return cast("Mapping[str, Any]", part) if isinstance(part, dict) else {}
+    return part if isinstance(part, dict) else {}
 
 
 def _questions(row: GradedRow) -> dict[QuestionKey, _Fields]:
@@ -379,18 +379,18 @@ def fingerprints(judges: str) -> list[list[Any]]:
 
     def find(value: Any) -> Iterator[list[Any]]:
         if isinstance(value, dict):
-            for member in cast("dict[str, Any]", value).values():
+            for member in value.values():
                 yield from find(member)
         elif isinstance(value, list):
-            for member in cast("list[Any]", value):
+            for member in value:
                 yield from find(member)
         elif isinstance(value, str) and value.startswith("["):
             try:
                 parts = json.loads(value)
             except ValueError:
                 return
-            if isinstance(parts, list) and len(cast("list[Any]", parts)) == len(FINGERPRINT_PARTS):
-                yield cast("list[Any]", parts)
+            if isinstance(parts, list) and len(parts) == len(FINGERPRINT_PARTS):
+                yield parts
 
     return list(find(json.loads(judges) if judges else []))
 

@@ -145,7 +145,7 @@ def _answers_of(row: GradedRow) -> dict[str, dict[str, Any]]:
     """Return the non-empty answers of a row, by criterion and rater. The rater of a single answer is ""."""
     answers: dict[str, dict[str, Any]] = {}
     for name, value in (row.labels or {}).items():
-        of_raters = cast("list[Any]", value) if isinstance(value, list) else [value]
+        of_raters = value if isinstance(value, list) else [value]
         known = {str(number): answer for number, answer in enumerate(of_raters, start=1) if not _is_empty(answer)}
         if known:
             answers[name] = known if isinstance(value, list) else {"": value}
@@ -181,7 +181,7 @@ def _read_json(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
             yield from ((place, f"{reason}: {remedy}") for place, reason in invalid)
             invalid.clear()
             if isinstance(value, dict):
-                yield number, cast("dict[str, Any]", value)
+                yield number, value
             else:
                 yield number, f"is {type(value).__name__}, not a label: write one object a line"
     except UnicodeDecodeError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -565,7 +565,7 @@ def is_run(value: object) -> bool:
     if isinstance(value, Rubric | Mapping | PathLike):
         return False
     if isinstance(value, list | tuple) and not isinstance(value, RunFile):
-        return any(isinstance(item, GradedRow | EvaluationReport | Graded) for item in cast("list[object]", value)[:1])
+        return any(isinstance(item, GradedRow | EvaluationReport | Graded) for item in value[:1])
     return isinstance(value, Iterable)
 
 

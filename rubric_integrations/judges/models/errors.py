@@ -170,11 +170,11 @@ _LITELLM_FIELDS = "provider_specific_fields"
 def _first_choice(response: Any) -> object:
     """Return the first choice in a response of an SDK, or in the data that DSPy keeps of it. None if there is none."""
     choices: object = getattr(response, "choices", None) or _provider_data(response).get("choices")
-    return cast("list[object]", choices)[0] if isinstance(choices, list) and choices else None
+    return choices[0] if isinstance(choices, list) and choices else None
 
 
 def _field(part: object, name: str) -> Any:
-    return cast("Mapping[str, Any]", part).get(name) if isinstance(part, Mapping) else getattr(part, name, None)
+    return part.get(name) if isinstance(part, Mapping) else getattr(part, name, None)
 
 
 def usage_from_mapping(usage: Mapping[str, Any] | None) -> TokenUsage | None:
@@ -256,7 +256,7 @@ def finish_reason_of(response: Any) -> str | None:
 
 def _provider_data(response: Any) -> Mapping[str, Any]:
     data: object = getattr(response, "provider_data", None)
-    return cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
+    return data if isinstance(data, Mapping) else {}
 
 
 def _raw_text(response: Any) -> str | None:
@@ -271,7 +271,7 @@ def _raw_text(response: Any) -> str | None:
     # Probabilities that a provider measured are not text of the model.
     if not parsed or any(part.probabilities is not None for part in parsed):
         return None
-    body = cast("Mapping[str, Any]", response.provider_data or {})
+    body = response.provider_data or {}
     for find in (_openai_chat_text, _openai_responses_text, _anthropic_text, _gemini_text):
         try:
             text = find(body)
@@ -415,20 +415,18 @@ def _message_in(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "; ".join(filter(None, map(_validation_error, cast("list[object]", value))))
+        return "; ".join(filter(None, map(_validation_error, value)))
     if not isinstance(value, Mapping):
         return ""
-    fields = cast("Mapping[str, Any]", value)
-    return next(filter(None, (_message_in(fields.get(name)) for name in ("error", "detail", "message"))), "")
+    return next(filter(None, (_message_in(value.get(name)) for name in ("error", "detail", "message"))), "")
 
 
 def _validation_error(entry: object) -> str:
     """Return the location and the reason of a validation error, without the wrong input, which may be the prompt."""
     if not isinstance(entry, Mapping):
         return ""
-    fields = cast("Mapping[str, Any]", entry)
-    place, reason = fields.get("loc"), fields.get("msg")
-    where = ".".join(map(str, cast("list[object]", place))) if isinstance(place, list) else ""
+    place, reason = entry.get("loc"), entry.get("msg")
+    where = ".".join(map(str, place)) if isinstance(place, list) else ""
     return ": ".join(part for part in (where, reason if isinstance(reason, str) else "") if part)
 
 

@@ -72,7 +72,7 @@ def to_pickle(model: BaseChatModel) -> BaseChatModel | ModelFields:
 
 def from_pickle(model: BaseChatModel | ModelFields) -> BaseChatModel:
     """Return a chat model from its pickled form: the model itself, or the fields from which to make it again."""
-    return cast("BaseChatModel", model.kind(**model.fields)) if isinstance(model, ModelFields) else model
+    return model.kind(**model.fields) if isinstance(model, ModelFields) else model
 
 
 _FINISH_REASONS = {
@@ -339,7 +339,7 @@ def _structured(model: Any, schema: dict[str, Any]) -> Any:
 
 
 def _is_strict(tool: Any) -> bool:
-    definition = cast("Mapping[str, Any]", tool) if isinstance(tool, Mapping) else {}
+    definition = tool if isinstance(tool, Mapping) else {}
     return (definition.get("function") or definition).get("strict") is True
 
 
@@ -353,13 +353,11 @@ def _without_parser(structured: Any) -> Any:
 
 
 def _schema(response_format: Any) -> dict[str, Any] | None:
-    if not isinstance(response_format, Mapping):
+    if not isinstance(response_format, Mapping) or response_format.get("type") != "json_schema":
         return None
-    form = cast("Mapping[str, Any]", response_format)
-    if form.get("type") != "json_schema":
-        return None
-    schema = form.get("schema") or form.get("json_schema", {}).get("schema")
-    return {**schema, "title": form.get("name") or "Judgment", "description": "The judgment."} if schema else None
+    schema = response_format.get("schema") or response_format.get("json_schema", {}).get("schema")
+    title = response_format.get("name") or "Judgment"
+    return {**schema, "title": title, "description": "The judgment."} if schema else None
 
 
 def _messages(request: lm15.Request) -> list[Any]:

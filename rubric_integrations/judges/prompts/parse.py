@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -54,7 +54,7 @@ def parse_citations(value: object) -> list[int]:
     if isinstance(value, str):
         entries: Sequence[object] = [part for part in value.strip("[] \n").split(",") if part.strip()]
     else:
-        entries = cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]
+        entries = value if isinstance(value, list | tuple) else [value]
     return [_number(entry) for entry in entries]
 
 
@@ -386,7 +386,7 @@ def strengths_and_weaknesses(reply: Mapping[str, Any]) -> str:
     parts: list[str] = []
     for name in ("strengths", "weaknesses"):
         value = reply.get(name)
-        texts = [value] if isinstance(value, str) else cast("list[Any]", value) if isinstance(value, list) else []
+        texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         if text := " ".join(str(text) for text in texts if text):
             parts.append(f"{name.capitalize()}: {text}")
     return " ".join(parts)
@@ -416,7 +416,7 @@ def _parse_entries(
     invalid = 0
     for entry in reply[name]:
         try:
-            if isinstance(entry, Mapping) and _has_two_answers(cast("Mapping[str, Any]", entry)):
+            if isinstance(entry, Mapping) and _has_two_answers(entry):
                 raise ValueError("two answers")
             entries.append(entry_type.validate_python(entry))
         except ValueError:
@@ -505,7 +505,7 @@ def _further_fields(fields: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     for name, value in fields.items():
         further.append((name, value))
         if type(value) is dict:
-            inner = _further_fields(cast("dict[str, Any]", value))
+            inner = _further_fields(value)
             further += ((f"{name}.{other}", content) for other, content in inner)
     return further
 

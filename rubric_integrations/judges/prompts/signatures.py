@@ -168,7 +168,7 @@ them. Give the explanation first, and let the answer follow from it.
 
 def _with_material(signature: type[dspy.Signature]) -> type[dspy.Signature]:
     """Add the common instructions about untrusted texts to a signature's instructions."""
-    instructions = cast("str", cast("Any", signature).instructions)
+    instructions: str = signature.instructions
     return signature.with_instructions(f"{instructions}\n{_MATERIAL}".strip())
 
 
@@ -314,7 +314,7 @@ class CitedJudgment(CriterionJudgment):
     @classmethod
     def _may_be_missing(cls, data: Any) -> Any:
         # No default, which would be part of the schema that is requested, and which some servers refuse.
-        return {"evidence": None, **cast("Mapping[str, Any]", data)} if isinstance(data, Mapping) else data
+        return {"evidence": None, **data} if isinstance(data, Mapping) else data
 
 
 def with_evidence(signature: Any) -> Any:
@@ -606,7 +606,7 @@ class CacheControlAdapter(JudgeAdapter):
         if self._parts is None:
             return rendered
         if isinstance(rendered, list):
-            return [*cast("list[Any]", rendered)[:-1], *self._parts]
+            return [*rendered[:-1], *self._parts]
         return replace(rendered, messages=(*rendered.messages[:-1], *self._parts))
 
 
@@ -617,7 +617,7 @@ class CacheControlAdapter(JudgeAdapter):
 def _messages_of(rendered: Any) -> tuple[Any, Sequence[Any]]:
     """Return the content of the system message, and the other messages."""
     if isinstance(rendered, list):
-        system, *messages = cast("list[dict[str, Any]]", rendered)
+        system, *messages = rendered
         return system["content"], messages
     return rendered.system or "", rendered.messages
 
@@ -637,7 +637,7 @@ def _text_of(block: Any) -> str | None:
     """Return the text of a block or part. None for a file."""
     if isinstance(block, lm15.TextPart):
         return block.text
-    return block["text"] if isinstance(block, dict) and cast("dict[str, Any]", block)["type"] == "text" else None
+    return block["text"] if isinstance(block, dict) and block["type"] == "text" else None
 
 
 def _split(content: Any, header: str) -> tuple[Any, str]:
@@ -645,7 +645,7 @@ def _split(content: Any, header: str) -> tuple[Any, str]:
     if isinstance(content, str):
         shared, own, rest = content.partition(header)
         return shared.rstrip(), own + rest
-    *blocks, last = cast("Sequence[Any]", content)
+    *blocks, last = content
     shared, rest = _split(_text_of(last) or "", header)
     kept = {**last, "text": shared} if isinstance(last, dict) else lm15.TextPart(shared) if shared else None
     return [*blocks, *([kept] if shared else [])], rest
@@ -655,7 +655,7 @@ def _length(content: Any) -> int:
     """Return the number of characters in a message. A file counts as long enough, because it has many tokens."""
     if isinstance(content, str):
         return len(content)
-    texts = map(_text_of, cast("Sequence[Any]", content))
+    texts = map(_text_of, content)
     return sum(_MIN_CACHED_CHARS if text is None else len(text) for text in texts)
 
 

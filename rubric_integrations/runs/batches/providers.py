@@ -157,7 +157,7 @@ class BatchServer:
             value = None
         if not isinstance(value, dict):
             raise BatchError(f"{self.base_url + path}: the server has no batch API: its reply is no JSON object")
-        return cast("dict[str, Any]", value)
+        return value
 
     def _describe(self, status: int, content: bytes) -> str:
         message = self._redact(server_message(content))
@@ -304,8 +304,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(value, dict):
         return None
-    entry = cast("dict[str, Any]", value)
-    return entry if isinstance(entry.get("custom_id"), str) else None
+    return value if isinstance(value.get("custom_id"), str) else None
 
 
 _PATH = "/messages/batches"
@@ -365,7 +364,7 @@ class AnthropicBatches:
         for _ in range(_MAX_PAGES):
             page = await self._server.get(f"{_PATH}?limit=100{after}")
             data: object = page.get("data")
-            entries = cast("list[Mapping[str, Any]]", data) if isinstance(data, list) else []
+            entries = data if isinstance(data, list) else []
             for entry in entries:
                 ticket = checked_id(entry.get("id"))
                 if ticket in others or _created_at(entry) < batch.created_at - _SKEW:
@@ -419,7 +418,7 @@ class AnthropicBatches:
 
 def _counts(entry: Mapping[str, Any]) -> dict[str, int]:
     counts: object = entry.get("request_counts")
-    items = cast("Mapping[str, object]", counts).items() if isinstance(counts, Mapping) else ()
+    items = counts.items() if isinstance(counts, Mapping) else ()
     return {name: value for name, value in items if isinstance(value, int)}
 
 
@@ -482,7 +481,7 @@ class OpenAIBatches:
             entries = list(_entries(page))
             for entry in entries:
                 metadata = entry.get("metadata")
-                if isinstance(metadata, Mapping) and cast("Mapping[str, object]", metadata).get(_METADATA) == batch.id:
+                if isinstance(metadata, Mapping) and metadata.get(_METADATA) == batch.id:
                     return checked_id(entry.get("id"))
             is_older = entries and float(entries[-1].get("created_at") or 0) < batch.created_at - _SKEW
             if not entries or not page.get("has_more") or is_older:
@@ -495,7 +494,7 @@ class OpenAIBatches:
         state = await self._server.get(f"/batches/{ticket}")
         word = str(state.get("status"))
         counts = state.get("request_counts")
-        numbers = cast("Mapping[str, Any]", counts) if isinstance(counts, Mapping) else {}
+        numbers = counts if isinstance(counts, Mapping) else {}
         done = sum(value for name in ("completed", "failed") if isinstance(value := numbers.get(name), int))
         if word not in _OVER:
             return BatchStatus(word, is_over=False, done=done)
@@ -518,9 +517,9 @@ class OpenAIBatches:
 
 def _entries(page: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     data: object = page.get("data")
-    for entry in cast("list[object]", data) if isinstance(data, list) else []:
+    for entry in data if isinstance(data, list) else []:
         if isinstance(entry, Mapping):
-            yield cast("Mapping[str, Any]", entry)
+            yield entry
 
 
 def _problem(word: str, state: Mapping[str, Any]) -> str:

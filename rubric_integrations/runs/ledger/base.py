@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 from uuid import getnode, uuid4
 
 from rubric_integrations._util.records import encodable
@@ -386,7 +386,7 @@ def load_submission(text: str, read_file: Callable[[str], bytes]) -> Submission:
         read_file: Returns the bytes of a file by their SHA-256.
     """
     fields: dict[str, Any] = json.loads(text)
-    for entry in cast("list[dict[str, Any]]", fields.get("attachments", [])):
+    for entry in fields.get("attachments", []):
         if digest := entry.pop("sha256", None):
             entry["data"] = base64.b64encode(read_file(digest)).decode()
     return Submission.model_validate_json(json.dumps(fields))

@@ -391,7 +391,7 @@ def align(
         )
     if not 0 < alpha < 0.5:
         raise ValueError(f"`alpha` must be above 0 and below 0.5, got {alpha!r}")
-    earlier = cast("AlignmentRecord | None", getattr(judge, "alignment", None))
+    earlier: AlignmentRecord | None = getattr(judge, "alignment", None)
     sets = split_labels(labels, trained_on=earlier.trained_on if earlier else (), seed=seed)
     counted = Attempts(attempts)
     number = counted.next_number(sets.test_submissions)

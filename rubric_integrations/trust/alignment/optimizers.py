@@ -337,7 +337,7 @@ class JudgeStudent(dspy.Module):
             return dspy.Prediction(**{"explanation": failure.message, field: None})
         answer = option_code(question, judgment.verdict) if field == "choice" else judgment.verdict
         prediction = dspy.Prediction(**{"explanation": judgment.reason, field: answer})
-        trace = cast("list[object] | None", dspy.settings.trace)
+        trace: list[object] | None = dspy.settings.trace
         if trace is not None:
             trace.append((getattr(self, _PREDICTORS[question.criterion.kind]), dict(inputs), prediction))
         return prediction
@@ -349,7 +349,7 @@ class JudgeStudent(dspy.Module):
         judge = copy.copy(shared.judge)
         judge.lm = shared.model
         # These are the original predictors and not copies, because DSPy records their replies by their identity.
-        for name, predictor in cast("Any", self).named_predictors():
+        for name, predictor in self.named_predictors():
             setattr(judge, name, predictor)
         return judge
 
