@@ -523,6 +523,30 @@ def test_every_module_that_makes_a_model_is_a_source_of_models() -> None:
     assert {maker.__name__ for maker in makers} == (registered - {"_with_its_key"}) | {"lm_from_name"}
 
 
+# Size.
+
+# The most branches of a function in a module: loops, conditions and their parts, and handlers of errors.
+MAX_BRANCHES = {"submission/files.py": 15}
+
+
+def branches_of(function: ast.AST) -> int:
+    """Return the number of branches of a function, without those of functions within it."""
+    count, nodes = 0, list(ast.iter_child_nodes(function))
+    for node in nodes:  # which grows
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            nodes += ast.iter_child_nodes(node)
+        count += len(node.values) - 1 if isinstance(node, ast.BoolOp) else 0
+        count += isinstance(node, ast.If | ast.IfExp | ast.For | ast.While | ast.ExceptHandler | ast.match_case)
+    return count
+
+
+@pytest.mark.parametrize("module", MAX_BRANCHES)
+def test_function_has_few_branches(module: str) -> None:
+    functions = [node for node in nodes_of(ROOT / module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    most = MAX_BRANCHES[module]
+    assert {function.name: count for function in functions if (count := branches_of(function)) > most} == {}
+
+
 # Names and wording.
 
 

@@ -135,7 +135,7 @@ def submit(
             }
         ),
     ],
-    row_options: Annotated[RowOptions, Only(("query", "response_column", "query_column", "library"))],
+    row_options: Annotated[RowOptions, Only(("query", "response_column", "query_column", "input_format", "library"))],
     grader_options: Annotated[
         GraderOptions, Only(texts={"step_limit": "As for `grade`.", "chunk_size": "As for `grade`."})
     ],
@@ -171,11 +171,10 @@ def submit(
         import_modules(modules or ())
         rubrics = RowRubrics(rubric_file, library)
         grader = grader_options.make_grader(judges.make_judges())
-        read = row_options.reader(rows_file)
-        # Reads all rows once, to refuse wrong files and rubrics before anything is submitted.
-        RowsOfFile(read, rubrics, rows_file, rubric_file)
+        # Refuses wrong files and rubrics before anything is submitted.
+        rows = RowsOfFile(row_options.open(rows_file), rubrics, rubric_file)
         address = ledger_address(ledger)
-        counts = submit_batches(read(), rubrics.shared, grader, ledger=address, library=library, settings=settings)
+        counts = submit_batches(rows, rubrics.shared, grader, ledger=address, library=library, settings=settings)
     except BatchError as error:
         err.print(plain(str(error)), style="red", soft_wrap=True)
         raise typer.Exit(Exit.JUDGE_FAILED) from None

@@ -302,19 +302,13 @@ def grade(
         shared, rubric_format = read_file_and_format(files.rubric) if files.rubric else (None, None)
         rubrics = RowRubrics(shared, library)
         grader = grader_options.make_grader(members := judges.make_judges())
-        rows = RowsOfFile(
-            row_options.reader(files.responses),
-            rubrics,
-            files.responses,
-            files.rubric,
-            rubric_format,
-            strict=gate_options.strict,
-        )
+        file = row_options.open(files.responses)
+        rows = RowsOfFile(file, rubrics, files.rubric, rubric_format, strict=gate_options.strict)
     except (ValueError, TypeError) as error:
         refuse(str(error))
     if not quiet:
         err.print(plain(describe_requests(members) if judges.uses_model else WHAT_IT_IS), soft_wrap=True)
-        print_reading(row_options, files.responses, len(rows))
+        print_reading(row_options, file, len(rows))
     for warning in lint(shared) if shared else ():
         if warning.rule == "weight-in-text":
             err.print(plain(f"{files.rubric}: warning: {warning}"), style="yellow", soft_wrap=True)

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import partial
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import Judge
     from rubric_integrations.runs.ledger import RunLedger
-    from rubric_integrations.submission.files import FileDescription
-    from rubric_integrations.submission.inputs import Row
+    from rubric_integrations.submission.files import ResponsesFile
 
 Strategy = Literal["per-criterion", "one-shot", "holistic"]
 
@@ -425,6 +423,13 @@ class RowOptions:
     encoding: Annotated[
         str | None, typer.Option(help="The encoding of the file, such as cp1252, if it is not UTF-8.")
     ] = None
+    input_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="The format, such as jsonl, or txt for one text, if the suffix does not name it. Needed for stdin: -.",
+        ),
+    ] = None
     respond: Annotated[
         Literal["last", "transcript", "trajectory"] | None,
         typer.Option(
@@ -435,28 +440,24 @@ class RowOptions:
         Path | None, typer.Option(help="A file of rubrics by name, for rows whose `rubric` is a name.")
     ] = None
 
-    def reader(self, path: Path) -> Callable[[], Iterator[Row]]:
-        """Return a function that reads the rows of a file of responses."""
-        from rubric_integrations.submission.files import read_responses
+    def open(self, path: Path) -> ResponsesFile:
+        """Return a file of responses, to be read with these options."""
+        from rubric_integrations.submission.columns import ColumnNames
+        from rubric_integrations.submission.files import ResponsesFile
+        from rubric_integrations.submission.tables import Layout
 
-        return partial(read_responses, path, self.query, **self._layout)
-
-    def describe(self, path: Path) -> FileDescription:
-        """Describe how a file of responses is read with these options."""
-        from rubric_integrations.submission.files import describe_responses
-
-        return describe_responses(path, self.query, **self._layout)
+        columns = ColumnNames(
+            self.response_column, self.query_column, self.reference_column, self.id_column, self.rubric_column
+        )
+        return ResponsesFile(
+            path, self.query, Layout(columns, self.rows, self.encoding, self.respond, self.input_format)
+        )
 
     @property
     def arguments(self) -> list[str]:
         """The options that are set, as command-line arguments for a command that a message suggests."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return [text for name, value in values.items() if value is not None for text in (option_name(name), str(value))]
-
-    @property
-    def _layout(self) -> dict[str, Any]:
-        names = ("response_column", "query_column", "reference_column", "id_column", "rubric_column")
-        return {name: getattr(self, name) for name in (*names, "rows", "encoding", "respond")}
 
 
 def option_name(field: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rubric_integrations.cli.rows import Problems
     from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.rubric.rubric import Rubric
-    from rubric_integrations.submission.files import FileDescription
+    from rubric_integrations.submission.files import FileDescription, ResponsesFile
     from rubric_integrations.submission.inputs import Row
 
 # These fields are listed even if the file does not have them, because a missing `query` is often an unrecognized
@@ -66,14 +66,17 @@ def preview(
     try:
         rubrics = RowRubrics(rubric, row_options.library)
         with reading_status(file):
-            for row in row_options.reader(file)():
+            responses = row_options.open(file)
+            for _ in responses.check():
+                pass
+            for row in responses.rows():
                 if row.submission is None:
                     problems.add(count, row.id, row.error or "")
                 count, first = count + 1, first or (row if row.submission else None)
-            description = row_options.describe(file)
     except (ValueError, TypeError) as error:  # a RubricError or a ResponsesError
         refuse(str(error))
-    if not count:
+    description = responses.description
+    if not count or description is None:
         refuse(f"{file}: is empty: there is nothing to grade")
     try:
         shown = first and _show(first, rubrics)
@@ -96,10 +99,10 @@ def preview(
         raise typer.Exit(Exit.BAD_INPUT)
 
 
-def print_reading(row_options: RowOptions, file: Path, count: int) -> None:
-    """Print on stderr how a file was read, if it does not have the usual columns."""
-    description = row_options.describe(file)
-    if description.is_plain:
+def print_reading(row_options: RowOptions, file: ResponsesFile, count: int) -> None:
+    """Print on stderr how a file was read by its check, if it does not have the usual columns."""
+    description, path = file.description, file.path
+    if description is None or description.is_plain:
         return
     columns = "; ".join(
         f"{field} from {_source(field, description, row_options)}"
@@ -107,9 +110,9 @@ def print_reading(row_options: RowOptions, file: Path, count: int) -> None:
         if field in description.columns or field in ("response", "query")
     )
     correct = "name the columns with " + ", ".join(map(option_name, _COLUMN_OPTIONS))
-    command = shlex.join(["rubric-integrations", "preview", str(file), *row_options.arguments])
+    command = shlex.join(["rubric-integrations", "preview", str(path), *row_options.arguments])
     for line in (
-        f"{file}: {counted(count, 'row')}, read as {_format(description)}: {columns}",
+        f"{path}: {counted(count, 'row')}, read as {_format(description)}: {columns}",
         f"To see the first row: {command}. To correct it, {correct}.",
     ):
         err.print(plain(line), soft_wrap=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +13,13 @@ from rubric_integrations.cli.console import refuse
 from rubric_integrations.cli.outputs import is_rubric
 from rubric_integrations.formats.row_rubrics import problem_of
 from rubric_integrations.reporting.validation import unregistered_fault
+from rubric_integrations.submission.readers import ONE_RESPONSE
 from rubric_integrations.submission.text_files import ResponsesError
 
 if TYPE_CHECKING:
     from rubric_integrations.formats.row_rubrics import RowRubrics
     from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.submission.files import ResponsesFile
     from rubric_integrations.submission.inputs import Row
 
 
@@ -29,51 +29,58 @@ MAX_IDS = 8
 
 
 class RowsOfFile:
-    """The rows of a file. They are read again on each iteration instead of kept in memory.
+    """The rows of a file. The file is checked once. Its rows are then read on each iteration, and not kept in memory.
 
     Args:
-        read: A function that reads the rows of the file.
+        file: The file.
         rubrics: Finds the rubric of each row.
-        path: The file.
         rubric_file: The file of the shared rubric. None if there is none.
         rubric_format: The format of the shared rubric, for the summary.
         strict: Whether to refuse rubrics that leave out a part of their file.
 
     Attributes:
-        metadata: The keys that the `metadata` of all rows with a submission have. None if no row has a submission.
+        file: The file.
+        metadata: The keys that the `metadata` of all rows have that have a response. None if no row has one.
 
     Raises:
         ResponsesError: The file cannot be read, or is empty.
-        ValueError: No row has a valid rubric, or `strict` is set and a rubric leaves out a part of its file. A single
-            row without a valid rubric is not an error.
+        ValueError: The file is a rubric. No row has a valid rubric. Or `strict` is set, and a rubric leaves out a part
+            of its file. A single row without a valid rubric is not an error.
     """
 
     def __init__(
         self,
-        read: Callable[[], Iterator[Row]],
+        file: ResponsesFile,
         rubrics: RowRubrics,
-        path: Path,
         rubric_file: Path | None,
         rubric_format: str | None = None,
         *,
         strict: bool = False,
     ):
-        self._format = rubric_format
-        self._read, self._rubrics, self._path, self._rubric_file = read, rubrics, path, rubric_file
+        self.file, self._rubrics, self._rubric_file, self._format = file, rubrics, rubric_file, rubric_format
         # The position of each row in progress, by its id. Ids are unique in a file.
         self._places: dict[str, int] = {}
-        self._count, self._has_own_rubrics, has_valid_rubric, problem = 0, False, False, ""
+        self._count, self._has_own_rubrics = 0, False
         self.metadata: set[str] | None = None
         if rubrics.shared:
             _refuse_unregistered_metrics(rubrics.shared, str(rubric_file))
             if strict:
                 _refuse_partial(rubrics.shared, str(rubric_file))
-        elif rubric_file is None and path.is_file() and (_is_yaml_without_rows(path, read) or is_rubric(path)):
-            raise ValueError(f"{path}: is a rubric: name the file of responses after it, such as {path} responses.csv")
-        for row in read():
+        try:
+            self._check(strict=strict)
+        except ValueError as error:
+            if rubric_file is None and _may_be_rubric(file):
+                path = file.path
+                message = f"{path}: is a rubric: name the file of responses after it, such as {path} responses.csv"
+                raise ValueError(message) from error
+            raise
+
+    def _check(self, *, strict: bool) -> None:
+        path, rubrics, has_valid_rubric, problem = self.file.path, self._rubrics, False, ""
+        for row in self.file.check():
             self._count += 1
             self._has_own_rubrics = self._has_own_rubrics or row.rubric is not None
-            if row.submission is None:
+            if row.error is not None:
                 continue
             names = set(row.metadata or ())
             self.metadata = names if self.metadata is None else self.metadata & names
@@ -98,7 +105,7 @@ class RowsOfFile:
         return self._count
 
     def __iter__(self) -> Iterator[Row]:
-        for place, row in enumerate(self._read()):
+        for place, row in enumerate(self.file.rows()):
             self._places[row.id] = place
             yield row
 
@@ -118,20 +125,18 @@ class RowsOfFile:
         file of rows.
         """
         name = self._rubrics.shared.name if self._rubrics.shared else None
-        return name or (self._rubric_file or self._path).stem
+        return name or (self._rubric_file or self.file.path).stem
 
     def take_place(self, row: Row) -> int:
         """Return the position of a finished row, from 0, and remove the row from the rows in progress."""
         return self._places.pop(row.id)
 
 
-def _is_yaml_without_rows(path: Path, read: Callable[[], Iterator[Row]]) -> bool:
-    """Return whether a YAML file has no rows, or is one response, as which a rubric with a fault is read."""
-    if path.suffix.lower() not in (".yaml", ".yml"):
-        return False
-    with suppress(ResponsesError):
-        return all(row.id == path.stem and row.rubric is None for row in islice(read(), 1))
-    return True
+def _may_be_rubric(file: ResponsesFile) -> bool:
+    """Return whether a file is a rubric, or YAML without rows. A YAML rubric with a fault is read as one response."""
+    if file.path.suffix.lower() in (".yaml", ".yml") and file.path.is_file():
+        return file.description is None or file.description.format == ONE_RESPONSE or is_rubric(file.path)
+    return file.path.is_file() and is_rubric(file.path)
 
 
 def _refuse_partial(rubric: Rubric, source: str) -> None:

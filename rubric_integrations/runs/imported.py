@@ -26,8 +26,8 @@ from rubric_integrations.submission.columns import fold
 from rubric_integrations.submission.files import read_responses
 from rubric_integrations.submission.inputs import Row
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.submission.tables import CsvError, read_csv
-from rubric_integrations.submission.text_files import BinaryFileError, binary_problem, how_to_encode
+from rubric_integrations.submission.tables import read_csv
+from rubric_integrations.submission.text_files import LayoutError, binary_problem, how_to_encode
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "id": ("id",),
@@ -423,9 +423,9 @@ def _csv_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
         for record in read_csv(path, _find_problem):
             if record.error:
-                raise JudgmentsError(f"{path}: line {record.line} {record.error}")
-            yield f"line {record.line}", record.fields
-    except (CsvError, BinaryFileError) as error:
+                raise JudgmentsError(f"{path}: {record.place} {record.error}")
+            yield f"{record.place}", record.fields
+    except LayoutError as error:
         raise JudgmentsError(f"{path}: {error}") from None
 
 

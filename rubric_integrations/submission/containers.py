@@ -25,9 +25,9 @@ from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.dialects.refused import refuse_provider_data
 from rubric_integrations.submission.inputs import is_row, row_fields, warn_of_misspelled
 from rubric_integrations.submission.messages import is_conversation
+from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
     Fields,
-    LayoutError,
     all_objects,
     as_mapping,
     has_keys,

@@ -7,14 +7,19 @@ the file itself cannot be read, one error is raised.
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
+import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from itertools import chain, count, islice, takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from tempfile import mkdtemp
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, Self, cast
+from weakref import finalize
 
 from rubric_integrations._util.json import refuse_endless, split_path, value_at
 from rubric_integrations.submission.attachments import file_in_folder
@@ -41,21 +46,16 @@ from rubric_integrations.submission.readers import (
     AS_TEXT,
     MAX_PATH,
     ONE_RESPONSE,
-    PROMPTFOO_TEXT,
+    ONE_TEXT,
     READERS,
     ROWS_OF_OBJECT,
+    read_one_text,
 )
-from rubric_integrations.submission.tables import Entry, Layout
-from rubric_integrations.submission.text_files import (
-    BinaryFileError,
-    ResponsesError,
-    how_to_encode,
-    read_text,
-    refuse_controls,
-)
-from rubric_integrations.submission.tool_answers import LayoutError, RowFormat, ToolAnswer, as_mapping, parsed_json
+from rubric_integrations.submission.tables import Layout
+from rubric_integrations.submission.text_files import LayoutError, ResponsesError, how_to_encode, refuse_controls
+from rubric_integrations.submission.tool_answers import RawRow, RowFormat, as_mapping, parsed_json, unknown_form
 from rubric_integrations.submission.tool_rows import find_row_format
-from rubric_integrations.submission.traces import SPANS, TRACE_FORMATS, read_traces
+from rubric_integrations.submission.traces import SPANS, TRACE_FORMATS, TraceEnds, find_ends, join_traces
 
 # A file is refused if this many rows at its beginning have no response.
 _MAX_WITHOUT_RESPONSE = 1000
@@ -73,6 +73,7 @@ def read_responses(
     rows: str | None = None,
     encoding: str | None = None,
     respond: Respond | None = None,
+    input_format: str | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of a `.jsonl`, `.json`, `.yaml`, `.csv`, `.parquet` or `.xlsx` file. A text file is one row.
 
@@ -109,6 +110,8 @@ def read_responses(
             the `trajectory`, which is the transcript with numbered steps. It replaces the `respond` of the rows. The
             default is `last`. In two cases, the default is `trajectory`, with a warning: for an agent's run that ends
             without an answer, and for all rows of tau-bench and tau2.
+        input_format: The format of the file, such as `jsonl`, or `txt` for one text. By default, the suffix of the file
+            determines it. A pipe, such as `-` (stdin), usually has no suffix. It is copied to a private temporary file.
 
     Raises:
         ResponsesError: The file cannot be opened, is not text, or has an unknown format. A required column is missing
@@ -124,14 +127,8 @@ def read_responses(
         ('a', 'It is 42.')
     """
     columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
-    if respond is not None:
-        check_respond(respond)
-    file, layout = Path(path), Layout(columns, rows, encoding, respond)
-    with _refused_by_name(file, layout):
-        if file.suffix.lower() in READERS:
-            yield from _convert(file, partial(_answers, file, layout, query), query, layout)
-        else:
-            yield _text_row(file, query, layout)
+    with ResponsesFile(path, query, Layout(columns, rows, encoding, respond, input_format)) as file:
+        yield from file.rows()
 
 
 class FileDescription(NamedTuple):
@@ -177,6 +174,7 @@ def describe_responses(
     rows: str | None = None,
     encoding: str | None = None,
     respond: Respond | None = None,
+    input_format: str | None = None,
 ) -> FileDescription:
     r"""Describe how `read_responses` reads a file: the format, the tool, and the columns of the fields.
 
@@ -190,49 +188,58 @@ def describe_responses(
         "CSV, separated by ';'"
     """
     columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
-    file, layout = Path(path), Layout(columns, rows, encoding, respond)
-    with _refused_by_name(file, layout):
-        if file.suffix.lower() in READERS:
-            return _describe(file.suffix.lower(), layout, islice(_answers(file, layout, query), _MAX_DESCRIBED))
-        _text_row(file, query, layout)
-    return FileDescription("one text", None, None, {}, (), (), is_plain=True)
+    with ResponsesFile(path, query, Layout(columns, rows, encoding, respond, input_format)) as file:
+        return file.describe()
 
 
 # The largest number of rows that a description reads.
 _MAX_DESCRIBED = 1000
 
 
-def _describe(suffix: str, layout: Layout, entries: Iterable[Entry]) -> FileDescription:
-    columns = layout.columns
-    # Dictionaries without values are used as ordered sets.
-    sources: dict[str, dict[str, None]] = {}
-    names, metadata = dict[str, None](), dict[str, None]()
-    form, tool, dialect = "", None, None
-    for entry in entries:
-        form, tool = form or entry.form, tool or entry.tool
-        if entry.fields is None or entry.error is not None:
-            continue
-        fields = entry.fields
-        columns_of = source_columns(fields, columns)
-        dialect = dialect or _dialect_of_fields({
+class _Describer:
+    """Collects the description of a file from its rows."""
+
+    def __init__(self, columns: ColumnNames, form: str):
+        self._columns, self._form, self._default = columns, "", form
+        self._tool: str | None = None
+        self._dialect: str | None = None
+        # Dictionaries without values are used as ordered sets.
+        self._sources: dict[str, dict[str, None]] = {}
+        self._names, self._metadata = dict[str, None](), dict[str, None]()
+
+    def add(self, row: RawRow) -> None:
+        """Add the next row of the file."""
+        self._form, self._tool = self._form or row.form, self._tool or (row.tool and row.tool.name)
+        if row.error is not None or row.form == ONE_TEXT:
+            return
+        fields, columns_of = row.fields, source_columns(row.fields, self._columns)
+        self._dialect = self._dialect or _dialect_of_fields({
             field: parsed_json(fields[own[-1]]) if field == "trajectory" or holds_messages(own[-1]) else fields[own[-1]]
             for field, own in columns_of.items()
         })  # fmt: skip
         own_metadata = parsed_json(fields[columns_of["metadata"][0]]) if "metadata" in columns_of else None
-        metadata.update(dict.fromkeys([*other_columns(fields, columns), *map(str, as_mapping(own_metadata))]))
-        names.update(dict.fromkeys(fields))
+        names = [*other_columns(fields, self._columns), *map(str, as_mapping(own_metadata))]
+        self._metadata.update(dict.fromkeys(names))
+        self._names.update(dict.fromkeys(fields))
         for field, own in columns_of.items():
-            if entry.source is None or own[0] in columns:
-                sources.setdefault(field, {}).update(dict.fromkeys(own))
-            elif field not in sources:
-                sources[field] = dict.fromkeys(_paths_of(fields[own[0]], entry.source))
-    roots = {split_path(path)[0] for path in columns if path}
-    read = {name for own in sources.values() for name in own} | metadata.keys() | roots
-    is_plain = not tool and not dialect and columns == USUAL_COLUMNS and form not in (ROWS_OF_OBJECT, ONE_RESPONSE)
-    return FileDescription(
-        form or _FORMS[suffix], tool, dialect, {field: tuple(own) for field, own in sources.items()}, tuple(metadata),
-        () if tool else tuple(name for name in names if name not in read and name.strip()), is_plain=is_plain,
-    )  # fmt: skip
+            if row.tool is None or own[0] in self._columns:
+                self._sources.setdefault(field, {}).update(dict.fromkeys(own))
+            elif field not in self._sources:
+                self._sources[field] = dict.fromkeys(_paths_of(fields[own[0]], row.source or {}))
+
+    @property
+    def description(self) -> FileDescription:
+        """The description of the rows so far."""
+        columns, tool, form = self._columns, self._tool, self._form or self._default
+        roots = {split_path(path)[0] for path in columns if path}
+        read = {name for own in self._sources.values() for name in own} | self._metadata.keys() | roots
+        is_certain = columns == USUAL_COLUMNS and form not in (ROWS_OF_OBJECT, ONE_RESPONSE)
+        return FileDescription(
+            form, tool, self._dialect, {field: tuple(own) for field, own in self._sources.items()},
+            tuple(self._metadata),
+            () if tool else tuple(name for name in self._names if name not in read and name.strip()),
+            is_plain=is_certain and not tool and not self._dialect,
+        )  # fmt: skip
 
 
 _FORMS = {
@@ -277,39 +284,316 @@ def _paths_of(value: object, row: Mapping[str, Any]) -> tuple[str, ...]:
     return (path,) if path else tuple(dict.fromkeys(keys[0] for keys in places))
 
 
-@contextmanager
-def _refused_by_name(path: Path, layout: Layout) -> Generator[None]:
-    """Refuse a file that cannot be read. Errors in the block are replaced by errors that name the file."""
-    rows, encoding = layout.rows, layout.encoding
-    suffix = path.suffix.lower()
-    if rows is not None and suffix not in _WITH_PLACES:
-        raise ResponsesError(f"{path}: `rows` (`--rows`) is for {', '.join(_WITH_PLACES)} files: leave it out")
-    try:
-        if path.is_dir():
-            raise ResponsesError(f"{path}: {_folder_problem(path)}")
-        refuse_endless(path)
-        yield
-    except (LayoutError, BinaryFileError) as error:
-        raise ResponsesError(f"{path}: {error}") from None
-    except LookupError as error:
-        if encoding is None or not str(error).startswith("unknown encoding"):
-            raise
-        raise ResponsesError(
-            f"{path}: `encoding` {encoding!r} is unknown: use one such as 'cp1252' or 'utf-16'"
-        ) from None
-    except MemoryError:
-        raise ResponsesError(f"{path}: needs more memory than there is: split it into several files") from None
-    except OSError as error:
-        raise ResponsesError(f"{path}: cannot be read: {' '.join(str(error.strerror or error).split())}") from None
-    except UnicodeDecodeError as error:
-        remedy = f"{how_to_encode(suffix)}, or name its encoding, such as `encoding='cp1252'` (`--encoding cp1252`)"
-        what = "text" if encoding is None else f"text in {encoding!r}"
-        with _refused_by_name(path, layout):
-            # Any encoding that is named would be wrong.
-            refuse_controls(error.object.decode("latin-1"))
-        raise ResponsesError(f"{path}: is not {what} (byte {error.start}): {remedy}") from None
-    except UnicodeError as error:  # UTF-16 without its byte order mark
-        raise ResponsesError(f"{path}: is not text in {encoding!r}: {error}") from None
+class ResponsesFile:
+    """A file of responses. It is read at most twice, a file of spans three times: for `check`, and then for `rows`.
+
+    A pipe is copied to a private temporary file. It is removed at the end of the `with` block, or with this object.
+
+    Args:
+        path: The file, or `-` for stdin.
+        query: The task of each row without a `query`.
+        layout: The places of the rows and their fields, as the caller chose them.
+
+    Attributes:
+        path: The file.
+        description: How the file is read. None until `check` has read all rows.
+
+    Raises:
+        ValueError: `respond` is unknown.
+    """
+
+    def __init__(self, path: str | Path, query: str | None, layout: Layout):
+        if layout.respond is not None:
+            check_respond(layout.respond)
+        self.path, self._query, self._layout = Path(path), query, layout
+        self.description: FileDescription | None = None
+        self._suffix = f".{layout.input_format}" if layout.input_format else self.path.suffix.lower()
+        self._folder = self.path.parent
+        # The file that is opened, which is a copy of a pipe.
+        self._file, self._copy = self.path, ""
+        self._remove_copy: Callable[[], object] = lambda: None
+        self._ids: set[str] | None = None
+        self._ends: TraceEnds | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._remove_copy()
+
+    def check(self) -> Iterator[Row]:
+        """Yield each row before its conversion: with its id, rubric and metadata, and without a submission.
+
+        A row is yielded with an error if the error is known without its conversion. A row without an id has its number.
+
+        Raises:
+            ResponsesError: As for `read_responses`.
+        """
+        columns, places = self._layout.columns, dict[str, str]()
+        describer = _Describer(columns, _FORMS.get(self._suffix, ONE_TEXT))
+        with self._named_errors():
+            for number, raw in enumerate(self._gradable_rows()):
+                row_id = own_id(raw.fields, columns)
+                if row_id is not None:
+                    _refuse_repeated(row_id, raw, places)
+                if number < _MAX_DESCRIBED:
+                    describer.add(raw)
+                yield self._outline(raw, row_id or str(raw.number))
+        self._ids, self.description = set(places), describer.description
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of the file.
+
+        Raises:
+            ResponsesError: As for `read_responses`.
+        """
+        columns, places, is_checked = self._layout.columns, dict[str, str](), self._ids is not None
+        with self._named_errors():
+            for raw in self._gradable_rows():
+                row_id = own_id(raw.fields, columns)
+                if row_id is None:
+                    self._ids = self._own_ids(raw) if self._ids is None else self._ids
+                    row_id = _free_id(raw.number, self._ids)
+                if not is_checked:
+                    _refuse_repeated(row_id, raw, places)
+                yield self._converted(raw, row_id)
+
+    def describe(self) -> FileDescription:
+        """Describe how the file is read, from its first 1,000 rows.
+
+        Raises:
+            ResponsesError: As for `read_responses`.
+        """
+        describer = _Describer(self._layout.columns, _FORMS.get(self._suffix, ONE_TEXT))
+        with self._named_errors():
+            for raw in islice(self._raw_rows(), _MAX_DESCRIBED):
+                describer.add(raw)
+        return describer.description
+
+    @contextmanager
+    def _named_errors(self) -> Generator[None]:
+        """Refuse a file that cannot be read. Errors in the block are replaced by errors that name the file."""
+        try:
+            self._prepare()
+            yield
+        except (ValueError, LookupError, MemoryError, OSError) as error:
+            problem = self._problem_of(error)
+            if problem is None:
+                raise
+            # A command in the error names the pipe, and not its copy.
+            raise ResponsesError(f"{self.path}: {problem.replace(self._copy, '') if self._copy else problem}") from None
+
+    def _prepare(self) -> None:
+        """Refuse a folder, a device and unknown settings, and copy a pipe."""
+        path, layout = self.path, self._layout
+        if layout.input_format and self._suffix not in (*READERS, ".txt"):
+            known = ", ".join(suffix[1:] for suffix in (*READERS, ".txt"))
+            raise LayoutError(
+                f"`input_format` (`--input-format`) {layout.input_format!r} is unknown: use one of {known}"
+            )
+        if layout.rows is not None and self._suffix not in _WITH_PLACES:
+            raise LayoutError(f"`rows` (`--rows`) is for {', '.join(_WITH_PLACES)} files: leave it out")
+        if self._copy:
+            return
+        if str(path) == "-":
+            if not layout.input_format:
+                raise LayoutError(
+                    "is stdin, whose format is unknown: name it by `input_format` (`--input-format jsonl`, or `txt` "
+                    "for one text)"
+                )
+            self._keep(sys.stdin.buffer, "stdin")
+        elif path.is_dir():
+            raise LayoutError(_folder_problem(path))
+        else:
+            # Who names the format of a pipe knows that it has a writer.
+            if not (layout.input_format and path.is_fifo()):
+                refuse_endless(path)
+            if not path.is_file():
+                with path.open("rb") as pipe:
+                    self._keep(pipe, path.stem)
+
+    def _keep(self, pipe: BinaryIO, name: str) -> None:
+        """Copy a pipe, because it can be read only once. Its rows may name files in the working directory."""
+        folder = mkdtemp(prefix="rubric-integrations-")
+        # Also removes it if the caller does not end its use, or the process ends.
+        self._remove_copy = finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._file, self._copy, self._folder = Path(folder, f"{name}{self._suffix}"), f"{folder}{os.sep}", Path()
+        with self._file.open("xb") as copy:
+            shutil.copyfileobj(pipe, copy)
+
+    def _problem_of(self, error: Exception) -> str | None:
+        """Return why the file cannot be read. None for an error that has another reason."""
+        encoding = self._layout.encoding
+        match error:
+            case LayoutError():
+                return str(error)
+            case LookupError() if encoding is not None and str(error).startswith("unknown encoding"):
+                return f"`encoding` {encoding!r} is unknown: use one such as 'cp1252' or 'utf-16'"
+            case MemoryError():
+                return "needs more memory than there is: split it into several files"
+            case OSError():
+                return f"cannot be read: {' '.join(str(error.strerror or error).split())}"
+            case UnicodeDecodeError():
+                try:
+                    # Any encoding that is named would be wrong.
+                    refuse_controls(error.object.decode("latin-1"))
+                except LayoutError as problem:
+                    return str(problem)
+                remedy = f"{how_to_encode(self._suffix)}, or name its encoding, such as `encoding='cp1252'`"
+                what = "text" if encoding is None else f"text in {encoding!r}"
+                return f"is not {what} (byte {error.start}): {remedy} (`--encoding cp1252`)"
+            case UnicodeError():  # UTF-16 without its byte order mark
+                return f"is not text in {encoding!r}: {error}"
+            case _:
+                return None
+
+    def _read(self) -> Iterator[RawRow]:
+        return READERS.get(self._suffix, read_one_text)(self._file, self._layout)
+
+    def _raw_rows(self) -> Iterator[RawRow]:
+        """Yield the rows of the file. Rows of another tool are converted to the columns of this library.
+
+        The first row decides the format. Therefore later rows cannot be read in another way than earlier ones.
+        """
+        rows, damaged = self._read(), list[RawRow]()
+        for first in rows:
+            if first.error is None:
+                break
+            damaged = [first]
+            yield first
+        else:
+            return
+        known = find_row_format(first.fields) if self._layout.columns.response is None else None
+        if known is None:
+            yield from self._own_rows(chain([first], rows))
+        elif known.name not in SPANS:
+            yield from self._tool_rows(known, chain([first], rows))
+        else:
+            if self._ends is None:
+                self._ends = find_ends(known, chain(damaged, [first], rows))
+                rows = (row for row in self._read() if row.number > first.number)
+            yield from join_traces(known, chain([first], rows), self._ends)
+
+    def _own_rows(self, rows: Iterable[RawRow]) -> Iterator[RawRow]:
+        """Yield the rows of a file that no tool wrote."""
+        columns = self._layout.columns
+        # The names and types of the values in earlier rows. Most rows of a file have the same.
+        shapes = set[tuple[Any, ...]]()
+        for number, row in enumerate(rows):
+            error = row.error
+            if error is None and number and columns.response is None:
+                error = _of_another_tool(row, shapes)
+            if error is not None:
+                yield row._replace(fields={}, error=error)
+            else:
+                named = {} if columns == USUAL_COLUMNS else _named_values(row.fields, columns)
+                yield row._replace(fields={**row.fields, **named}) if named else row
+
+    def _tool_rows(self, known: RowFormat, rows: Iterable[RawRow]) -> Iterator[RawRow]:
+        """Yield the answers in the rows of a tool."""
+        known = known.prepare(known, self.path) if known.prepare else known
+        self._warn_of(known)
+        has_answers, seen = False, set[tuple[str, str]]()
+        for row in rows:
+            if row.error is not None:
+                has_answers = True
+                yield row
+                continue
+            answers = _read_answers(known, row)
+            for number, answer in enumerate(answers, start=1):
+                if known.repeats and answer.error is None:
+                    content = (str(answer.fields["id"]), json.dumps(answer.fields, default=str))
+                    if content in seen:
+                        continue
+                    seen.add(content)
+                has_answers = True
+                respond = {"respond": known.respond} if known.respond else {}
+                fields = {**respond, **answer.fields, **_named_values(row.fields, self._layout.columns)}
+                place = row.place if len(answers) == 1 else f"{row.place}, answer {number}"
+                yield row._replace(fields=fields, error=answer.error, place=place, tool=known, source=row.fields)
+        if not has_answers:
+            raise LayoutError(f"has {known.name}, but only parts of runs and no whole run")
+
+    def _warn_of(self, known: RowFormat) -> None:
+        """Warn if the rows of a tool have no tasks, or are graded as whole conversations."""
+        if known.tasks_are_in and not (self._query or self._layout.columns.query):
+            warnings.warn(
+                f"{self.path}: is read as {known.name}, whose tasks are in {known.tasks_are_in}: the judge sees the "
+                "responses without them; for one task, use `query` (`--query`), or join the files and use "
+                "`query_column` (`--query-column`)",
+                stacklevel=2,
+            )
+        if known.respond and self._layout.respond is None:
+            warnings.warn(
+                f"{self.path}: is read as {known.name}, whose conversations need not end with an answer: each is "
+                f"graded as a whole, by respond={known.respond!r}; name another by `respond` (`--respond`)",
+                stacklevel=2,
+            )
+
+    def _gradable_rows(self) -> Iterator[RawRow]:
+        """Yield the rows of the file, and refuse it if no row has a response."""
+        columns, rows = self._layout.columns, self._raw_rows()
+        # Rows before the first row with a response. If no row has one, the file gets one error instead of their errors.
+        waiting: list[RawRow] = []
+        refusal: str | None = None
+        for row in rows:
+            waiting.append(row)
+            if row.error is None:
+                missing = missing_column(row.fields, columns)
+                if missing is None:
+                    break
+                refusal = refusal or describe_missing_column(row.fields, missing)
+            if len(waiting) >= _MAX_WITHOUT_RESPONSE:
+                refusal = refusal or (
+                    f"none of its first {_MAX_WITHOUT_RESPONSE:,} rows can be read, as if it were another kind of "
+                    f"file; {waiting[0].error}: correct them, or each would be a row without a grade"
+                )
+                raise LayoutError(_with_remedy(refusal, self._suffix, waiting))
+        else:
+            if refusal:
+                raise LayoutError(_with_remedy(refusal, self._suffix, waiting))
+        yield from chain(waiting, rows)
+
+    def _own_ids(self, row: RawRow) -> set[str]:
+        """Return the ids that the rows of a file contain. Rows without an id must get different ones."""
+        columns = self._layout.columns
+        is_table = self._suffix not in (".jsonl", ".ndjson", ".json", ".yaml", ".yml")
+        if is_table and row.fields and not has_id_column(row.fields, columns):
+            return set()
+        ids = (own_id(other.fields, columns) for other in self._raw_rows())
+        return {row_id for row_id in ids if row_id is not None}
+
+    def _outline(self, raw: RawRow, row_id: str) -> Row:
+        """Return a row that is not converted."""
+        columns, row = self._layout.columns, Row(row_id, None)
+        if raw.error is not None or missing_column(raw.fields, columns) is not None:
+            return row.with_error(raw.error or "")
+        try:
+            fields = row_fields(raw.fields, columns, warns=raw.tool not in TRACE_FORMATS)
+        except ValueError as error:
+            return row.with_error(str(error))
+        metadata = other_columns(raw.fields, columns) | dict(as_mapping(parsed_json(fields.get("metadata"))))
+        return row._replace(rubric=self._rubric_of(fields.get("rubric")), metadata=metadata)
+
+    def _converted(self, raw: RawRow, row_id: str) -> Row:
+        if raw.error is not None:
+            return Row(row_id, None).with_error(raw.error)
+        layout, tool = self._layout, raw.tool
+        fields = raw.fields if layout.respond is None else {**raw.fields, "respond": layout.respond}
+        # The reader of a trace has warned already of what it leaves out.
+        row = read_row(fields, row_id, self._query, layout.columns, self._folder, warns=tool not in TRACE_FORMATS)
+        row = row._replace(rubric=self._rubric_of(row.rubric))
+        return row if tool is None or tool.has_all_calls else _without_absent_calls(row)
+
+    def _rubric_of(self, rubric: Any) -> Any:
+        """Replace the name of a rubric file by its path. As for attachments, it must be in the folder of the rows."""
+        if isinstance(rubric, str) and len(rubric) <= MAX_PATH and "\n" not in rubric:
+            with suppress(OSError, ValueError):
+                file_in_folder(rubric, self._folder)
+                return self._folder / rubric
+        return rubric
 
 
 def _folder_problem(folder: Path) -> str:
@@ -321,142 +605,58 @@ def _folder_problem(folder: Path) -> str:
 
 
 _MAX_SHAPES = 1000
-_TRACES = frozenset(known.name for known in TRACE_FORMATS)
 _WITH_PLACES = (".json", ".yaml", ".yml", ".xlsx", ".xlsm")
 
 
-def _answers(path: Path, layout: Layout, query: str | None) -> Iterator[Entry]:
-    """Yield the entries of a file. Rows of another tool are converted to the columns of this library.
-
-    The first row decides the format. Therefore later rows cannot be read in another way than earlier ones.
-    """
-    columns = layout.columns
-    known: RowFormat | None = None
-    is_decided, has_answers, has_parts, seen = columns.response is not None, False, False, set[tuple[str, str]]()
-    # The names and types of the values in earlier rows that no tool wrote. Most rows of a file have the same.
-    plain = set[tuple[Any, ...]]()
-    for entry in READERS[path.suffix.lower()](path, layout):
-        if entry.fields is None:
-            has_answers = True
-            yield entry
-            continue
-        is_plain = is_decided and known is None and columns.response is None
-        if is_plain and (error := _of_another_tool(entry, entry.fields, plain)):
-            yield Entry(entry.number, entry.place, None, error)
-            continue
-        if not is_decided:
-            known, is_decided = find_row_format(entry.fields), True
-            known = known.prepare(known, path) if known and known.prepare else known
-            if known and known.tasks_are_in and not (query or columns.query):
-                _warn_of_tasks(path, known)
-            if known and known.name in SPANS:
-                yield from _trace_entries(path, layout, known, entry)
-                return
-            if known and known.respond and layout.respond is None:
-                _warn_of_respond(path, known)
-        if known is None:
-            has_answers = True
-            yield entry._replace(fields=_with_paths(entry.fields, columns))
-            continue
-        answers = _read_answers(known, entry)
-        has_parts = has_parts or not answers
-        for number, answer in enumerate(answers, start=1):
-            if known.repeats and answer.error is None:
-                content = (str(answer.fields["id"]), json.dumps(answer.fields, default=str))
-                if content in seen:
-                    continue
-                seen.add(content)
-            has_answers = True
-            place = entry.place if len(answers) == 1 else f"{entry.place}, answer {number}"
-            respond = {"respond": known.respond} if known.respond else {}
-            fields = {**respond, **answer.fields, **_named_values(entry.fields, columns)}
-            lacks = not known.has_all_calls
-            yield Entry(entry.number, place, fields, answer.error, entry.form, known.name, entry.fields, lacks)
-    if has_parts and not has_answers:
-        raise ResponsesError(f"{path}: has {known.name if known else 'rows'}, but only parts of runs and no whole run")
+def _refuse_repeated(row_id: str, row: RawRow, places: dict[str, str]) -> None:
+    """Refuse a file with two rows of the same id. The place of the row is added to the places by id."""
+    if (first := places.setdefault(row_id, row.place)) != row.place:
+        raise LayoutError(
+            f"the `id` {row_id!r} is on {first} and {row.place}: give each row its own, or the grades of one could be "
+            "taken for the other's"
+        )
 
 
-def _of_another_tool(entry: Entry, fields: Mapping[str, Any], plain: set[tuple[Any, ...]]) -> str | None:
+def _of_another_tool(row: RawRow, shapes: set[tuple[Any, ...]]) -> str | None:
     """Return the error of a row that a tool wrote, if the first row was not written by a tool. None if there is none.
 
     If the response of the row is a text, the row is read like the rows before it. Any other response would be graded
     together with all values that the tool wrote.
 
     Args:
-        entry: The row.
-        fields: The fields of the row.
-        plain: The names and types of earlier rows that no tool wrote. The names and types of this row are added.
+        row: The row.
+        shapes: The names and types of earlier rows that no tool wrote. The names and types of this row are added.
 
     Raises:
         LayoutError: The row is a step of a trace. The other rows may be steps, too.
     """
-    shape = (*fields, *map(type, fields.values()))
-    if shape in plain:
+    shape = (*row.fields, *map(type, row.fields.values()))
+    if shape in shapes:
         return None
-    later = find_row_format(fields)
+    later = find_row_format(row.fields)
     if later is None:
-        if len(plain) < _MAX_SHAPES:
-            plain.add(shape)
+        if len(shapes) < _MAX_SHAPES:
+            shapes.add(shape)
         return None
     if later.name in SPANS:
         raise LayoutError(
             f"has rows of {later.name}, and the first row is not one: correct or remove that row, or steps would be "
             "graded as answers"
         )
-    if isinstance(row_fields(fields, warns=False).get("response"), str):
+    if isinstance(row_fields(row.fields, warns=False).get("response"), str):
         return None
-    return f"{entry.place} is a row of {later.name}, and the first row is not: correct or remove that row"
+    return f"{row.place} is a row of {later.name}, and the first row is not: correct or remove that row"
 
 
-def _trace_entries(path: Path, layout: Layout, known: RowFormat, first: Entry) -> Iterator[Entry]:
-    """Yield an entry for each trace in a file of spans, and an entry for each unreadable row from `first` on."""
-
-    def rows() -> Iterator[tuple[Entry, Mapping[str, Any] | None]]:
-        return ((entry, entry.fields) for entry in READERS[path.suffix.lower()](path, layout))
-
-    for entry, answer in read_traces(known, rows):
-        if entry.number < first.number:
-            continue
-        fields, error = answer or ({}, entry.error or _unknown_form(known, entry))
-        yield Entry(entry.number, entry.place, fields, error, entry.form, known.name, entry.fields)
-
-
-def _warn_of_tasks(path: Path, known: RowFormat) -> None:
-    warnings.warn(
-        f"{path}: is read as {known.name}, whose tasks are in {known.tasks_are_in}: the judge sees the responses "
-        "without them; for one task, use `query` (`--query`), or join the files and use `query_column` "
-        "(`--query-column`)",
-        stacklevel=2,
-    )
-
-
-def _warn_of_respond(path: Path, known: RowFormat) -> None:
-    warnings.warn(
-        f"{path}: is read as {known.name}, whose conversations need not end with an answer: each is graded as a whole, "
-        f"by respond={known.respond!r}; name another by `respond` (`--respond`)",
-        stacklevel=2,
-    )
-
-
-def _read_answers(known: RowFormat, entry: Entry) -> list[ToolAnswer]:
-    fields = entry.fields or {}
+def _read_answers(known: RowFormat, row: RawRow) -> list[RawRow]:
     try:
-        if known.matches(fields):
-            return list(known.read(fields))
+        if known.matches(row.fields):
+            return list(known.read(row.fields))
     except LayoutError as error:
-        raise LayoutError(f"{entry.place} {error}") from None
+        raise LayoutError(f"{row.place} {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         pass
-    return [ToolAnswer({}, _unknown_form(known, entry))]
-
-
-def _unknown_form(known: RowFormat, entry: Entry) -> str:
-    return f"{entry.place} is no row of {known.name}, which the rows before it are: its form is unknown"
-
-
-def _with_paths(fields: Mapping[str, Any], columns: ColumnNames) -> Mapping[str, Any]:
-    """Return a row with added values for column names that are paths, such as `response.body`."""
-    return fields if columns == USUAL_COLUMNS else {**fields, **_named_values(fields, columns)}
+    return [RawRow({}, unknown_form(row, known))]
 
 
 def _named_values(fields: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:
@@ -471,66 +671,12 @@ def _named_values(fields: Mapping[str, Any], columns: ColumnNames) -> dict[str, 
     return values
 
 
-def _convert(path: Path, read: Callable[[], Iterator[Entry]], query: str | None, layout: Layout) -> Iterator[Row]:
-    """Yield the rows of a file. A file is refused if no row has a response, or if two rows have the same id."""
-    columns, respond = layout.columns, {} if layout.respond is None else {"respond": layout.respond}
-    own_ids: set[str] | None = None
-    places: dict[str, str] = {}
-    # Rows before the first row with a response. If no row has one, the file gets one error instead of their errors.
-    waiting: list[Row] = []
-    refusal: str | None = None
-    unreadable: str | None = None
-    repeated: str | None = None
-    is_right = has_readable_row = False
-    for entry in read():
-        row_id = own_id(entry.fields, columns) if entry.fields else None
-        if row_id is None:
-            if own_ids is None:
-                own_ids = _own_ids(path, read, entry, columns)
-            row_id = _free_id(entry.number, own_ids)
-        if entry.fields is None or entry.error is not None:
-            row = Row(row_id, None).with_error(entry.error or "")
-            unreadable = unreadable or entry.error
-        else:
-            has_readable_row, missing = True, missing_column(entry.fields, columns)
-            is_right = is_right or missing is None
-            if missing is not None:
-                refusal = refusal or describe_missing_column(entry.fields, missing)
-            fields = {**entry.fields, **respond}
-            # The reader of a trace has warned already of what it leaves out.
-            row = read_row(fields, row_id, query, columns, path.parent, warns=entry.tool not in _TRACES)
-            row = _with_rubric_file(row, path.parent)
-            row = _without_absent_calls(row) if entry.may_lack_calls else row
-        if (first := places.setdefault(row.id, entry.place)) != entry.place:
-            repeated = repeated or (
-                f"the `id` {row.id!r} is on {first} and {entry.place}: give each row its own, or the grades of one "
-                "could be taken for the other's"
-            )
-        if is_right and repeated:
-            raise ResponsesError(f"{path}: {repeated}")
-        waiting.append(row)
-        if len(waiting) >= _MAX_WITHOUT_RESPONSE:
-            if not is_right and (refusal or not has_readable_row):
-                refusal = refusal or (
-                    f"none of its first {_MAX_WITHOUT_RESPONSE:,} rows can be read, as if it were another kind of "
-                    f"file; {unreadable}: correct them, or each would be a row without a grade"
-                )
-                break
-            is_right = True
-        if is_right:
-            yield from waiting
-            waiting.clear()
-    if refusal and not is_right:
-        raise ResponsesError(f"{path}: {_with_remedy(refusal, path.suffix.lower(), read)}")
-    yield from waiting
-
-
-def _with_remedy(refusal: str, suffix: str, read: Callable[[], Iterator[Entry]]) -> str:
+def _with_remedy(refusal: str, suffix: str, rows: Iterable[RawRow]) -> str:
     """Return the refusal of a file without a response, with what to do if it may be one response as a whole."""
     if suffix in (".json", ".yaml", ".yml"):
         return f"{refusal}{AS_TEXT}"
     if suffix in (".jsonl", ".ndjson"):
-        dialect = dialect_of([entry.fields for entry in islice(read(), _MAX_WITHOUT_RESPONSE)])
+        dialect = dialect_of([row.fields for row in rows])
         # The last dialect reads every list.
         if dialect not in (None, "refused", "openai_chat"):
             return f"its lines are one conversation ({dialect}): write them as one list in a `.json` file"
@@ -545,38 +691,7 @@ def _without_absent_calls(row: Row) -> Row:
     return row._replace(submission=submission.model_copy(update={"trajectory": None, "show_trajectory": "always"}))
 
 
-def _own_ids(path: Path, read: Callable[[], Iterator[Entry]], entry: Entry, columns: ColumnNames) -> set[str]:
-    """Return the ids that the rows of a file contain. Rows without an id must get different ones."""
-    is_table = path.suffix.lower() not in (".jsonl", ".ndjson", ".json", ".yaml", ".yml")
-    if is_table and entry.fields and not has_id_column(entry.fields, columns):
-        return set()
-    ids = (own_id(other.fields, columns) for other in read() if other.fields)
-    return {row_id for row_id in ids if row_id is not None}
-
-
 def _free_id(number: int, taken: set[str]) -> str:
     """Return the id of a row without an id: its number, such as `2`, or `2-2` if another row has the id `2`."""
     names = chain([str(number)], (f"{number}-{suffix}" for suffix in count(2)))
     return next(name for name in names if name not in taken)
-
-
-def _with_rubric_file(row: Row, folder: Path) -> Row:
-    """Replace the name of a rubric file by its path. As for attachments, it must be in the folder of the rows."""
-    name = row.rubric
-    if not isinstance(name, str) or len(name) > MAX_PATH or "\n" in name:
-        return row
-    with suppress(OSError, ValueError):
-        file_in_folder(name, folder)
-        return row._replace(rubric=folder / name)
-    return row
-
-
-def _text_row(path: Path, query: str | None, layout: Layout) -> Row:
-    text = read_text(path, layout.encoding)
-    if layout.columns != USUAL_COLUMNS:
-        raise ResponsesError(f"{path}: is read as one text, which has no columns: name none")
-    if PROMPTFOO_TEXT.match(text):
-        raise ResponsesError(
-            f"{path}: is promptfoo's results as YAML: rename it to `.yaml`, or all would be one response"
-        )
-    return read_row({"id": path.stem, "response": text}, 1, query)

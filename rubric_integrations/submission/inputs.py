@@ -628,7 +628,7 @@ def _warn_of_unused(names: tuple[str, ...], *, asks_for_task: bool = False) -> N
     warnings.warn(
         f"an input has {listed}{more}: not graded, and not shown to the judge; use a name that docs/files.md lists if "
         f"it should be{hint}",
-        stacklevel=3,
+        stacklevel=2,
     )
 
 

@@ -6,7 +6,7 @@ import csv
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import date, time
 from decimal import Decimal
@@ -32,39 +32,14 @@ from rubric_integrations.submission.submission import MAX_CHARS, error_line
 from rubric_integrations.submission.text_files import (
     MAX_PARSED,
     SAVE_SHEET,
-    ResponsesError,
+    LayoutError,
     first_text,
     open_text,
     read_lines,
     refuse_controls,
 )
+from rubric_integrations.submission.tool_answers import RawRow
 from rubric_integrations.submission.tool_rows import PROMPTFOO_TABLE, find_row_format, is_promptfoo_table
-
-
-class Entry(NamedTuple):
-    """One row of a file before it is converted.
-
-    Attributes:
-        number: The number of the row or of its line. A row without an id gets this number as its id.
-        place: The place in the file where the row begins, such as `line 3`.
-        fields: The values of the row by column. None if the row cannot be read.
-        error: The reason why the row cannot be read or has no answer. None for any other row.
-        form: The format of the rows in the file, such as `CSV, separated by ';'`. Empty if the suffix of the file
-            already determines the format.
-        tool: The tool that wrote the row, such as `promptfoo results`. None for rows in the columns of this library.
-        source: The row as the tool wrote it. None if `tool` is None.
-        may_lack_calls: Whether a conversation in the row may lack some tool calls of the agent's run. If so, a
-            conversation without calls is not used as a trajectory.
-    """
-
-    number: int
-    place: str
-    fields: Mapping[str, Any] | None
-    error: str | None = None
-    form: str = ""
-    tool: str | None = None
-    source: Mapping[str, Any] | None = None
-    may_lack_calls: bool = False
 
 
 class Layout(NamedTuple):
@@ -75,43 +50,27 @@ class Layout(NamedTuple):
         rows: The path of the list of rows in a JSON file, or the sheet of a spreadsheet. None for the usual place.
         encoding: The encoding of a text file. None for UTF-8, and for UTF-16 with a byte order mark.
         respond: The part of each conversation that is graded. None uses the `respond` of each row.
+        input_format: The format of the file, such as `jsonl`. None for the format of its suffix.
     """
 
     columns: ColumnNames = USUAL_COLUMNS
     rows: str | None = None
     encoding: str | None = None
     respond: Respond | None = None
+    input_format: str | None = None
 
 
 _DELIMITERS = (",", ";", "\t")
 _SEPARATOR_LINE = re.compile(r"sep=([^\"\s]|\t)", re.IGNORECASE)
 
 
-class CsvError(ValueError):
-    """Raised if a CSV file cannot be read. The message does not name the file, because the caller adds the name."""
-
-
-class CsvRecord(NamedTuple):
-    """One record of a CSV file.
-
-    Attributes:
-        line: The number of the line on which the record begins. The first line has the number 1.
-        fields: The values of the record by the names of the header. If the record is shorter than the header, the
-            missing values are None.
-        error: The reason why the record has no fields. None for a record with fields.
-        delimiter: The character that separates the fields in this file.
-    """
-
-    line: int
-    fields: dict[str, str | None]
-    error: str | None = None
-    delimiter: str = ","
-
-
 def read_csv(
     path: Path, find_problem: Callable[[Sequence[str]], str | None], encoding: str | None = None
-) -> Iterator[CsvRecord]:
+) -> Iterator[RawRow]:
     """Yield the records of a CSV file, without its header and blank lines. The separator is a comma, semicolon or tab.
+
+    The number of a record is the number of the line on which it begins. If a record is shorter than the header, its
+    missing values are None. If it is longer, it has an error and no fields.
 
     If the first line names a separator, as in `sep=;`, this separator is used. Excel also uses this line, and does not
     show it. A line that contains only separators, such as `;;;`, counts as blank. Excel writes such a line for a row
@@ -124,8 +83,8 @@ def read_csv(
         encoding: The encoding of the file, if it is not one of these two.
 
     Raises:
-        CsvError: `find_problem` returns a problem, the header contains a name twice, or a quotation mark is not closed.
-        BinaryFileError: The file is binary.
+        LayoutError: `find_problem` returns a problem, the header contains a name twice, a quotation mark is not closed,
+            or the file is binary.
         OSError: The file cannot be read.
         UnicodeDecodeError: The file is not text in this encoding.
     """
@@ -154,7 +113,7 @@ def read_csv(
                 elif len(record) == 1 or any(field.strip() for field in record):
                     yield _to_record(header, record, line, delimiter)
         except csv.Error as error:
-            raise CsvError(
+            raise LayoutError(
                 f'line {skipped + begins + 1}: {error}: close each quote ("), and write a quote within a quoted text '
                 'twice ("")'
             ) from None
@@ -186,25 +145,26 @@ def _check_header(header: Sequence[str], find_problem: Callable[[Sequence[str]],
     if repeated is not None:
         last = next(name for name in reversed(header) if fold(name) == fold(repeated))
         if is_promptfoo_table(header):
-            raise CsvError(PROMPTFOO_TABLE)
-        raise CsvError(f"the column {last!r} is there twice: rename or remove one of them")
+            raise LayoutError(PROMPTFOO_TABLE)
+        raise LayoutError(f"the column {last!r} is there twice: rename or remove one of them")
     if (problem := find_problem(header)) is not None:
-        raise CsvError(problem)
+        raise LayoutError(problem)
     # Its values would be left out.
     if (damaged := next((name for name in header if "\0" in name), None)) is not None:
-        raise CsvError(f"the column {damaged!r} has a NUL character: the file is damaged: write it again")
+        raise LayoutError(f"the column {damaged!r} has a NUL character: the file is damaged: write it again")
 
 
-def _to_record(header: Sequence[str], record: Sequence[str], line: int, delimiter: str) -> CsvRecord:
+def _to_record(header: Sequence[str], record: Sequence[str], line: int, delimiter: str) -> RawRow:
+    place, form = f"line {line}", f"CSV, separated by {delimiter!r}"
     if len(record) > len(header):
         message = (
             f"has {len(record)} fields, but the header has {len(header)}: put quotes around a text that contains "
             f"{delimiter!r}"
         )
-        return CsvRecord(line, {}, message, delimiter)
+        return RawRow({}, message, line, place, form)
     # A row may be shorter than the header: its last cells are empty.
     fields: dict[str, str | None] = dict.fromkeys(header)
-    return CsvRecord(line, fields | dict(zip(header, record, strict=False)), None, delimiter)
+    return RawRow(fields | dict(zip(header, record, strict=False)), None, line, place, form)
 
 
 # The number of rows of a Parquet file in memory at a time. All rows of a small file may share one long text.
@@ -229,31 +189,27 @@ def _describe_missing(names: Sequence[str], columns: ColumnNames) -> str | None:
     return None if missing is None else describe_missing_column(names, missing)
 
 
-def read_csv_entries(path: Path, layout: Layout) -> Iterator[Entry]:
+def read_csv_rows(path: Path, layout: Layout) -> Iterator[RawRow]:
     """Yield the rows of a CSV file."""
     records = read_csv(path, lambda names: _describe_missing(names, layout.columns), layout.encoding)
-    try:
-        for number, (line, fields, error, delimiter) in enumerate(records, start=1):
-            place, form = f"line {line}", f"CSV, separated by {delimiter!r}"
-            yield Entry(number, place, None if error else fields, f"{place} {error}" if error else None, form)
-    except CsvError as error:
-        raise ResponsesError(f"{path}: {error}") from None
+    for number, record in enumerate(records, start=1):
+        yield record._replace(number=number, error=record.error and f"{record.place} {record.error}")
 
 
-def read_parquet(path: Path, layout: Layout) -> Iterator[Entry]:
+def read_parquet(path: Path, layout: Layout) -> Iterator[RawRow]:
     """Yield the rows of a Parquet file. At most 100 rows are in memory at a time."""
     try:
         import pyarrow as arrow
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        raise ResponsesError(f"{path}: a Parquet file needs pyarrow: {install_command('parquet')}") from None
+        raise LayoutError(f"a Parquet file needs pyarrow: {install_command('parquet')}") from None
     try:
         file, columns = ParquetFile(path), layout.columns
         names = file.schema_arrow.names
         if (missing := _missing_column(names, columns)) is not None:
-            raise ResponsesError(f"{path}: {describe_missing_column(names, missing)}")
+            raise LayoutError(describe_missing_column(names, missing))
         if repeated := repeated_column(tuple(names), columns):
-            raise ResponsesError(f"{path}: has {repeated}")
+            raise LayoutError(f"has {repeated}")
         # Vectors and other large columns that are not fields are not read.
         plain = [column.name for column in file.schema_arrow if _is_plain(column.type)]
         roots = {split_path(path)[0] for path in columns if path} & set(names)
@@ -261,15 +217,16 @@ def read_parquet(path: Path, layout: Layout) -> Iterator[Entry]:
         needed, number = set(names) if is_foreign else {*field_columns(names, columns), *plain, *roots}, 0
         for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=sorted(needed)):
             if batch.nbytes > MAX_PARSED:
-                raise ResponsesError(
-                    f"{path}: the {batch.num_rows} rows after row {number:,} have {batch.nbytes:,} bytes, more than "
+                raise LayoutError(
+                    f"the {batch.num_rows} rows after row {number:,} have {batch.nbytes:,} bytes, more than "
                     f"{MAX_PARSED:,}: leave out their largest column"
                 )
             for fields in batch.to_pylist():
                 number += 1
-                yield Entry(number, f"row {number}", {name: _plain_cell(value) for name, value in fields.items()})
+                cells = {name: _plain_cell(value) for name, value in fields.items()}
+                yield RawRow(cells, number=number, place=f"row {number}")
     except arrow.ArrowException as error:
-        raise ResponsesError(f"{path}: is no Parquet file that can be read: {error_line(error)}") from None
+        raise LayoutError(f"is no Parquet file that can be read: {error_line(error)}") from None
 
 
 def _plain_cell(value: Any) -> Any:
@@ -286,7 +243,7 @@ def _is_plain(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
+def read_sheet(path: Path, layout: Layout) -> Iterator[RawRow]:
     """Yield the rows of one sheet of a spreadsheet.
 
     It is the sheet with the name `layout.rows`. By default, it is the only visible sheet with a column of responses. If
@@ -295,28 +252,26 @@ def read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
     try:
         from openpyxl import load_workbook
     except ImportError:
-        raise ResponsesError(
-            f"{path}: a spreadsheet needs openpyxl: {install_command('xlsx')}; or {SAVE_SHEET}"
-        ) from None
+        raise LayoutError(f"a spreadsheet needs openpyxl: {install_command('xlsx')}; or {SAVE_SHEET}") from None
     try:
-        with ZipFile(path) as archive:
+        with path.open("rb") as file, ZipFile(file) as archive:
             size = sum(member.file_size for member in archive.infolist())
-        if size > MAX_PARSED:
-            raise ResponsesError(f"{path}: has {size:,} bytes unpacked, more than {MAX_PARSED:,}: {SAVE_SHEET}")
-        book: Any = load_workbook(path, read_only=True, data_only=True, keep_links=False)
-        with closing(book), ZipFile(path) as archive:
-            sheet = _choose_sheet(path, book, layout)
+            if size > MAX_PARSED:
+                raise LayoutError(f"has {size:,} bytes unpacked, more than {MAX_PARSED:,}: {SAVE_SHEET}")
+            book: Any = load_workbook(file, read_only=True, data_only=True, keep_links=False)
+            sheet = _choose_sheet(book, layout)
             merged = _MergedCells(archive, sheet._worksheet_path)  # openpyxl has no public name for it
-            yield from _sheet_entries(path, sheet, layout.columns, merged)
-    except ResponsesError:
+            with closing(book):
+                yield from _read_cells(sheet, layout.columns, merged)
+    except LayoutError:
         raise
     except (
         BadZipFile, SyntaxError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError,
         EOFError, zlib.error,
     ) as error:  # fmt: skip
         reason = " ".join(str(error).split())[:_MAX_REASON]
-        raise ResponsesError(
-            f"{path}: is no spreadsheet that can be read ({reason}): remove its password, or {SAVE_SHEET}"
+        raise LayoutError(
+            f"is no spreadsheet that can be read ({reason}): remove its password, or {SAVE_SHEET}"
         ) from None
 
 
@@ -324,34 +279,34 @@ def read_sheet(path: Path, layout: Layout) -> Iterator[Entry]:
 _MAX_REASON = 300
 
 
-def _choose_sheet(path: Path, book: Any, layout: Layout) -> Any:
+def _choose_sheet(book: Any, layout: Layout) -> Any:
     """Return the sheet that the caller named, or the only visible sheet with responses."""
     sheets = {sheet.title: sheet for sheet in book.worksheets}
     for sheet in sheets.values():
         sheet.reset_dimensions()  # Some programs write a wrong size, and no row would be read.
     if layout.rows is not None:
         if layout.rows not in sheets:
-            raise ResponsesError(f"{path}: has no sheet {layout.rows!r} for `rows` (`--rows`): it has {list(sheets)!r}")
+            raise LayoutError(f"has no sheet {layout.rows!r} for `rows` (`--rows`): it has {list(sheets)!r}")
         return sheets[layout.rows]
     visible = {title: sheet for title, sheet in sheets.items() if sheet.sheet_state == "visible"}
-    headers = {title: _sheet_header(path, sheet) for title, sheet in visible.items()}
+    headers = {title: _sheet_header(sheet) for title, sheet in visible.items()}
     titles = [title for title, header in headers.items() if _missing_column(header, layout.columns) is None]
     if len(titles) > 1:
-        raise ResponsesError(f"{path}: has responses on several sheets: name one of {titles!r} by `rows` (`--rows`)")
+        raise LayoutError(f"has responses on several sheets: name one of {titles!r} by `rows` (`--rows`)")
     filled = [title for title, header in headers.items() if header]
     return visible[next(iter(titles or filled or visible))]
 
 
-def _sheet_header(path: Path, sheet: Any) -> list[str]:
-    rows = (cells for _, cells in _sheet_rows(path, sheet))
+def _sheet_header(sheet: Any) -> list[str]:
+    rows = (cells for _, cells in _sheet_rows(sheet))
     cells = next((cells for cells in rows if any(cell.value is not None for cell in cells)), ())
     return ["" if cell.value is None else str(cell.value) for cell in cells]
 
 
-def _sheet_rows(path: Path, sheet: Any) -> Iterator[tuple[int, Sequence[Any]]]:
+def _sheet_rows(sheet: Any) -> Iterator[tuple[int, Sequence[Any]]]:
     for line, cells in enumerate(sheet.iter_rows(), start=1):
         if line > _SHEET_ROWS:
-            raise ResponsesError(f"{path}: sheet {sheet.title!r} has more than {_SHEET_ROWS:,} rows: {SAVE_SHEET}")
+            raise LayoutError(f"sheet {sheet.title!r} has more than {_SHEET_ROWS:,} rows: {SAVE_SHEET}")
         yield line, cells
 
 
@@ -402,9 +357,9 @@ class _MergedCells:
             values[index] = value
 
 
-def _sheet_entries(path: Path, sheet: Any, columns: ColumnNames, merged: _MergedCells) -> Iterator[Entry]:
+def _read_cells(sheet: Any, columns: ColumnNames, merged: _MergedCells) -> Iterator[RawRow]:
     header, number = list[str](), 0
-    for line, cells in _sheet_rows(path, sheet):
+    for line, cells in _sheet_rows(sheet):
         # The value of a failed formula is a text such as `#REF!`.
         values: list[Any] = [None if cell.data_type == "e" else _plain_cell(cell.value) for cell in cells]
         merged.begin(line, values)
@@ -414,12 +369,12 @@ def _sheet_entries(path: Path, sheet: Any, columns: ColumnNames, merged: _Merged
             header = ["" if value is None else str(value) for value in values]
             try:
                 _check_header(header, lambda names: _describe_missing(names, columns))
-            except CsvError as error:
-                raise ResponsesError(f"{path}: sheet {sheet.title!r}: {error}") from None
+            except LayoutError as error:
+                raise LayoutError(f"sheet {sheet.title!r}: {error}") from None
             merged.clear()
             continue
         number += 1
         merged.fill(line, values)
         fields = {name: value for name, value in zip(header, values, strict=False) if name.strip()}
         fields = dict.fromkeys(filter(str.strip, header)) | fields
-        yield Entry(number, f"line {line}", fields, form=f"spreadsheet, sheet {sheet.title!r}")
+        yield RawRow(fields, None, number, f"line {line}", f"spreadsheet, sheet {sheet.title!r}")

@@ -16,6 +16,13 @@ class ResponsesError(ValueError):
     """Raised if a file of responses cannot be read at all. A single row that cannot be read only gets an `error`."""
 
 
+class LayoutError(ValueError):
+    """Raised if a file is not text, is damaged, or if its rows cannot be found with certainty.
+
+    The message does not name the file, because the caller adds the name.
+    """
+
+
 MAX_PARSED = 500_000_000
 """The largest number of characters (or of unpacked bytes) that are read into memory at a time.
 
@@ -165,7 +172,7 @@ def open_text(path: Path, encoding: str | None = None, newline: str | None = Non
     """Open a text file. Its encoding is UTF-8, or UTF-16 if the file has a byte order mark, unless `encoding` is set.
 
     Raises:
-        BinaryFileError: The file has a binary format.
+        LayoutError: The file has a binary format.
         OSError: The file cannot be opened.
     """
     # The first bytes are read without a second opening, because a pipe could not be read again from its beginning.
@@ -173,7 +180,7 @@ def open_text(path: Path, encoding: str | None = None, newline: str | None = Non
     try:
         head = file.peek(_HEAD)
         if (problem := binary_problem(path, head)) is not None:
-            raise BinaryFileError(problem)
+            raise LayoutError(problem)
         if encoding is None:
             encoding = "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
         return io.TextIOWrapper(file, encoding, newline=newline)
@@ -188,21 +195,17 @@ def first_text(file: TextIO) -> str:
     return head.decode(file.encoding, "ignore")
 
 
-class BinaryFileError(ValueError):
-    """Raised for the content of a binary file. The message does not name the file, because the caller adds the name."""
-
-
 def refuse_controls(text: str) -> None:
     """Refuse binary content that was decoded as text, by the share of its control characters.
 
     Any bytes can be decoded by encodings such as Latin-1. A single control character may be a mistake in a text.
 
     Raises:
-        BinaryFileError: At least two of the characters, and more than 2 %, are control characters.
+        LayoutError: At least two of the characters, and more than 2 %, are control characters.
     """
     controls = len(_NOT_IN_TEXT.findall(text))
     if controls > 1 and controls * 50 > len(text):
-        raise BinaryFileError(
+        raise LayoutError(
             f"is not text in this encoding: {controls:,} of its {len(text):,} characters are control characters, as if "
             "it were binary: export its text, or name the encoding of a text, such as `encoding='utf-16-le'` "
             "(`--encoding utf-16-le`)"
@@ -213,15 +216,13 @@ def read_lines(file: TextIO) -> Iterator[str]:
     """Yield the lines of a text file.
 
     Raises:
-        ResponsesError: A line has more than 500,000,000 characters, for example because the file has no line breaks.
+        LayoutError: A line has more than 500,000,000 characters, for example because the file has no line breaks.
     """
     for number in count(1):
         if not (line := file.readline(MAX_PARSED + 1)):
             return
         if len(line) > MAX_PARSED:
-            raise ResponsesError(
-                f"{file.name}: line {number} has more than {MAX_PARSED:,} characters: write each row on a line"
-            )
+            raise LayoutError(f"line {number} has more than {MAX_PARSED:,} characters: write each row on a line")
         yield line
 
 
@@ -229,15 +230,14 @@ def read_text(path: Path, encoding: str | None) -> str:
     """Return the text of a file.
 
     Raises:
-        ResponsesError: The text has more than 500,000,000 characters.
-        BinaryFileError: A part of the content is binary.
+        LayoutError: The text has more than 500,000,000 characters, or a part of the content is binary.
     """
     with open_text(path, encoding) as file:
         text = file.read(MAX_PARSED + 1)
     if len(text) > MAX_PARSED:
-        raise ResponsesError(
-            f"{path}: has more than {MAX_PARSED:,} characters, which are read as one: write a `.jsonl` file, with each "
-            "row on a line"
+        raise LayoutError(
+            f"has more than {MAX_PARSED:,} characters, which are read as one: write a `.jsonl` file, with each row on "
+            "a line"
         )
     for start in range(0, len(text), _HEAD):
         refuse_controls(text[start : start + _HEAD])

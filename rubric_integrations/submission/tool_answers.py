@@ -17,28 +17,32 @@ from rubric_integrations.submission.columns import USUAL_COLUMNS, missing_column
 from rubric_integrations.submission.inputs import task_fields
 from rubric_integrations.submission.messages import Respond, is_conversation, value_text
 from rubric_integrations.submission.submission import MAX_CHARS
+from rubric_integrations.submission.text_files import LayoutError
 
 Fields = Mapping[str, Any]
 
 
-class LayoutError(ValueError):
-    """Raised if the rows of a JSON document cannot be found with certainty.
-
-    The message does not name the file, because the caller adds the name.
-    """
-
-
-class ToolAnswer(NamedTuple):
-    """One answer in a row of a tool.
+class RawRow(NamedTuple):
+    """One row of a file, or one answer in a row of a tool, before it is converted to a `Row`.
 
     Attributes:
-        fields: The values of the row, by the column names of this library. If `error` is set, the row contains at least
-            an `id`.
-        error: The reason why the row has no answer. None if it has an answer.
+        fields: The values of the row by column. They have the column names of this library if a tool wrote the row.
+        error: The reason why the row cannot be read or has no answer. None for any other row.
+        number: The number of the row, or of its line. A row without an id gets this number as its id.
+        place: The place in the file where the row begins, such as `line 3`.
+        form: The format of the rows in the file, such as `CSV, separated by ';'`. Empty if the suffix of the file
+            already determines the format.
+        tool: The format of the tool that wrote the row. None for rows in the columns of this library.
+        source: The row as the tool wrote it. None if `tool` is None.
     """
 
-    fields: dict[str, Any]
+    fields: Fields
     error: str | None = None
+    number: int = 0
+    place: str = ""
+    form: str = ""
+    tool: RowFormat | None = None
+    source: Fields | None = None
 
 
 class RowFormat(NamedTuple):
@@ -47,7 +51,7 @@ class RowFormat(NamedTuple):
     Attributes:
         name: The tool and its file, for messages.
         matches: Returns whether a row has this format. It never raises an error.
-        read: Returns the answers of a row that matches. The ids of the answers are unique in the file. The result is
+        read: Returns the answers of a row that matches. Each has an `id`, which is unique in the file. The result is
             empty if the row is only a part of another row.
         tasks_are_in: The name of the file that contains the tasks. None if the rows contain the tasks.
         repeats: Whether the tool writes one answer in several rows. Of several rows with the same id and the same
@@ -61,7 +65,7 @@ class RowFormat(NamedTuple):
 
     name: str
     matches: Callable[[Fields], bool]
-    read: Callable[[Fields], Iterable[ToolAnswer]]
+    read: Callable[[Fields], Iterable[RawRow]]
     tasks_are_in: str | None = None
     repeats: bool = False
     prepare: Callable[[RowFormat, Path], RowFormat] | None = None
@@ -69,7 +73,7 @@ class RowFormat(NamedTuple):
     has_all_calls: bool = False
 
 
-def failed_answer(row_id: str, reason: object) -> ToolAnswer:
+def failed_answer(row_id: str, reason: object) -> RawRow:
     """Return an answer with an error, for a row in which the tool recorded a failure.
 
     Args:
@@ -80,23 +84,28 @@ def failed_answer(row_id: str, reason: object) -> ToolAnswer:
         error = cast("Fields", reason)
         reason = error.get("message") or error.get("code") or error
     text = " ".join(str(reason or "no reason is recorded").split())
-    return ToolAnswer({"id": row_id}, f"row {row_id}: has no answer: {text[:_MAX_REASON]}")
+    return RawRow({"id": row_id}, f"row {row_id}: has no answer: {text[:_MAX_REASON]}")
 
 
 # The largest number of characters of a provider's error message, which may contain a web page.
 _MAX_REASON = 300
 
 
-def unclear_answer(row_id: str, places: Sequence[str]) -> ToolAnswer:
+def unknown_form(row: RawRow, tool: RowFormat) -> str:
+    """Return the error of a row that does not have the format of the rows before it."""
+    return f"{row.place} is no row of {tool.name}, which the rows before it are: its form is unknown"
+
+
+def unclear_answer(row_id: str, places: Sequence[str]) -> RawRow:
     """Return an answer with an error, for a row with several outputs. The message names the places of the outputs."""
-    return ToolAnswer(
+    return RawRow(
         {"id": row_id},
         f"row {row_id}: has several outputs ({', '.join(places)[:_MAX_REASON]}): name the one to grade by "
         f"`response_column` (`--response-column {places[0]}`)",
     )
 
 
-def unread_rows(name: str, remedy: str) -> Callable[[Fields], Iterable[ToolAnswer]]:
+def unread_rows(name: str, remedy: str) -> Callable[[Fields], Iterable[RawRow]]:
     """Return a reader that refuses the rows of a tool, because such rows never contain answers.
 
     The reader always raises a `LayoutError` with advice.
@@ -106,7 +115,7 @@ def unread_rows(name: str, remedy: str) -> Callable[[Fields], Iterable[ToolAnswe
         remedy: Advice on the data to grade instead.
     """
 
-    def read(_: Fields) -> Iterable[ToolAnswer]:
+    def read(_: Fields) -> Iterable[RawRow]:
         raise LayoutError(f"is {name}, which has no answers: {remedy}")
 
     return read

@@ -15,11 +15,11 @@ from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.dialects.replies import matches_reply
 from rubric_integrations.submission.inputs import holds_messages, row_fields
 from rubric_integrations.submission.messages import value_text
+from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
     Fields,
-    LayoutError,
+    RawRow,
     RowFormat,
-    ToolAnswer,
     all_objects,
     as_mapping,
     failed_answer,
@@ -54,7 +54,7 @@ def find_row_format(row: object) -> RowFormat | None:
     return next((known for known in ROW_FORMATS if known.matches(cast("Fields", row))), None)
 
 
-def _openai_batch(row: Fields) -> Iterable[ToolAnswer]:
+def _openai_batch(row: Fields) -> Iterable[RawRow]:
     row_id, response = str(row["custom_id"]), row.get("response") or {}
     body = response.get("body") or {}
     error = row.get("error") or (body.get("error") if isinstance(body, Mapping) else None)
@@ -69,32 +69,30 @@ def _openai_batch(row: Fields) -> Iterable[ToolAnswer]:
     return _reply_answers(row_id, reply)
 
 
-def _reply_answers(row_id: str | None, reply: Fields) -> list[ToolAnswer]:
+def _reply_answers(row_id: str | None, reply: Fields) -> list[RawRow]:
     """Return the answer of a provider's reply, or one answer for each of its choices."""
     choices = cast("list[Fields]", reply.get("choices") or [])
     if len(choices) < 2:
         metadata = short_values(reply, "model") | short_values(choices[0] if choices else {}, "finish_reason")
         own_id = {} if row_id is None else {"id": row_id}
-        return [ToolAnswer({**own_id, "response": reply, "metadata": metadata})]
+        return [RawRow({**own_id, "response": reply, "metadata": metadata})]
     replies = ({**reply, "choices": [choice]} for choice in choices)
     return [answer for n, one in enumerate(replies, start=1) for answer in _reply_answers(f"{row_id}-choice{n}", one)]
 
 
-def _reply(row: Fields) -> Iterable[ToolAnswer]:
+def _reply(row: Fields) -> Iterable[RawRow]:
     return _reply_answers(text_at(row, "id"), row)
 
 
-def _litellm(row: Fields) -> Iterable[ToolAnswer]:
+def _litellm(row: Fields) -> Iterable[RawRow]:
     if row["status"] == "failure":
         return [failed_answer(str(row["id"]), row.get("error_str"))]
     return [
-        ToolAnswer(
-            {name: row[name] for name in ("id", "messages", "response")} | {"metadata": short_values(row, "model")}
-        )
+        RawRow({name: row[name] for name in ("id", "messages", "response")} | {"metadata": short_values(row, "model")})
     ]
 
 
-def _anthropic_batch(row: Fields) -> Iterable[ToolAnswer]:
+def _anthropic_batch(row: Fields) -> Iterable[RawRow]:
     row_id, result = str(row["custom_id"]), row["result"]
     message = result.get("message")
     if result["type"] != "succeeded" or not isinstance(message, Mapping):
@@ -104,10 +102,10 @@ def _anthropic_batch(row: Fields) -> Iterable[ToolAnswer]:
         return [failed_answer(row_id, message.get("stop_details") or f"stop_reason {message.get('stop_reason')!r}")]
     metadata = short_values(message, "model", "stop_reason")
     response = [{"role": "assistant", "content": message["content"]}]
-    return [ToolAnswer({"id": row_id, "response": response, "metadata": metadata})]
+    return [RawRow({"id": row_id, "response": response, "metadata": metadata})]
 
 
-def _promptfoo(row: Fields) -> Iterable[ToolAnswer]:
+def _promptfoo(row: Fields) -> Iterable[RawRow]:
     row_id = f"test{row['testIdx']}-prompt{row['promptIdx']}"
     response = row.get("response")
     output = response.get("output") if isinstance(response, Mapping) else None
@@ -119,10 +117,10 @@ def _promptfoo(row: Fields) -> Iterable[ToolAnswer]:
     metadata = short_values(case, "description") | short_values(as_mapping(row.get("vars")))
     metadata |= {"provider": provider.get("label") or provider.get("id"), "prompt": prompt.get("label")}
     fields = {"id": row_id, "response": response_of(output), "query": prompt_of(prompt.get("raw"))}
-    return [ToolAnswer({**fields, "metadata": {name: value for name, value in metadata.items() if value is not None}})]
+    return [RawRow({**fields, "metadata": {name: value for name, value in metadata.items() if value is not None}})]
 
 
-def _inspect_sample(row: Fields) -> Iterable[ToolAnswer]:
+def _inspect_sample(row: Fields) -> Iterable[RawRow]:
     epoch = row.get("epoch")
     row_id = str(row["id"]) if epoch in (None, 1) else f"{row['id']}-epoch{epoch}"
     error, output = row.get("error"), as_mapping(row.get("output"))
@@ -135,10 +133,10 @@ def _inspect_sample(row: Fields) -> Iterable[ToolAnswer]:
         return [failed_answer(row_id, "its `messages` cannot be read")]
     metadata = dict(as_mapping(row.get("metadata")))
     fields = {"id": row_id, "response": conversation, "reference": reference if has_value(reference) else None}
-    return [ToolAnswer({**fields, "rubric": metadata.pop("rubric", None), "metadata": metadata})]
+    return [RawRow({**fields, "rubric": metadata.pop("rubric", None), "metadata": metadata})]
 
 
-def _langsmith_frame(row: Fields) -> Iterable[ToolAnswer]:
+def _langsmith_frame(row: Fields) -> Iterable[RawRow]:
     # The columns are those of all rows. A row has only some of them, such as a failed row that has an `outputs.output`.
     filled = {name: value for name, value in row.items() if has_value(value)}
     row_id = str(first_field(filled, "id", "example_id"))
@@ -157,10 +155,10 @@ def _langsmith_frame(row: Fields) -> Iterable[ToolAnswer]:
         "response": usual,
         "reference": reference,
     }
-    return [ToolAnswer(fields)]
+    return [RawRow(fields)]
 
 
-def _ragas(row: Fields) -> Iterable[ToolAnswer]:
+def _ragas(row: Fields) -> Iterable[RawRow]:
     task, response = row["user_input"], row.get("response")
     fields = {
         name: value for name, value in row.items() if name not in ("user_input", "retrieved_contexts", "response")
@@ -172,11 +170,11 @@ def _ragas(row: Fields) -> Iterable[ToolAnswer]:
     # Next to a response, a text is the task of one turn, and not the list of several turns in a cell.
     messages = task if "response" in row else _repr_list(task)
     if not _is_ragas_chat(messages):
-        return [ToolAnswer({**fields, "query": task, "response": response})]
+        return [RawRow({**fields, "query": task, "response": response})]
     conversation = _ragas_messages(messages)
     if has_value(response):
-        return [ToolAnswer({**fields, "query": conversation, "response": response})]
-    return [ToolAnswer({**fields, "response": conversation})]
+        return [RawRow({**fields, "query": conversation, "response": response})]
+    return [RawRow({**fields, "response": conversation})]
 
 
 def _ragas_messages(messages: Sequence[Fields]) -> list[dict[str, Any]]:
@@ -203,7 +201,7 @@ def _ragas_messages(messages: Sequence[Fields]) -> list[dict[str, Any]]:
     return converted
 
 
-def _lm_eval(row: Fields) -> Iterable[ToolAnswer]:
+def _lm_eval(row: Fields) -> Iterable[RawRow]:
     row_id, responses = str(row["doc_id"]), row["resps"]
     arguments = row["arguments"]
     is_choice = len(arguments) > 1 or any(
@@ -216,7 +214,7 @@ def _lm_eval(row: Fields) -> Iterable[ToolAnswer]:
     shared = {"query": prompt_of(prompt), "reference": str(row.get("target") or "") or None}
     answers = responses[0]
     ids = [row_id if len(answers) == 1 else f"{row_id}-repeat{number}" for number in range(1, len(answers) + 1)]
-    return [ToolAnswer({"id": own, "response": answer, **shared}) for own, answer in zip(ids, answers, strict=True)]
+    return [RawRow({"id": own, "response": answer, **shared}) for own, answer in zip(ids, answers, strict=True)]
 
 
 def _is_lm_eval(row: Fields) -> bool:
@@ -230,8 +228,8 @@ def _is_lm_eval(row: Fields) -> bool:
     return is_sample and isinstance(answers, list) and bool(answers) and all(isinstance(a, list) and a for a in answers)
 
 
-def _mt_bench(row: Fields, questions: Mapping[str, Fields] | None = None) -> Iterable[ToolAnswer]:
-    answers, choices = list[ToolAnswer](), cast("list[Fields]", row["choices"])
+def _mt_bench(row: Fields, questions: Mapping[str, Fields] | None = None) -> Iterable[RawRow]:
+    answers, choices = list[RawRow](), cast("list[Fields]", row["choices"])
     question = None if questions is None else _question_of(str(row["question_id"]), questions)
     for number, choice in enumerate(choices, start=1):
         choice_id = str(row["question_id"]) if len(choices) == 1 else f"{row['question_id']}-choice{number}"
@@ -253,7 +251,7 @@ def _mt_bench(row: Fields, questions: Mapping[str, Fields] | None = None) -> Ite
                 answers.append(failed_answer(row_id, "FastChat wrote an error"))
             else:
                 metadata = short_values(row, "model_id")
-                answers.append(ToolAnswer({"id": row_id, "response": text, **fields, "metadata": metadata}))
+                answers.append(RawRow({"id": row_id, "response": text, **fields, "metadata": metadata}))
     return answers
 
 
@@ -305,7 +303,7 @@ _SHAREGPT_ROLES = {
 }  # fmt: skip
 
 
-def _sharegpt(row: Fields) -> Iterable[ToolAnswer]:
+def _sharegpt(row: Fields) -> Iterable[RawRow]:
     turns = cast("list[Fields]", row["conversations"])
     unknown = next((turn["from"] for turn in turns if turn["from"] not in _SHAREGPT_ROLES), None)
     row_id = row.get("id")
@@ -314,15 +312,15 @@ def _sharegpt(row: Fields) -> Iterable[ToolAnswer]:
     messages = [{"role": _SHAREGPT_ROLES[turn["from"]], "content": turn["value"]} for turn in turns]
     if isinstance(system := row.get("system"), str) and system and messages[0]["role"] != "system":
         messages.insert(0, {"role": "system", "content": system})
-    return [ToolAnswer({"id": row_id, "response": messages})]
+    return [RawRow({"id": row_id, "response": messages})]
 
 
-def _tau_bench(row: Fields) -> Iterable[ToolAnswer]:
+def _tau_bench(row: Fields) -> Iterable[RawRow]:
     row_id, info = f"{row['task_id']}-trial{row['trial']}", as_mapping(row.get("info"))
     if not row["traj"]:
         return [failed_answer(row_id, info.get("error") or "its `traj` is empty")]
     metadata = short_values(row, "task_id", "trial", "reward")
-    return [ToolAnswer({"id": row_id, "response": [_tau_message(m) for m in row["traj"]], "metadata": metadata})]
+    return [RawRow({"id": row_id, "response": [_tau_message(m) for m in row["traj"]], "metadata": metadata})]
 
 
 def _tau_message(message: Any) -> Any:
@@ -333,7 +331,7 @@ def _tau_message(message: Any) -> Any:
     return {**message, "status": "error" if has_failed else "success"}
 
 
-def _tau2(row: Fields) -> Iterable[ToolAnswer]:
+def _tau2(row: Fields) -> Iterable[RawRow]:
     row_id = str(row["task_id"]) if row.get("trial") is None else f"{row['task_id']}-trial{row['trial']}"
     if not row.get("messages"):
         voice = "it is a voice simulation (`ticks`), which no reader reads"
@@ -341,14 +339,14 @@ def _tau2(row: Fields) -> Iterable[ToolAnswer]:
     messages = list_at(row, "messages")
     metadata = short_values(row, "task_id", "trial", "termination_reason")
     metadata |= short_values(as_mapping(row.get("reward_info")), "reward")
-    return [ToolAnswer({"id": row_id, "response": messages, "metadata": metadata})]
+    return [RawRow({"id": row_id, "response": messages, "metadata": metadata})]
 
 
-def _openhands(row: Fields) -> Iterable[ToolAnswer]:
+def _openhands(row: Fields) -> Iterable[RawRow]:
     if not row["history"]:
         return [failed_answer(row["instance_id"], row.get("error") or "its `history` is empty")]
     metadata = short_values(as_mapping(row.get("metadata")), "agent_class") | short_values(row, "error")
-    return [ToolAnswer({"id": row["instance_id"], "response": row["history"], "metadata": metadata})]
+    return [RawRow({"id": row["instance_id"], "response": row["history"], "metadata": metadata})]
 
 
 def _is_openhands(row: Fields) -> bool:
@@ -356,7 +354,7 @@ def _is_openhands(row: Fields) -> bool:
     return has_keys(*names)(row) and isinstance(row["history"], list) and has_no_response(row)
 
 
-def _dspy(row: Fields) -> Iterable[ToolAnswer]:
+def _dspy(row: Fields) -> Iterable[RawRow]:
     name, *others = prefixed_values(row, "pred_")
     if others:
         raise LayoutError(
@@ -364,7 +362,7 @@ def _dspy(row: Fields) -> Iterable[ToolAnswer]:
             f"(`--response-column pred_{name} --reference-column example_{name}`)"
         )
     fields = {key: value for key, value in row.items() if key not in (f"pred_{name}", f"example_{name}")}
-    return [ToolAnswer({**fields, "response": row[f"pred_{name}"], "reference": row[f"example_{name}"]})]
+    return [RawRow({**fields, "response": row[f"pred_{name}"], "reference": row[f"example_{name}"]})]
 
 
 def _is_dspy(row: Fields) -> bool:
@@ -373,12 +371,12 @@ def _is_dspy(row: Fields) -> bool:
     return bool(fields) and list(fields) == list(prefixed_values(row, "example_")) and has_no_response(row)
 
 
-def _alpaca_eval(row: Fields) -> Iterable[ToolAnswer]:
+def _alpaca_eval(row: Fields) -> Iterable[RawRow]:
     # The first output is the output of the baseline, to which the output of the model was compared.
     metadata = {"generator": row["generator_2"], "baseline": row["generator_1"]}
     metadata |= short_values(row, "preference", "annotator", "dataset")
     task = {name: row[name] for name in ("instruction", "input") if name in row}
-    return [ToolAnswer({**task, "response": row["output_2"], "metadata": metadata})]
+    return [RawRow({**task, "response": row["output_2"], "metadata": metadata})]
 
 
 _ALPACA_EVAL = ("instruction", "output_1", "generator_1", "output_2", "generator_2", "preference")
@@ -388,7 +386,7 @@ def _is_alpaca_eval(row: Fields) -> bool:
     return has_keys(*_ALPACA_EVAL)(row) and has_no_response(row)
 
 
-def _deepeval(row: Fields) -> Iterable[ToolAnswer]:
+def _deepeval(row: Fields) -> Iterable[RawRow]:
     camel_case = "metricsData" in row
 
     def key(name: str) -> str:
@@ -420,9 +418,9 @@ def _deepeval(row: Fields) -> Iterable[ToolAnswer]:
                 messages.append({"role": "tool", "tool_call_id": own, "content": value_text(call["output"])})
         messages.append({"role": turn.get("role", "assistant"), "content": turn["content"]})
     if is_conversation:
-        return [ToolAnswer({**fields, "response": messages})]
+        return [RawRow({**fields, "response": messages})]
     steps = {"trajectory": messages} if len(messages) > 2 else {}
-    return [ToolAnswer({**fields, **steps, "query": row["input"], "response": answer})]
+    return [RawRow({**fields, **steps, "query": row["input"], "response": answer})]
 
 
 def _is_deepeval(row: Fields) -> bool:
@@ -443,7 +441,7 @@ class _EvalsLog:
         self._is_graded = False
         self._samplings: dict[str, list[Fields]] = {}
 
-    def read(self, row: Fields) -> list[ToolAnswer]:
+    def read(self, row: Fields) -> list[RawRow]:
         if "spec" in row:
             evaluation = as_mapping(as_mapping(row["spec"].get("run_config")).get("eval_spec"))
             self._is_graded = "modelgraded" in str(evaluation.get("cls"))
@@ -472,12 +470,12 @@ def _is_shown(sampled: Any, prompt: Any) -> bool:
     return all(text in shown for text in (sampled if isinstance(sampled, list) else [sampled]))
 
 
-def _sampled_answers(sample: str, data: Fields) -> Iterator[ToolAnswer]:
+def _sampled_answers(sample: str, data: Fields) -> Iterator[RawRow]:
     sampled, metadata = data["sampled"], short_values(data, "model")
     texts = cast("list[Any]", sampled) if isinstance(sampled, list) else [sampled]
     for number, text in enumerate(texts, start=1):
         row_id = sample if len(texts) == 1 else f"{sample}-choice{number}"
-        yield ToolAnswer({"id": row_id, "query": prompt_of(data["prompt"]), "response": text, "metadata": metadata})
+        yield RawRow({"id": row_id, "query": prompt_of(data["prompt"]), "response": text, "metadata": metadata})
 
 
 def _with_events(known: RowFormat, _: Path) -> RowFormat:
@@ -502,7 +500,7 @@ PROMPTFOO_TABLE = (
 )
 
 
-def _promptfoo_table(_: Fields) -> Iterable[ToolAnswer]:
+def _promptfoo_table(_: Fields) -> Iterable[RawRow]:
     raise LayoutError(f"{PROMPTFOO_TABLE}, or name that column by `response_column` (`--response-column`)")
 
 

@@ -1,7 +1,7 @@
 """Reads traces that other tools export: LangSmith, Langfuse, Phoenix, MLflow, OpenTelemetry's GenAI and OpenInference.
 
 A trace has one answer: the output of its root span. The output of a step is never an answer. If a tool writes one row
-for each span, the spans of a trace are joined by the id of the trace (`read_traces`).
+for each span, the spans of a trace are joined by the id of the trace (`join_traces`).
 
 A value is parsed once, where its writer encodes it. A text within it is never read as messages, because a model could
 have written it. If an export does not tell a text from the JSON of a value, the value is `MaybeJson`.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.json import parse_json
 from rubric_integrations.submission.dialects.blocks import (
@@ -31,11 +31,11 @@ from rubric_integrations.submission.dialects.detect import read_conversation
 from rubric_integrations.submission.inputs import is_row, is_state, row_fields
 from rubric_integrations.submission.messages import is_conversation, is_message, value_text
 from rubric_integrations.submission.steps import Step, ToolCall, join_calls
+from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
     Fields,
-    LayoutError,
+    RawRow,
     RowFormat,
-    ToolAnswer,
     all_objects,
     as_mapping,
     failed_answer,
@@ -51,6 +51,7 @@ from rubric_integrations.submission.tool_answers import (
     query_of,
     response_of,
     text_at,
+    unknown_form,
     unread_rows,
 )
 
@@ -102,56 +103,65 @@ MAX_OPEN_SPANS = 100_000
 
 # From the spans of a trace to its answer.
 
-_Place = TypeVar("_Place")
+
+class TraceEnds(NamedTuple):
+    """The ends of the traces in a file of spans.
+
+    Attributes:
+        last: The number of the last row of each trace, by the id of the trace.
+        damaged: The ids of the traces with a row that cannot be read. None is the id of a row of an unknown trace.
+    """
+
+    last: dict[str, int]
+    damaged: set[str | None]
 
 
-def read_traces(
-    known: RowFormat, read: Callable[[], Iterator[tuple[_Place, Fields | None]]]
-) -> Iterator[tuple[_Place, ToolAnswer | None]]:
-    """Yield the answers of the traces in a file of spans, each with the place of the last row of the trace.
+def find_ends(known: RowFormat, rows: Iterable[RawRow]) -> TraceEnds:
+    """Find the last row of each trace. Then `join_traces` keeps only the traces in memory that are not complete yet."""
+    ends = TraceEnds({}, set())
+    for row in rows:
+        spans = _spans_of(known, row)
+        if spans is None:
+            ends.damaged.add(_trace_of(row.fields))
+        ends.last.update(dict.fromkeys((span.trace for span in spans or ()), row.number))
+    return ends
 
-    The rows are read twice. The first reading finds the last row of each trace. In the second reading, memory then
-    contains only the traces whose last row was not read yet.
+
+def join_traces(known: RowFormat, rows: Iterable[RawRow], ends: TraceEnds) -> Iterator[RawRow]:
+    """Yield the answers of the traces in a file of spans, each at the place of the last row of the trace.
+
+    A row that is not a span is yielded with an error.
 
     Args:
         known: The format of the rows, one of `SPANS`.
-        read: Returns the rows of the file with their places. A row is None if it cannot be read.
-
-    Yields:
-        Pairs of a place and an answer. For a row that is not a span, the answer is None.
+        rows: The rows of the file.
+        ends: The ends of the traces in the same rows.
 
     Raises:
         LayoutError: No span belongs to a language model, no trace has content, LangSmith's file contains only parts of
             runs, or the spans of too many traces are mixed.
     """
-    last = dict[str, int]()
-    damaged = set[str | None]()
-    for index, (_, row) in enumerate(read()):
-        spans = _spans_of(known, row)
-        if spans is None:
-            damaged.add(_trace_of(row))
-        last |= dict.fromkeys((span.trace for span in spans or ()), index)
     waiting, count, has_content, has_model, has_answers = dict[str, dict[str, Span]](), 0, False, False, False
-    for index, (place, row) in enumerate(read()):
+    for row in rows:
         spans = _spans_of(known, row) or []
         if not spans:
-            yield place, None
+            yield row._replace(fields={}, error=row.error or unknown_form(row, known), tool=known, source=row.fields)
         for span in spans:
             waiting.setdefault(span.trace, {})[span.id] = span
             has_model = has_model or span.kind is not None
             has_content = has_content or (span.kind is not None and (span.input, span.output) != (None, None))
         count += len(spans)
-        for trace in dict.fromkeys(span.trace for span in spans):
-            if last[trace] == index:
-                complete = list(waiting.pop(trace).values())
-                count -= len(complete)
-                # An export may contain only a part of a program's runs, and none of these is the answer of the program.
-                if known.name == _LANGSMITH and all(span.parent is not None for span in complete):
-                    continue
-                has_answers = True
-                answers = trace_answers(complete)
-                is_whole = damaged.isdisjoint({trace, None})
-                yield from ((place, answer if is_whole else failed_answer(trace, _LOST)) for answer in answers)
+        for trace in dict.fromkeys(span.trace for span in spans if ends.last[span.trace] == row.number):
+            complete = list(waiting.pop(trace).values())
+            count -= len(complete)
+            # An export may contain only a part of a program's runs, and none of these is the answer of the program.
+            if known.name == _LANGSMITH and all(span.parent is not None for span in complete):
+                continue
+            has_answers = True
+            is_whole = ends.damaged.isdisjoint({trace, None})
+            for answer in trace_answers(complete):
+                fields, error, *_ = answer if is_whole else failed_answer(trace, _LOST)
+                yield row._replace(fields=fields, error=error, tool=known, source=row.fields)
         if count > MAX_OPEN_SPANS:
             raise LayoutError(
                 f"has more than {MAX_OPEN_SPANS:,} spans of traces that are mixed with each other: sort its rows by "
@@ -172,17 +182,17 @@ def read_traces(
         )
 
 
-def _spans_of(known: RowFormat, row: Fields | None) -> list[Span] | None:
+def _spans_of(known: RowFormat, row: RawRow) -> list[Span] | None:
     """Return the spans of a row, or None if the row cannot be read."""
     with suppress(*_MALFORMED):
-        return list(SPANS[known.name](row)) if row is not None and known.matches(row) else None
+        return list(SPANS[known.name](row.fields)) if row.error is None and known.matches(row.fields) else None
     return None
 
 
-def _trace_of(row: Fields | None) -> str | None:
+def _trace_of(row: Fields) -> str | None:
     """Return the id of the trace of a row that cannot be read as spans, or None if the row may be of any trace."""
-    context = as_mapping((row or {}).get("context"))
-    trace = first_field(row or {}, "trace_id", "traceId", "context.trace_id") or context.get("trace_id")
+    context = as_mapping(row.get("context"))
+    trace = first_field(row, "trace_id", "traceId", "context.trace_id") or context.get("trace_id")
     return trace if isinstance(trace, str) else None
 
 
@@ -193,7 +203,7 @@ _LOST = "another row of the file cannot be read, which may be a call of this tra
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 
 
-def trace_answers(spans: Iterable[Span], trace: Span | None = None) -> list[ToolAnswer]:
+def trace_answers(spans: Iterable[Span], trace: Span | None = None) -> list[RawRow]:
     """Return the answer of one trace in a list.
 
     The list is empty if `trace` is None and no span is a step of a language model.
@@ -293,7 +303,7 @@ def _spans_above(spans: Sequence[Span]) -> defaultdict[str, _Above]:
     return above
 
 
-def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
+def _answer(own: Span, spans: Sequence[Span]) -> RawRow:
     """Return the answer of a trace. The calls in its messages and its spans become the trajectory.
 
     Without calls there is no trajectory. A trace may lack some calls, and a check must not conclude from an empty
@@ -336,7 +346,7 @@ def _answer(own: Span, spans: Sequence[Span]) -> ToolAnswer:
         is_text = last == 0 and all(isinstance(part, Text) and part.kind == "text" for part in messages[0].parts)
         query = messages[0].answer() if is_text else sent[: last + 1]
     fields = {"id": own.trace, "query": query, "response": response, "metadata": {"name": own.name}}
-    return ToolAnswer({**fields, **({"trajectory": trajectory} if trajectory else {})})
+    return RawRow({**fields, **({"trajectory": trajectory} if trajectory else {})})
 
 
 def _recorded_calls(spans: Sequence[Span], answer: object) -> list[ToolCall]:
@@ -638,7 +648,7 @@ def _is_langfuse_observation(row: Fields) -> bool:
     return (is_export or is_in_storage) and ("output" in row or has_no_response(row))
 
 
-def _read_langfuse_trace(row: Fields) -> list[ToolAnswer]:
+def _read_langfuse_trace(row: Fields) -> list[RawRow]:
     return trace_answers([], _langfuse_whole(row))
 
 
@@ -653,7 +663,7 @@ def _is_langfuse_trace(row: Fields) -> bool:
     return has_keys("id", "timestamp")(row) and has_content and ("bookmarked" in row or "htmlPath" in row)
 
 
-def _read_langfuse_document(data: Fields) -> list[ToolAnswer]:
+def _read_langfuse_document(data: Fields) -> list[RawRow]:
     trace = data["trace"]
     spans = [_langfuse_span({"traceId": trace["id"], **row}) for row in list_at(data, "observations")]
     return trace_answers(spans, _langfuse_whole(trace, is_json=True))
@@ -804,7 +814,7 @@ def _is_phoenix_span(row: Fields) -> bool:
 # MLflow.
 
 
-def _read_mlflow_trace(row: Fields) -> list[ToolAnswer]:
+def _read_mlflow_trace(row: Fields) -> list[RawRow]:
     info, spans = row["info"], row["data"]["spans"]
     trace_id = _id(first_field(info, "trace_id", "request_id"))
     answers = trace_answers([_mlflow_span(span, trace_id) for span in spans])
@@ -838,7 +848,7 @@ def _is_mlflow_trace(row: Fields) -> bool:
     return isinstance(data.get("spans"), list) and ("trace_id" in info or "request_id" in info)
 
 
-def _read_mlflow_row(row: Fields) -> list[ToolAnswer]:
+def _read_mlflow_row(row: Fields) -> list[RawRow]:
     trace = parsed_json(row["trace"])
     if isinstance(trace, Mapping) and _is_mlflow_trace(cast("Fields", trace)):
         return _read_mlflow_trace(cast("Fields", trace))
@@ -934,7 +944,7 @@ SPANS: dict[str, Callable[[Fields], Iterable[Span]]] = {
 
 
 def _of_spans(name: str, matches: Callable[[Fields], bool]) -> RowFormat:
-    def read(row: Fields) -> Iterable[ToolAnswer]:
+    def read(row: Fields) -> Iterable[RawRow]:
         return trace_answers(SPANS[name](row))
 
     return RowFormat(name, matches, read)

@@ -18,8 +18,8 @@ from rubric_integrations.scoring.labels import NO_TEXT, LabelledJudgment, Sample
 from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
 from rubric_integrations.submission.columns import fold
 from rubric_integrations.submission.submission import Submission, error_line
-from rubric_integrations.submission.tables import CsvError, read_csv
-from rubric_integrations.submission.text_files import BinaryFileError, binary_problem, how_to_encode
+from rubric_integrations.submission.tables import read_csv
+from rubric_integrations.submission.text_files import LayoutError, binary_problem, how_to_encode
 from rubric_integrations.trust.matching import RunLike, is_run, read_rows
 from rubric_integrations.trust.questions import read_verdict
 
@@ -195,8 +195,8 @@ def _read_csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
     """Yield the number of each line with its fields, or with the reason why it is invalid."""
     try:
         for record in read_csv(path, _find_problem):
-            yield record.line, record.error or record.fields
-    except (CsvError, BinaryFileError) as error:
+            yield record.number, record.error or record.fields
+    except LayoutError as error:
         raise LabelsError(f"{path}: {error}") from None
 
 

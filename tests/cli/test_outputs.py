@@ -605,6 +605,7 @@ def test_files_of_the_shell_are_written_in_one_module_only() -> None:
         "runs/batches/collect.py",  # its results, likewise
         "training/reward.py",  # `RubricReward(record=...)`, to which each step of a training run appends
         "dspy/metric.py",  # `RubricMetric.to_run`
+        "submission/files.py",  # the copy of a pipe, in a temporary folder
     }
     assert writers == {"cli/outputs.py"} | others
 
