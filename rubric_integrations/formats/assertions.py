@@ -20,7 +20,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from rubric_integrations._util.records import Weight
 from rubric_integrations.formats.assertion_checks import CODED_TYPES, check_of
-from rubric_integrations.formats.parsing import faults_from_error, short
+from rubric_integrations.formats.items import read_criterion
+from rubric_integrations.formats.parsing import short
 from rubric_integrations.formats.rubric_items import read_items
 from rubric_integrations.formats.suite_files import ASSERTION_LISTS
 from rubric_integrations.rubric.check import Check
@@ -143,7 +144,7 @@ def read_assertions(entries: Any, where: str, context: Context, notes: Notes) ->
         if isinstance(entry, str):
             text = {"requirement": _filled(entry, place, context, notes), "weight": 1.0}
             gate = {"required": True} if context.item_is_gate else {}
-            groups.append(Group(_criterion({**text, **gate}, place, notes)))
+            groups.append(Group(read_criterion({**text, **gate}, place, notes.faults)))
         elif not isinstance(entry, Mapping):
             notes.faults.append(
                 Fault(place, "", f"must be an assertion such as {{type: llm-rubric, value: ...}}, got {short(entry)}")
@@ -203,7 +204,7 @@ def _read_coded(
     negation = "not-" if entry.get("negate") is True else ""
     value = f": {short(entry['value'])}" if entry.get("value") is not None else ""
     fields = {"requirement": f"{negation}{kind}{value}", "check": check, "weight": entry.get("weight", 1.0)}
-    return Group(_criterion({**fields, **_gate(entry, context), **_name(entry, context)}, where, notes))
+    return Group(read_criterion({**fields, **_gate(entry, context), **_name(entry, context)}, where, notes.faults))
 
 
 def _check_of(entry: Mapping[str, Any], context: Context) -> Check:
@@ -335,7 +336,7 @@ def _read_judged(
             "weight": weight,
             **_gate(entry, context),
         }
-        return Group(_criterion({**fields, **_name(entry, context)}, where, notes))
+        return Group(read_criterion({**fields, **_name(entry, context)}, where, notes.faults))
     if not isinstance(content, Sequence) or is_negated:
         message = (
             "is missing: write what to look for"
@@ -366,15 +367,6 @@ def _gate(entry: Mapping[str, Any], context: Context) -> dict[str, Any]:
         **({"required": is_gate} if is_gate is not False else {}),
         **({} if least is None else {"min_score": least}),
     }
-
-
-def _criterion(fields: dict[str, Any], where: str, notes: Notes) -> list[Criterion]:
-    """Return a list with the criterion, or an empty list if it has faults."""
-    try:
-        return [Criterion.model_validate(fields)]
-    except ValidationError as error:
-        notes.faults += faults_from_error(where, Criterion, error)
-        return []
 
 
 def _filled(text: str, where: str, context: Context, notes: Notes) -> str:

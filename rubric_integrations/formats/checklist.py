@@ -17,8 +17,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import ValidationError
-
 from rubric_integrations.formats.items import (
     ItemList,
     Reading,
@@ -26,9 +24,10 @@ from rubric_integrations.formats.items import (
     error_of,
     make_rubric,
     objects_in,
+    read_criterion,
     rubric_losses,
 )
-from rubric_integrations.formats.parsing import faults_from_error, short, unknown_key
+from rubric_integrations.formats.parsing import short, unknown_key
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault, Rubric
 
@@ -154,10 +153,7 @@ def parse(document: Any, source: str) -> Reading:
         if fields is None:
             continue
         fields |= {"required": True} if "NL_ASSERTION" in basis else {}
-        try:
-            criteria.append(Criterion.model_validate(fields))
-        except ValidationError as error:
-            faults += faults_from_error(where, Criterion, error)
+        criteria += read_criterion(fields, where, faults)
     messages = [f"`{key}` beside the checklist is left out" for key in items.others]
     if isinstance(document, Mapping) and _CONVERSATION in document:
         messages.append(f"`{items.where}` of WildBench are hints for one score from 1 to 10: here each is a criterion")

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from rubric_integrations.formats.items import Reading, error_of, make_rubric
-from rubric_integrations.formats.parsing import faults_from_error, short, unknown_key
+from rubric_integrations.formats.items import Reading, error_of, make_rubric, read_criterion
+from rubric_integrations.formats.parsing import short, unknown_key
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
@@ -53,11 +51,6 @@ def parse(document: Any, source: str) -> Reading:
             continue
         scale = {"min": 1.0, "max": 5.0, "integer": True, "levels": {int(s): text for s, text in levels.items()}}
         fields = {"name": data[_NAME], "requirement": data.get(_QUESTION), "weight": 1.0, "scale": scale}
-        try:
-            criteria.append(Criterion.model_validate(fields))
-        except ValidationError as error:
-            words = {"name": _NAME, "requirement": _QUESTION}
-            field_faults = faults_from_error(where, Criterion, error)
-            faults += [fault._replace(field=words.get(fault.field, fault.field)) for fault in field_faults]
+        criteria += read_criterion(fields, where, faults, {"name": _NAME, "requirement": _QUESTION})
     message = "a row of FLASK names the skills by which it is scored: here every response is graded by all of them"
     return Reading(make_rubric(criteria, {}, source, "flask", faults), [message])

@@ -122,17 +122,30 @@ def read_list(
             else:
                 left_out[key] += 1
         own = convert(where, data, faults, changes)
-        try:
-            criteria.append(Criterion.model_validate(own))
-        except ValidationError as error:
-            faults += [
-                fault._replace(field=words.get(fault.field, fault.field))
-                for fault in faults_from_error(where, Criterion, error)
-            ]
+        criteria += read_criterion(own, where, faults, words)
     for key, count in sorted(left_out.items()):
         reason = f": {notes[key]}" if key in notes else ""
         losses.append(f"`{key}` of {count} {'criterion' if count == 1 else 'criteria'} is left out{reason}")
     return Reading(make_rubric(criteria, items.fields, source, dialect, faults), losses + changes)
+
+
+def read_criterion(
+    fields: Mapping[str, Any], where: str, faults: list[Fault], words: Mapping[str, str] | None = None
+) -> list[Criterion]:
+    """Return a list with the criterion of some fields. If they have faults, add these and return an empty list.
+
+    Args:
+        fields: The fields of a `Criterion`.
+        where: The place of the criterion in its document.
+        faults: The list to which faults are appended.
+        words: The names of the fields in the document. By default, the names of a `Criterion`.
+    """
+    try:
+        return [Criterion.model_validate(fields)]
+    except ValidationError as error:
+        own = faults_from_error(where, Criterion, error)
+        faults += [fault._replace(field=(words or {}).get(fault.field, fault.field)) for fault in own]
+        return []
 
 
 def make_rubric(

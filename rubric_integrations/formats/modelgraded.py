@@ -12,10 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from rubric_integrations.formats.items import Reading, error_of, make_rubric
-from rubric_integrations.formats.parsing import faults_from_error, short
+from rubric_integrations.formats.items import Reading, error_of, make_rubric, read_criterion
+from rubric_integrations.formats.parsing import short
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
@@ -75,10 +73,7 @@ def parse(document: Any, source: str) -> Reading:
             "scale_type": "ordinal" if is_ordered else "nominal",
             **({"needs": needs} if needs else {}),
         }
-        try:
-            criteria = [Criterion.model_validate(fields)]
-        except ValidationError as error:
-            faults += faults_from_error(str(name), Criterion, error)
+        criteria = read_criterion(fields, str(name), faults)
     return Reading(make_rubric(criteria, {"name": name}, source, "modelgraded", faults), messages)
 
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from rubric_integrations.formats.items import Reading, criterion_losses, error_of, make_rubric, rubric_losses
-from rubric_integrations.formats.parsing import faults_from_error, short, unknown_key
-from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.formats.items import (
+    Reading,
+    criterion_losses,
+    error_of,
+    make_rubric,
+    read_criterion,
+    rubric_losses,
+)
+from rubric_integrations.formats.parsing import short, unknown_key
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
 _QUESTION = "criteria"
@@ -96,11 +100,6 @@ def parse(document: Any, source: str) -> Reading:
     faults += [Fault(where, key, message) for key in missing]
     levels = {score: data.get(key) for score, key in enumerate(_TEXTS, start=1)}
     scale = {"min": 1.0, "max": 5.0, "integer": True, "levels": levels}
-    criteria: list[Criterion] = []
-    if not faults:
-        try:
-            fields = {"requirement": data[_QUESTION], "weight": 1.0, "scale": scale}
-            criteria = [Criterion.model_validate(fields)]
-        except ValidationError as error:
-            faults += faults_from_error(where, Criterion, error)
+    fields = {"requirement": data[_QUESTION], "weight": 1.0, "scale": scale}
+    criteria = [] if faults else read_criterion(fields, where, faults)
     return Reading(make_rubric(criteria, {}, source, "prometheus", faults), messages)

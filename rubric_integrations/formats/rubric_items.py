@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
-from rubric_integrations.formats.parsing import faults_from_error, short, unknown_key
+from rubric_integrations.formats.items import read_criterion
+from rubric_integrations.formats.parsing import short, unknown_key
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault
 
@@ -51,10 +50,7 @@ def read_items(items: Any, where: str, faults: list[Fault], required: bool | Non
         if fields is not None:
             if required is not None:
                 fields = _with_current_defaults(fields, item, required)
-            try:
-                criteria.append(Criterion.model_validate(fields))
-            except ValidationError as error:
-                faults += faults_from_error(place, Criterion, error)
+            criteria += read_criterion(fields, place, faults)
     return criteria
 
 

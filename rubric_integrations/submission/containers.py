@@ -76,9 +76,11 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
         )
     if columns.response is None and (is_single_row(data) or (dialect_of(data) is not None and not is_row(data))):
         return None
-    unread = next((unread for unread in UNREAD_DOCUMENTS if data.keys() >= unread.keys), None)
-    if unread:
-        raise LayoutError(f"is {unread.name}, whose rows are not read without options: {unread.remedy}")
+    if data.keys() >= SWE_AGENT_KEYS:
+        raise LayoutError(
+            "is a trajectory of SWE-agent, whose rows are not read without options: `--response-column history` grades "
+            "its conversation, `--response-column info.submission` its patch"
+        )
     refuse_rows_within(data)
     if columns.response is not None:
         raise LayoutError(describe_missing_column(data, columns.response))
@@ -305,24 +307,4 @@ DOCUMENTS = (
 """The objects that contain rows, by tool. The first one that matches is read."""
 
 
-class UnreadDocument(NamedTuple):
-    """A JSON object of a tool whose rows can be read only with options that the user sets.
-
-    Attributes:
-        name: The tool and its file, for the message.
-        keys: The keys that the object always has.
-        remedy: Advice on the options with which the rows can be read.
-    """
-
-    name: str
-    keys: frozenset[str]
-    remedy: str
-
-
 SWE_AGENT_KEYS = frozenset({"trajectory", "history", "info"})
-UNREAD_DOCUMENTS = (
-    UnreadDocument(
-        "a trajectory of SWE-agent", SWE_AGENT_KEYS,
-        "`--response-column history` grades its conversation, `--response-column info.submission` its patch",
-    ),
-)  # fmt: skip

@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import chain, count, islice, takewhile
+from itertools import chain, count, takewhile
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
@@ -55,7 +55,7 @@ from rubric_integrations.submission.tables import Layout
 from rubric_integrations.submission.text_files import LayoutError, ResponsesError, how_to_encode, refuse_controls
 from rubric_integrations.submission.tool_answers import RawRow, RowFormat, as_mapping, parsed_json, unknown_form
 from rubric_integrations.submission.tool_rows import find_row_format
-from rubric_integrations.submission.traces import SPANS, TRACE_FORMATS, TraceEnds, find_ends, join_traces
+from rubric_integrations.submission.traces import TRACE_FORMATS, TraceEnds, find_ends, join_traces
 
 # A file is refused if this many rows at its beginning have no response.
 _MAX_WITHOUT_RESPONSE = 1000
@@ -132,7 +132,7 @@ def read_responses(
 
 
 class FileDescription(NamedTuple):
-    """A description of how `read_responses` reads a file, based on the first 1,000 rows.
+    """A description of how a file is read, based on its first 1,000 rows.
 
     Attributes:
         format: The format of the file, such as `JSON Lines` or `CSV, separated by ';'`.
@@ -144,13 +144,6 @@ class FileDescription(NamedTuple):
         metadata: The names of the values that are copied to the results as metadata.
         ignored: The columns that are not read. Empty for rows of a tool, because most of their values are not read.
         is_plain: Whether the format is certain, because the file has rows in the usual columns or is one text.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "run.jsonl"
-        >>> _ = path.write_text('{"output": "It is 42.", "model": "m"}')
-        >>> describe_responses(path).columns, describe_responses(path).metadata
-        ({'response': ('output',)}, ('model',))
     """
 
     format: str
@@ -160,36 +153,6 @@ class FileDescription(NamedTuple):
     metadata: tuple[str, ...]
     ignored: tuple[str, ...]
     is_plain: bool
-
-
-def describe_responses(
-    path: str | Path,
-    query: str | None = None,
-    *,
-    response_column: str | None = None,
-    query_column: str | None = None,
-    reference_column: str | None = None,
-    id_column: str | None = None,
-    rubric_column: str | None = None,
-    rows: str | None = None,
-    encoding: str | None = None,
-    respond: Respond | None = None,
-    input_format: str | None = None,
-) -> FileDescription:
-    r"""Describe how `read_responses` reads a file: the format, the tool, and the columns of the fields.
-
-    The arguments and errors are the same as for `read_responses`.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "answers.csv"
-        >>> _ = path.write_text("Antwort;query\nIt is 42.;6 x 7?\n")
-        >>> describe_responses(path, response_column="Antwort").format
-        "CSV, separated by ';'"
-    """
-    columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
-    with ResponsesFile(path, query, Layout(columns, rows, encoding, respond, input_format)) as file:
-        return file.describe()
 
 
 # The largest number of rows that a description reads.
@@ -360,18 +323,6 @@ class ResponsesFile:
                     _refuse_repeated(row_id, raw, places)
                 yield self._converted(raw, row_id)
 
-    def describe(self) -> FileDescription:
-        """Describe how the file is read, from its first 1,000 rows.
-
-        Raises:
-            ResponsesError: As for `read_responses`.
-        """
-        describer = _Describer(self._layout.columns, _FORMS.get(self._suffix, ONE_TEXT))
-        with self._named_errors():
-            for raw in islice(self._raw_rows(), _MAX_DESCRIBED):
-                describer.add(raw)
-        return describer.description
-
     @contextmanager
     def _named_errors(self) -> Generator[None]:
         """Refuse a file that cannot be read. Errors in the block are replaced by errors that name the file."""
@@ -468,7 +419,7 @@ class ResponsesFile:
         known = find_row_format(first.fields) if self._layout.columns.response is None else None
         if known is None:
             yield from self._own_rows(chain([first], rows))
-        elif known.name not in SPANS:
+        elif known.spans is None:
             yield from self._tool_rows(known, chain([first], rows))
         else:
             if self._ends is None:
@@ -638,7 +589,7 @@ def _of_another_tool(row: RawRow, shapes: set[tuple[Any, ...]]) -> str | None:
         if len(shapes) < _MAX_SHAPES:
             shapes.add(shape)
         return None
-    if later.name in SPANS:
+    if later.spans:
         raise LayoutError(
             f"has rows of {later.name}, and the first row is not one: correct or remove that row, or steps would be "
             "graded as answers"

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from rubric_integrations._util.json import parse_json
 from rubric_integrations.submission.columns import USUAL_COLUMNS, missing_column
@@ -18,6 +18,9 @@ from rubric_integrations.submission.inputs import task_fields
 from rubric_integrations.submission.messages import Respond, is_conversation, value_text
 from rubric_integrations.submission.submission import MAX_CHARS
 from rubric_integrations.submission.text_files import LayoutError
+
+if TYPE_CHECKING:
+    from rubric_integrations.submission.traces import Span
 
 Fields = Mapping[str, Any]
 
@@ -59,6 +62,7 @@ class RowFormat(NamedTuple):
         prepare: Adapts this format to one file, and returns the adapted format. It is set if the reader of a row needs
             the rows before it or another file in the folder. Otherwise None.
         respond: The part of the conversations that is graded by default. None uses the `respond` of each row.
+        spans: Returns the spans of a row, if a trace has several rows. Otherwise None.
         has_all_calls: Whether a conversation contains all tool calls of its run. If not, a conversation without calls
             is not used as a trajectory. A check could otherwise conclude that the agent made no calls.
     """
@@ -71,6 +75,7 @@ class RowFormat(NamedTuple):
     prepare: Callable[[RowFormat, Path], RowFormat] | None = None
     respond: Respond | None = None
     has_all_calls: bool = False
+    spans: Callable[[Fields], Iterable[Span]] | None = None
 
 
 def failed_answer(row_id: str, reason: object) -> RawRow:

@@ -133,7 +133,7 @@ def join_traces(known: RowFormat, rows: Iterable[RawRow], ends: TraceEnds) -> It
     A row that is not a span is yielded with an error.
 
     Args:
-        known: The format of the rows, one of `SPANS`.
+        known: The format of the rows, with `spans`.
         rows: The rows of the file.
         ends: The ends of the traces in the same rows.
 
@@ -185,7 +185,8 @@ def join_traces(known: RowFormat, rows: Iterable[RawRow], ends: TraceEnds) -> It
 def _spans_of(known: RowFormat, row: RawRow) -> list[Span] | None:
     """Return the spans of a row, or None if the row cannot be read."""
     with suppress(*_MALFORMED):
-        return list(SPANS[known.name](row.fields)) if row.error is None and known.matches(row.fields) else None
+        if known.spans and row.error is None and known.matches(row.fields):
+            return list(known.spans(row.fields))
     return None
 
 
@@ -933,29 +934,21 @@ def _is_sdk_span(row: Fields) -> bool:
     return is_span and context.keys() >= {"trace_id", "span_id"}
 
 
-SPANS: dict[str, Callable[[Fields], Iterable[Span]]] = {
-    _LANGSMITH: _langsmith_spans,
-    "Langfuse observations": _langfuse_spans,
-    "Phoenix spans": _phoenix_spans,
-    "OTLP spans": _otlp_spans,
-    "OpenTelemetry spans": _sdk_spans,
-}
-"""The formats in which a trace has several rows, with the function that returns the spans of a row."""
+def _of_spans(name: str, matches: Callable[[Fields], bool], spans: Callable[[Fields], Iterable[Span]]) -> RowFormat:
+    """Return a format in which a trace has several rows."""
 
-
-def _of_spans(name: str, matches: Callable[[Fields], bool]) -> RowFormat:
     def read(row: Fields) -> Iterable[RawRow]:
-        return trace_answers(SPANS[name](row))
+        return trace_answers(spans(row))
 
-    return RowFormat(name, matches, read)
+    return RowFormat(name, matches, read, spans=spans)
 
 
 TRACE_FORMATS = (
-    _of_spans(_LANGSMITH, _is_langsmith_run),
-    _of_spans("OTLP spans", _is_otlp),
-    _of_spans("OpenTelemetry spans", _is_sdk_span),
-    _of_spans("Phoenix spans", _is_phoenix_span),
-    _of_spans("Langfuse observations", _is_langfuse_observation),
+    _of_spans(_LANGSMITH, _is_langsmith_run, _langsmith_spans),
+    _of_spans("OTLP spans", _is_otlp, _otlp_spans),
+    _of_spans("OpenTelemetry spans", _is_sdk_span, _sdk_spans),
+    _of_spans("Phoenix spans", _is_phoenix_span, _phoenix_spans),
+    _of_spans("Langfuse observations", _is_langfuse_observation, _langfuse_spans),
     RowFormat("Langfuse trace", _is_langfuse_document, _read_langfuse_document),
     RowFormat("Langfuse traces", _is_langfuse_trace, _read_langfuse_trace),
     RowFormat(

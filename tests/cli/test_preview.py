@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from rubric_integrations.submission.files import FileDescription, describe_responses
+from rubric_integrations.submission.columns import ColumnNames
+from rubric_integrations.submission.files import FileDescription, ResponsesFile
+from rubric_integrations.submission.tables import Layout
 from tests.cli.commands import grade, run
 from tests.submission.conversations import CHAT
 
@@ -31,8 +33,14 @@ def read_json(result: Result) -> dict[str, Any]:
     return json.loads(result.stdout)
 
 
-def describe(path: Path, content: Any, **options: Any) -> FileDescription:
-    return describe_responses(write(path, content), **options)
+def describe(path: Path, content: Any = None, **columns: Any) -> FileDescription:
+    """Write a file, unless there is one, and describe how it is read."""
+    if content is not None:
+        write(path, content)
+    file = ResponsesFile(path, None, Layout(ColumnNames(**columns)))
+    assert list(file.check())
+    assert file.description
+    return file.description
 
 
 @pytest.mark.parametrize(
@@ -61,10 +69,10 @@ def test_sheet_and_parquet_are_described(tmp_path: Path) -> None:
     book.active.append(["response", "note"])
     book.active.append(["42", "n"])
     book.save(tmp_path / "f.xlsx")
-    assert describe_responses(tmp_path / "f.xlsx").format == "spreadsheet, sheet 'Answers'"
+    assert describe(tmp_path / "f.xlsx").format == "spreadsheet, sheet 'Answers'"
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table({"response": ["42"], "n": [1]}), tmp_path / "f.parquet")
-    description = describe_responses(tmp_path / "f.parquet")
+    description = describe(tmp_path / "f.parquet")
     assert (description.format, description.metadata, description.is_plain) == ("Parquet", ("n",), True)
 
 

@@ -22,7 +22,6 @@ from rubric_integrations.submission import ResponsesError, Submission, read_resp
 from rubric_integrations.submission.files import ResponsesFile
 from rubric_integrations.submission.tables import Layout
 from rubric_integrations.submission.tool_rows import find_row_format
-from rubric_integrations.submission.traces import SPANS
 from tests.submission.samples import PLAIN, SAMPLES, Sample, encode
 from tests.submission.traces import OBSERVATIONS
 
@@ -84,7 +83,7 @@ def file(sample: Sample, tmp_path: Path) -> Path:
 def most_passes(sample: Sample) -> int:
     """Return 3 for rows that are spans, 2 for all others."""
     known = find_row_format(sample.data[0] if isinstance(sample.data, list) else sample.data)
-    return 3 if known and known.name in SPANS else 2
+    return 3 if known and known.spans else 2
 
 
 @pytest.fixture

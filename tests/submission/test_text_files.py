@@ -28,7 +28,8 @@ from pyarrow import feather, ipc, orc, parquet
 from rubric_integrations import Rubric
 from rubric_integrations.runs.imported import JudgmentsError, read_judgments
 from rubric_integrations.submission import ResponsesError, Submission, read_responses
-from rubric_integrations.submission.files import describe_responses
+from rubric_integrations.submission.files import ResponsesFile
+from rubric_integrations.submission.tables import Layout
 from rubric_integrations.submission.text_files import binary_problem
 from rubric_integrations.trust import read_labels
 from rubric_integrations.trust.labels import LabelsError
@@ -109,7 +110,7 @@ def test_binary_file_is_refused_under_each_name_and_encoding(tmp_path: Path, suf
             assert len(message.splitlines()) == 1
             assert re.search(r"files are not supported: |is an? .*, not text: ", message), (name, encoding, message)
             with pytest.raises(ResponsesError, match=re.escape(message)):
-                describe_responses(path, encoding=encoding)
+                list(ResponsesFile(path, None, Layout(encoding=encoding)).check())
 
 
 def test_command_names_the_file_and_replaces_none() -> None:
