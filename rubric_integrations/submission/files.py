@@ -12,13 +12,12 @@ import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain, count, takewhile
 from pathlib import Path
 from tempfile import mkdtemp
-from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 from weakref import finalize
 
 from rubric_integrations._util.json import refuse_endless, split_path, value_at
@@ -127,8 +126,7 @@ def read_responses(
         ('a', 'It is 42.')
     """
     columns = ColumnNames(response_column, query_column, reference_column, id_column, rubric_column)
-    with ResponsesFile(path, query, Layout(columns, rows, encoding, respond, input_format)) as file:
-        yield from file.rows()
+    yield from ResponsesFile(path, query, Layout(columns, rows, encoding, respond, input_format)).rows()
 
 
 class FileDescription(NamedTuple):
@@ -250,7 +248,7 @@ def _paths_of(value: object, row: Mapping[str, Any]) -> tuple[str, ...]:
 class ResponsesFile:
     """A file of responses. It is read at most twice, a file of spans three times: for `check`, and then for `rows`.
 
-    A pipe is copied to a private temporary file. It is removed at the end of the `with` block, or with this object.
+    A pipe is copied to a private temporary file, which is removed with this object, or when the process ends.
 
     Args:
         path: The file, or `-` for stdin.
@@ -274,17 +272,8 @@ class ResponsesFile:
         self._folder = self.path.parent
         # The file that is opened, which is a copy of a pipe.
         self._file, self._copy = self.path, ""
-        self._remove_copy: Callable[[], object] = lambda: None
         self._ids: set[str] | None = None
         self._ends: TraceEnds | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._remove_copy()
 
     def check(self) -> Iterator[Row]:
         """Yield each row before its conversion: with its id, rubric and metadata, and without a submission.
@@ -368,8 +357,7 @@ class ResponsesFile:
     def _keep(self, pipe: BinaryIO, name: str) -> None:
         """Copy a pipe, because it can be read only once. Its rows may name files in the working directory."""
         folder = mkdtemp(prefix="rubric-integrations-")
-        # Also removes it if the caller does not end its use, or the process ends.
-        self._remove_copy = finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._file, self._copy, self._folder = Path(folder, f"{name}{self._suffix}"), f"{folder}{os.sep}", Path()
         with self._file.open("xb") as copy:
             shutil.copyfileobj(pipe, copy)
