@@ -421,7 +421,8 @@ class Endpoint:
             self._record_failure(JudgeFailure("parse", next(iter(result.faults.values()), "no answer")), submission)
             return
         with self._lock:
-            self._end_outage(submission)
+            if self._lost or self._lost_texts:
+                self._end_outage(submission)
             self.has_replied = self._was_reached = True
             self._refused, self._sent = [], []
         if self._earlier and not self._earlier.has_replied:

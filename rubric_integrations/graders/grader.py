@@ -437,7 +437,7 @@ class Grader(ABC):
         submission = as_submission(to_grade, query, reference)
         if self.call_limiter.streak is not None:
             self.call_limiter.streak.check()
-        total = SpendTotal(spend_of_grade.get())
+        total, whole = SpendTotal(), spend_of_grade.get()
         outside = spend_of_grade.set(total)
         try:
             answers = await self.judge(rubric, submission)
@@ -453,6 +453,8 @@ class Grader(ABC):
             raise
         finally:
             spend_of_grade.reset(outside)
+            if whole is not None:
+                whole.add(total.spend)
         if total.spend.calls > report.spend.calls:
             # A cancelled request has no outcome with its spend.
             report = report.model_copy(update={"spend": total.spend})

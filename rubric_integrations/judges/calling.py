@@ -296,9 +296,9 @@ class ModelCaller:
             raise failure from failure.__cause__
         return ParsedReply(fields, _spend_of(completions))
 
-    def model_for(self, lm: dspy.BaseLM, form: RequestForm) -> dspy.BaseLM:
-        """Return `lm`, or a copy without the default temperature if requests of this form do not have it."""
-        return lm if form.default_temperature or not self.has_default(lm) else lm.copy(temperature=None)
+    def without_default(self, lm: dspy.BaseLM) -> dspy.BaseLM:
+        """Return a copy of `lm` without the default temperature, or `lm` if the user chose its temperature."""
+        return lm.copy(temperature=None) if self.has_default(lm) else lm
 
     def simpler_form(self, form: RequestForm, lm: dspy.BaseLM, failure: JudgeFailure) -> RequestForm | None:
         """Return a simpler form of a request after a failure.
@@ -354,7 +354,7 @@ class ModelCaller:
         own = predict.__dict__
         signature = select_fields(own["signature"], tuple(inputs), prompt.requests_evidence)
         adapter_type = CacheControlAdapter if warm_prompt_cache and supports_cache_control(lm) else JudgeAdapter
-        model = self.model_for(lm, form)
+        model = lm if form.default_temperature else self.without_default(lm)
         demos = [*own["demos"], *examples]
         return _ModelCall(model, predict, signature, inputs, demos, form.reply_format, adapter_type, prompt.quotable)
 

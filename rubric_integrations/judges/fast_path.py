@@ -167,6 +167,7 @@ class PromptTemplate:
             supports it.
         json_only: Whether the request asks for a JSON format that the model supports according to DSPy. The reply must
             then be only a JSON object.
+        body: A function that returns the bytes of the request's body with the texts and files of a question.
     """
 
     def __init__(self, lm: dspy.LM, request: CapturedRequest):
@@ -175,11 +176,7 @@ class PromptTemplate:
         has_format = not {"response_format", "output_config"}.isdisjoint(json.loads(request.body))
         self.json_only = has_format and "response_format" in ModelCapabilities(lm).supported_params
         self.assumes_format = has_format and not self.json_only
-        self._slots = find_slots(request.body)
-
-    def body(self, inputs: Mapping[str, Any]) -> bytes:
-        """Fill the texts and files of a question into the slots, and return the bytes of the request's body."""
-        return self._slots.fill(inputs)
+        self.body = find_slots(request.body).fill
 
     def complete(self, inputs: Mapping[str, Any]) -> Awaitable[Completion]:
         """Send the request with these texts and files, once.

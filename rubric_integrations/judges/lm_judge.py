@@ -270,7 +270,7 @@ class LMJudge(SavedPrompts):
     ) -> tuple[dspy.Predict, dict[str, Any], AbstractContextManager[None]]:
         predict, adapter = self._predictor_for(inputs), JudgeAdapter.for_inputs(inputs)
         adapter.reply_format = form.reply_format
-        lm = with_async_call(self._caller.model_for(self.lm, form))
+        lm = with_async_call(self.lm if form.default_temperature else self._caller.without_default(self.lm))
         signature = select_fields(cast("Any", predict).signature, tuple(inputs), "trajectory" in inputs)
         return predict, {"lm": lm, "signature": signature, **inputs}, dspy.context(adapter=adapter)
 

@@ -39,7 +39,7 @@ from rubric_integrations.judges.models.keys import (
     route_of,
     server_url,
 )
-from rubric_integrations.judges.models.limits import MAX_FLAT_TOKENS, estimate_cost, token_prices
+from rubric_integrations.judges.models.limits import MAX_FLAT_TOKENS, estimate_cost, known_prices, look_up_prices
 from rubric_integrations.judges.protocol import RequestProtocol
 from rubric_integrations.scoring.judgment import TokenUsage
 
@@ -163,7 +163,8 @@ class ReplyReader:
         try:
             plain = _parse_plain(reply.body) if self._reads_plain_replies and reply.status == 200 else None
             if plain is not None:
-                prices = await token_prices((*self._price_key, plain.model, plain.tier), self._estimate)
+                key = (*self._price_key, plain.model, plain.tier)
+                prices = known_prices.get(key) or await look_up_prices(key, self._estimate)
                 if not prices.known or prices.per_token:
                     cost = sum(map(mul, plain.counts, prices.per_token)) if prices.per_token else None
                     return Completion(plain.text, plain.finish_reason, plain.usage, cost)
@@ -182,8 +183,9 @@ class ReplyReader:
         response, completion = self._parse(reply)
         tier = str((response.provider_data or {}).get("service_tier") or "")
         key = (*self._price_key, response.model, tier)
-        if completion.usage is not None and (await token_prices(key, self._estimate)).known:
-            completion = completion._replace(cost=self._estimate(response))
+        if completion.usage is not None:
+            prices = known_prices.get(key) or await look_up_prices(key, self._estimate)
+            completion = completion._replace(cost=self._estimate(response) if prices.known else None)
         return response, completion
 
     def _parse(self, reply: HttpReply) -> tuple[lm15.Response, Completion]:

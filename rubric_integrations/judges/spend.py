@@ -431,11 +431,6 @@ class SpendLimit:
     def _others(self) -> Allowance:
         return self._shared.shares.others if self._shared else NOTHING
 
-    @property
-    def _own(self) -> Allowance:
-        """The total amount that this process may spend, according to its claims."""
-        return self._shared.shares.own if self._shared else self._limit
-
     def _spent(self) -> Allowance:
         with self._lock:
             return Allowance(self._started, self._counted + self._reserved)
@@ -471,7 +466,8 @@ class SpendLimit:
                 if self.max_cost is not None and (self._has_unknown_price or (is_unpriced and self._under_way)):
                     return None
                 reserved = self._reservation(highest_cost)
-                if not self._fits(reserved, self._own) or (self.max_cost is not None and self._has_spent_all):
+                own = self._shared.shares.own if self._shared else self._limit
+                if not self._fits(reserved, own) or (self.max_cost is not None and self._has_spent_all):
                     return None
             self._started += 1
             self._under_way += 1

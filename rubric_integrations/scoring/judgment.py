@@ -90,9 +90,6 @@ UNANSWERED_CALL = Spend(calls=1, is_lower_bound=True)
 class SpendTotal:
     """A running total of spends. Unlike the addition of `Spend` records, it creates no record for each partial sum.
 
-    Args:
-        whole: A total that gets each spend, too. None if there is none.
-
     Example:
         >>> total = SpendTotal()
         >>> for cost in (0.5, 0.25):
@@ -101,16 +98,13 @@ class SpendTotal:
         (2, 0.75)
     """
 
-    def __init__(self, whole: SpendTotal | None = None) -> None:
-        self._whole = whole
+    def __init__(self) -> None:
         self._calls = self._sent = self._received = self._cached = 0
         self._usage_is_known, self._is_lower_bound = True, False
         self.cost: float | None = 0.0
 
     def add(self, spend: Spend) -> None:
         """Add one spend."""
-        if self._whole is not None:
-            self._whole.add(spend)
         self._calls += spend.calls
         self._is_lower_bound = self._is_lower_bound or spend.is_lower_bound
         usage = spend.usage

@@ -72,12 +72,13 @@ async def test_large_request_holds_no_other_request_up(body: dict[str, Any], sta
 
 @pytest.mark.sizes
 async def test_checks_of_a_rubric_in_a_request_have_a_limit_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "_CHECK_SECONDS", 1)
+    # Enough to read the rubric on a slow machine, which counts as well, and not for its checks.
+    monkeypatch.setattr(service, "_CHECK_SECONDS", 3)
     body = {"response": "[1]", "rubric": slow_rubric(20)}
     async with serving(None, PerCriterionGrader("offline"), accept_rubrics=True) as server:
         begun = time.process_time()
         answer = await server.post("/grade", body)
-        assert time.process_time() - begun < 6
+        assert time.process_time() - begun < 8
     assert (answer.status, "needs more than 30,000 comparisons" in answer.text) == (503, True)
 
 

@@ -57,7 +57,8 @@ PriceKey = tuple[str, str, str | None, str, str]
 
 # The names of models come from the servers' replies. Therefore their number must be limited.
 _MAX_PRICES = 256
-_known_prices: dict[PriceKey, TokenPrices] = {}
+known_prices: dict[PriceKey, TokenPrices] = {}
+"""The prices that `look_up_prices` has found."""
 
 
 def estimate_cost(
@@ -74,23 +75,22 @@ def estimate_cost(
     return costs.estimate_cost(response, provider=provider, requested_model=model, request=request)[0]
 
 
-async def token_prices(key: PriceKey, estimate: Callable[[lm15.Response], float | None]) -> TokenPrices:
-    """Return the prices of a model's tokens, from a cache or the price list.
+async def look_up_prices(key: PriceKey, estimate: Callable[[lm15.Response], float | None]) -> TokenPrices:
+    """Return the prices of a model's tokens from the price list, and keep them in `known_prices`.
 
     Args:
         key: Everything on which the prices depend.
         estimate: A function that returns the cost of a reply.
     """
-    prices = _known_prices.get(key)
-    if prices is None:
-        if len(_known_prices) >= _MAX_PRICES:
-            _known_prices.clear()
-        # In a thread, because the first look-up may download DSPy's price list.
-        prices = _known_prices[key] = await asyncio.to_thread(_look_up_prices, key, estimate)
+    # In a thread, because the first look-up may download DSPy's price list.
+    prices = await asyncio.to_thread(_prices_of, key, estimate)
+    if len(known_prices) >= _MAX_PRICES:
+        known_prices.clear()
+    known_prices[key] = prices
     return prices
 
 
-def _look_up_prices(key: PriceKey, estimate: Callable[[lm15.Response], float | None]) -> TokenPrices:
+def _prices_of(key: PriceKey, estimate: Callable[[lm15.Response], float | None]) -> TokenPrices:
     """Derive the prices of a token from the estimated costs of replies with different counts of tokens."""
     *_, model, tier = key
 
