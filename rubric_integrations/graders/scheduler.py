@@ -524,6 +524,7 @@ class LimitedJudge(RequestWrapper):
                     raise
                 except Exception as error:  # noqa: BLE001 -- whatever a user's own judge raises
                     outcome = redactor.failure(self._failure_of(error))
+                    concurrency.on_failure(outcome, sent_at)  # before `endpoint.record`, which may end the run
                 finally:
                     outcome = self._with_price(outcome, limit) if limit is not None and limit.prices else outcome
                     # Also if the call is cancelled after it was sent.
@@ -537,7 +538,6 @@ class LimitedJudge(RequestWrapper):
                 if is_single:
                     endpoint.leave()
             if isinstance(outcome, JudgeFailure):
-                concurrency.on_failure(outcome, sent_at)
                 raise await self._handled(request, outcome)
             concurrency.on_success()
             return outcome
@@ -566,11 +566,16 @@ class LimitedJudge(RequestWrapper):
             _logger.warning("only rows that failed before are left, and a call is lost: asking about another text")
         self._is_probing = self._has_probed = True
         token = answered_text.set(None)  # the probe itself needs no probe
+        concurrency = self._limiter.concurrency
         judge = LimitedJudge(self.inner, CallLimiter(self._limiter.limits, spend_limit=self._limiter.spend_limit))
+        sent_at = 0.0
         try:
+            await concurrency.wait_for_server()
+            sent_at = time.monotonic()
             outcome: Any = await judge.answer(request)
         except JudgeFailure as probe_failure:
             outcome = probe_failure
+            concurrency.on_failure(probe_failure, sent_at)
         finally:
             self._is_probing = False
             answered_text.reset(token)

@@ -379,7 +379,8 @@ class RunStore:
             return None
         from rubric_integrations.runs.ledger.base import row_key
 
-        failed = self._ledger.failed_rows()
+        # A row that failed in the previous run may be in progress.
+        failed = self._failed | self._ledger.failed_rows()
         rows = self._ledger.submissions()
         return next((submission for row, submission in rows if row_key(row.id) not in failed), None)
 
@@ -602,6 +603,9 @@ class Run:
         self._max_under_way = 2 * self._grader.call_limiter.limits.concurrency
         self._ordered, self._progress, self._early_stop = ordered, progress, EarlyStop(stop_when)
         self._highest_row_spend: Spend | None = None
+        # The first text that was graded, and whether any row was started that had not failed in an earlier run.
+        self._answered: Submission | None = None
+        self._has_new_rows = False
         self._spend_of_all_starts = SpendTotal()
         self._scoring_record: dict[str, Any] = {}
         self._marks = _RunMarks(None, {})
@@ -708,7 +712,8 @@ class Run:
                     row, own, rubric = await find_rubric(self._rubrics, *next_row, grader.check_rubric)
                     store.record(row, own)
                     has_failed = store.has_failed(row)
-                    find = partial(_answered_text, store, window) if has_failed else None
+                    self._has_new_rows |= not has_failed
+                    find = partial(self._answered_text, store, window) if has_failed else None
                     grade = partial(self._grade, grader, row, rubric, find)
                     task = window.start(grade, late=has_failed)
                     self._early_stop.watch(task)
@@ -771,9 +776,18 @@ class Run:
         if self._ledger is not None:
             spend_of_grade.set(self._spend_of_all_starts)
         try:
-            return Graded(row, await grader.grade(rubric, row.submission), None, rubric, self._scoring_record)
+            report = await grader.grade(rubric, row.submission)
         except JudgeError as error:
             return Graded(row, error.report, str(error), rubric, self._scoring_record)
+        if self._answered is None and not report.failed_count:
+            self._answered = row.submission
+        return Graded(row, report, None, rubric, self._scoring_record)
+
+    def _answered_text(self, store: RunStore, window: RowWindow) -> Submission | None:
+        """Return another text that was graded, if only rows that failed before are in progress."""
+        if not window.has_only_failed:
+            return None
+        return self._answered or (None if self._has_new_rows else store.answered_text())
 
     def _outage_seconds(self) -> float | None:
         down_since = self._grader.call_limiter.down_since
@@ -781,10 +795,6 @@ class Run:
 
     def _update_summary(self, **changes: Any) -> None:
         self.summary = self.summary.model_copy(update=changes)
-
-
-def _answered_text(store: RunStore, window: RowWindow) -> Submission | None:
-    return store.answered_text() if window.has_only_failed else None
 
 
 def grade_many(

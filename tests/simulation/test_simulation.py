@@ -16,6 +16,13 @@ SEEDS, BLOCK = 200, 25
 SEEDS_FOR_A_BREAKAGE = 200
 # Seeds that together contain everything; if scenarios are drawn in another way, others are played as well.
 SEEDS_WITH_EVERYTHING = (22, 0, 4, 6, 14, 17)
+# Seeds that found a fault in `make simulate`, with what it was.
+SEEDS_THAT_FOUND_A_FAULT = {
+    460: "the question about another text was sent while the server wanted no request",
+    7447: "a rate limit was forgotten because its call ended the run",
+    11788: "the question about another text was about one that had no stored answer",
+    12778: "the same, while another process requested it",
+}
 
 
 @pytest.mark.parametrize(
@@ -25,6 +32,11 @@ def test_every_invariant_holds_whatever_happens(first: int) -> None:
     failed = {seed: faults for seed in range(first, first + BLOCK) if (faults := simulate(seed).faults)}
     lines = [f"python -m tests.simulation {seed}  # {faults[0]}" for seed, faults in failed.items()]
     assert not failed, "replay with:\n" + "\n".join(lines)
+
+
+@pytest.mark.parametrize("seed", SEEDS_THAT_FOUND_A_FAULT)
+def test_seed_that_found_a_fault_finds_none(seed: int) -> None:
+    assert simulate(seed).faults == []
 
 
 @pytest.mark.simulation

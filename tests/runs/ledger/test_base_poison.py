@@ -96,6 +96,14 @@ def test_resumed_run_with_only_poison_left_names_it(
     assert len(warnings) in (1, 2)  # one for each judge
 
 
+def test_run_of_failed_rows_alone_names_them(server: OpenAIServer, address: str) -> None:
+    first_run(server, per_criterion(server.url), address, ["poison"])
+    run = grade_many(rows_of(["poison"]), rubric_of(2), per_criterion(server.url), ledger=address)
+    assert failed_rows(run) == ["poison"]
+    assert run.summary.stopped is None
+    assert {call.prompt.count("good 0") > 0 for call in server.calls if "poison" not in call.prompt} == {True}
+
+
 @pytest.mark.parametrize("poison", [["poison"], ["poison 1", "poison 2"]], ids=["one", "two"])
 def test_dead_server_after_a_poisoned_run_is_an_outage(server: OpenAIServer, address: str, poison: list[str]) -> None:
     rows = first_run(server, per_criterion(server.url), address, poison)
