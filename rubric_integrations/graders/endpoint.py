@@ -69,7 +69,11 @@ class AdaptiveConcurrency:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._in_use -= 1
-        self._release()
+        if error is None:
+            self._release()
+        else:
+            # After the end of the call, which may end its grade. The next call of the grade is then not sent.
+            asyncio.get_running_loop().call_soon(self._release)
 
     def _release(self) -> None:
         if self._to_withhold:

@@ -787,6 +787,7 @@ class Run:
         """Return another text that was graded, if only rows that failed before are in progress."""
         if not window.has_only_failed:
             return None
+        # The ledger's rows come second: another process may be grading them, and their answers are not stored yet.
         return self._answered or (None if self._has_new_rows else store.answered_text())
 
     def _outage_seconds(self) -> float | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, Submission, grade_many
+from rubric_integrations.graders import CallLimits
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.judges import LMJudge, Question
 from rubric_integrations.scoring import JudgeFailure, Judgment, Spend, TokenUsage
@@ -75,6 +76,14 @@ async def test_first_failure_cancels_the_calls_under_way_and_keeps_the_answers()
     assert "wrong key" in str(error.value)
     assert isinstance(error.value, ValueError)
     assert (report.complete, report.failed_count) == (False, 2)
+
+
+async def test_first_failure_ends_the_grade_before_the_next_call_is_made() -> None:
+    """One call at a time: the slot of the failed call is free only after its grade has ended."""
+    judge = FakeJudge({"a": "MET", "b": WRONG_KEY, "c": "MET"})
+    with pytest.raises(JudgeError):
+        await THREE.grade("text", PerCriterionGrader(judge, limits=CallLimits(max_concurrency=1)))
+    assert judge.requirements == ["a", "b"]
 
 
 async def test_cancelled_criterion_has_its_own_kind_and_is_not_the_error_of_the_report() -> None:

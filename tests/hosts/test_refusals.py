@@ -43,7 +43,8 @@ REFUSALS = {
 
 def script(reply: Reply) -> Callable[[Call], Reply]:
     """Refuse the second criterion of the text "bad", and answer everything else."""
-    return lambda call: reply if "bad" in call.prompt and call.criterion == "second" else Reply()
+    # A line starts with "bad": the random code of a fence contains it in one of 400 processes.
+    return lambda call: reply if "\nbad" in call.prompt and call.criterion == "second" else Reply()
 
 
 def grade(grader: Grader, text: str) -> float | None:

@@ -101,7 +101,9 @@ def test_run_of_failed_rows_alone_names_them(server: OpenAIServer, address: str)
     run = grade_many(rows_of(["poison"]), rubric_of(2), per_criterion(server.url), ledger=address)
     assert failed_rows(run) == ["poison"]
     assert run.summary.stopped is None
-    assert {call.prompt.count("good 0") > 0 for call in server.calls if "poison" not in call.prompt} == {True}
+    others = [call.prompt for call in server.calls if "poison" not in call.prompt]
+    assert others
+    assert all("good 0" in prompt for prompt in others)
 
 
 @pytest.mark.parametrize("poison", [["poison"], ["poison 1", "poison 2"]], ids=["one", "two"])
