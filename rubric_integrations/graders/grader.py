@@ -11,19 +11,19 @@ grade.
 from __future__ import annotations
 
 import asyncio
-import copy
 import hashlib
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from rubric_integrations._util.event_loop import run_on_texts, run_sync
 from rubric_integrations.checks import run_check
 from rubric_integrations.checks.metrics import run_metric
 from rubric_integrations.graders.endpoint import WarmUp
 from rubric_integrations.graders.panel import PanelMember, describe_judge, make_panel, require_judges, stored_judges
+from rubric_integrations.graders.rounds import MAX_ROUNDS, Round, current_round, judge_failures, without_lost
 from rubric_integrations.graders.scheduler import CallLimiter, RefusalMemory, gather_calls, limit_judge, with_spend
 from rubric_integrations.graders.settings import (
     CallLimits,
@@ -59,15 +59,13 @@ from rubric_integrations.scoring.aggregate import (
     voting_criterion,
 )
 from rubric_integrations.scoring.judgment import (
-    NO_SPEND,
-    FailureKind,
     JudgeAnswers,
     JudgeFailure,
     Outcome,
     Spend,
     SpendTotal,
+    Vote,
     to_judgment,
-    total_spend,
 )
 from rubric_integrations.scoring.length import (
     LengthPenalty,
@@ -83,7 +81,7 @@ from rubric_integrations.scoring.policies import (
     validate_abstention_policy,
     validate_failure_policy,
 )
-from rubric_integrations.scoring.report import EvaluationReport, JudgeError, failure_kinds
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError
 from rubric_integrations.scoring.voting import vote_is_decided
 from rubric_integrations.submission.inputs import ToGradeInput, as_submission
 from rubric_integrations.submission.submission import Submission, missing_evidence
@@ -160,12 +158,28 @@ DEFAULT_VOTING, DEFAULT_OPTIONS = Voting(), OptionDisplay()
 DEFAULT_LIMITS, DEFAULT_TEXT_LIMITS = CallLimits(), TextLimits()
 
 
+class Runtime(NamedTuple):
+    """The judges of a grader and the state of their calls. All grades of a grader share it.
+
+    Attributes:
+        panel: The judges.
+        call_limiter: Limits and retries their calls.
+        warm_up: Delays the other calls about a submission until the first one is answered. None to delay no calls.
+    """
+
+    panel: tuple[PanelMember, ...]
+    call_limiter: CallLimiter
+    warm_up: WarmUp | None = None
+
+
 class Grader(ABC):
     """The base class of grading strategies: a strategy chooses the questions for a judge and the number of calls.
 
     To change how a grader works, override `generate` (sends a prompt to your function), `judge` (obtains the answers),
     `aggregate` (turns answers into a report), or `grade` (all of these steps). The failure policy, hybrid metrics and
     the length penalty are applied around `judge` and `aggregate`.
+
+    The attributes of a grader are set by its constructor and never change.
 
     Args:
         judge: A model name, a `dspy.LM`, a LangChain chat model, an async function, a `Judge`, or `"offline"`. There is
@@ -223,15 +237,6 @@ class Grader(ABC):
         self.policies = ScoringPolicies(normalize, cannot_assess, on_failure, voting.strategies, options.may_abstain)
         self.voting, self.options, self.length_penalty = voting, options, length_penalty
         self.text_limits = text_limits
-        limits = with_retries(limits, max_retries)
-        self.call_limiter = CallLimiter(limits)
-        self.warm_up: WarmUp | None = None
-        self.rounds_left = _MAX_ROUNDS - 1 if limits.max_retries else 0
-        # The answers of the earlier rounds, and the judges whose answers in this round include them.
-        self._earlier: list[Any] | None = None
-        self._continued: set[int] = set()
-        # The spend of the requests that were lost in earlier rounds, by judge and criterion.
-        self._lost: dict[tuple[int, int], Spend] = {}
         self._generate_fn = generate_fn
         sources = [source for source in (judge, generate_fn, judges) if source is not None]
         if len(sources) != 1 or (judges is not None and not judges):
@@ -243,7 +248,8 @@ class Grader(ABC):
             list(judges) if judges is not None else [self._generating_model() if judge is None else judge]
         )
         all_judges = [as_judge(member, system_prompt) for member in members]
-        self.panel = make_panel(all_judges, voting.weights, self.call_limiter)
+        limiter = CallLimiter(with_retries(limits, max_retries))
+        self.runtime = Runtime(make_panel(all_judges, voting.weights, limiter), limiter)
         self.check_settings()
 
     def check_settings(self) -> None:
@@ -316,6 +322,16 @@ class Grader(ABC):
         """Turn the answers that `judge` returned into a report."""
 
     @property
+    def panel(self) -> tuple[PanelMember, ...]:
+        """The judges with their names in reports and the weights of their votes."""
+        return self.runtime.panel
+
+    @property
+    def call_limiter(self) -> CallLimiter:
+        """Limits and retries the calls of the judges."""
+        return self.runtime.call_limiter
+
+    @property
     def judges(self) -> list[Judge]:
         """The judges of the panel, in order. A wrapper limits the calls of each judge and validates its answers."""
         return [member.judge for member in self.panel]
@@ -328,8 +344,17 @@ class Grader(ABC):
         Args:
             judges: One judge for each judge of the panel, usually wrappers of `self.judges`.
         """
-        grader, pairs = copy.copy(self), zip(self.panel, judges, strict=True)
-        grader.panel = tuple(member.with_judge(judge, self.call_limiter) for member, judge in pairs)
+        pairs = zip(self.panel, judges, strict=True)
+        return self.with_panel(member.with_judge(judge, self.call_limiter) for member, judge in pairs)
+
+    def with_panel(self, panel: Iterable[PanelMember]) -> Self:
+        """Copy this grader with another panel. The copy keeps the settings and shares the concurrency limit."""
+        return self._with_runtime(self.runtime._replace(panel=tuple(panel)))
+
+    def _with_runtime(self, runtime: Runtime) -> Self:
+        # Not by the constructor, because a subclass may have a constructor with other parameters.
+        grader = object.__new__(type(self))
+        vars(grader).update(vars(self), runtime=runtime)
         return grader
 
     def without_cache(self) -> Self:
@@ -377,10 +402,9 @@ class Grader(ABC):
             may_end: Whether a judge that cannot be used ends the run. If False, only the grades that need the judge
                 fail. A server uses False, because it must continue.
         """
-        grader = copy.copy(self)
-        grader.call_limiter = self.call_limiter.for_run(max_concurrency, spend_limit, max_outage, may_end=may_end)
-        grader.warm_up = warm_up
-        return grader.with_judges([limit_judge(judge, grader.call_limiter) for judge in self.judges])
+        limiter = self.call_limiter.for_run(max_concurrency, spend_limit, max_outage, may_end=may_end)
+        panel = tuple(member._replace(judge=limit_judge(member.judge, limiter)) for member in self.panel)
+        return self._with_runtime(Runtime(panel, limiter, warm_up))
 
     def remembering_refusals(self) -> Self:
         """Copy this grader for a host that grades the same texts many times, such as the metric of an optimizer.
@@ -388,8 +412,8 @@ class Grader(ABC):
         The copy does not ask again what the judge has refused to answer, until its `call_limiter` is reset. It shares
         the concurrency limit.
         """
-        limiter = self.call_limiter
-        grader = self.for_run(spend_limit=limiter.spend_limit, warm_up=self.warm_up, may_end=limiter.streak is not None)
+        limiter, warm_up = self.call_limiter, self.runtime.warm_up
+        grader = self.for_run(spend_limit=limiter.spend_limit, warm_up=warm_up, may_end=limiter.streak is not None)
         grader.call_limiter.refusals = RefusalMemory()
         return grader
 
@@ -426,6 +450,15 @@ class Grader(ABC):
         judges, names = list(map(describe_judge, self.judges)), [member.model for member in self.panel]
         return {"strategy": type(self).__name__, "judges": judges, "names": names, **settings}
 
+    def round_in_progress(self) -> Round:
+        """Return the round of this grader's grade in progress. Outside of a grade, return the first round."""
+        state = current_round.get()
+        return self._first_round() if state is None or state.limiter is not self.call_limiter else state
+
+    def _first_round(self) -> Round:
+        limiter = self.runtime.call_limiter
+        return Round(limiter, limiter.retries, MAX_ROUNDS - 1 if limiter.limits.max_retries else 0)
+
     async def _grade_in_rounds(
         self, rubric: Rubric, to_grade: ToGradeInput, query: str | None, reference: str | None
     ) -> EvaluationReport:
@@ -434,59 +467,50 @@ class Grader(ABC):
         The report is the most complete one, with the spend of all rounds.
         """
         self.check_rubric(rubric)
-        submission = as_submission(to_grade, query, reference)
-        if self.call_limiter.streak is not None:
-            self.call_limiter.streak.check()
-        total, whole = SpendTotal(), spend_of_grade.get()
-        outside = spend_of_grade.set(total)
+        submission, limiter = as_submission(to_grade, query, reference), self.call_limiter
+        if limiter.streak is not None:
+            limiter.streak.check()
+        total, whole, state = SpendTotal(), spend_of_grade.get(), self._first_round()
+        outside, round_outside = spend_of_grade.set(total), current_round.set(state)
         try:
             answers = await self.judge(rubric, submission)
             report = await self._report(rubric, submission, answers)
-            grader = self
-            while report.failed_count and grader.rounds_left and _may_succeed_later(report, answers):
-                grader = grader._for_later_round(answers, report)
-                answers = await grader.judge(rubric, submission)
-                report = _best_of(report, await grader._report(rubric, submission, answers), bool(grader._continued))
+            while later := state.next(answers, report, limiter.limits.outage_seconds):
+                state = later
+                current_round.set(state)
+                answers = await self.judge(rubric, submission)
+                report = state.best_of(report, await self._report(rubric, submission, answers))
         except BaseException:
             # For example at a limit. Without this, other submissions could wait forever for the end of this grade.
-            self.call_limiter.record_submission([], is_graded=False)
+            limiter.record_submission([], is_graded=False)
             raise
         finally:
+            current_round.reset(round_outside)
             spend_of_grade.reset(outside)
             if whole is not None:
                 whole.add(total.spend)
-        if total.spend.calls > report.spend.calls:
-            # A cancelled request has no outcome with its spend.
-            report = report.model_copy(update={"spend": total.spend})
         failures = [] if report.complete else judge_failures(answers)
-        self.call_limiter.record_submission(failures, is_graded=not failures and _asks_judges(answers))
+        limiter.record_submission(failures, is_graded=not failures and _asks_judges(answers))
+        return await self._finished(rubric, submission, report, total.spend)
+
+    async def _finished(
+        self, rubric: Rubric, submission: Submission, report: EvaluationReport, spend: Spend
+    ) -> EvaluationReport:
+        """Add the spend, omissions, the length penalty and the score on the rubric's scale to a report.
+
+        Raises:
+            JudgeError: A criterion could not be judged and `on_failure` is `"raise"`.
+        """
+        if spend.calls > report.spend.calls:
+            # A cancelled request has no outcome with its spend.
+            report = report.model_copy(update={"spend": spend})
         report = report_omissions(report, rubric, submission, self.text_limits)
         if report.failed_count and self.policies.on_failure == "raise":
             raise JudgeError(report.error or "a judge failed", report)
-        if self.length_penalty is not None:
-            report = await self._with_penalty(rubric, submission, report)
+        report = await self._with_penalty(rubric, submission, report)
         if rubric.scale is None or report.score is None or not self.policies.normalize:
             return report
         return report.model_copy(update={"scaled_score": rubric.scale.number_at(report.score)})
-
-    def may_repeat(self, failure: JudgeFailure) -> bool:
-        """Return whether a judgment with this failure is requested again in a later round of this grade."""
-        return self.rounds_left > 0 and failure.kind in _LOST and failure.repeats is None
-
-    def _for_later_round(self, answers: Sequence[Any], report: EvaluationReport) -> Self:
-        """Copy this grader for a round that makes one attempt at each judgment that is missing in `answers`."""
-        grader = copy.copy(self)
-        # After an outage of `max_outage` seconds, a later round does not wait once more.
-        outage = 0.0 if "transport" in failure_kinds(report) else self.call_limiter.limits.outage_seconds
-        grader.call_limiter = self.call_limiter.for_later_round(outage)
-        grader.rounds_left = self.rounds_left - 1
-        grader._continued = set()
-        grader._continue(answers)
-        return grader
-
-    def _continue(self, answers: Sequence[Any]) -> None:
-        """Keep the answers that a later round needs. By default none, and a later round requests everything again."""
-        self._earlier = None
 
     async def _report(self, rubric: Rubric, submission: Submission, answers: Sequence[Any]) -> EvaluationReport:
         """Make the report. Checks and metrics run in a thread, because each of them may take a second.
@@ -530,44 +554,49 @@ class CriterionGrader(Grader):
 
     @abstractmethod
     async def ask(
-        self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
+        self,
+        member: PanelMember,
+        rubric: Rubric,
+        submission: Submission,
+        criteria: Mapping[int, Criterion],
+        state: Round,
     ) -> JudgeAnswers:
-        """Ask one judge the questions with these indices.
+        """Ask one judge about some criteria. Create each question with the method `question`.
 
-        An index below `len(rubric)` is a criterion of the rubric. The following indices are its distinct conditions.
-        Create each question with the method `question`.
+        Args:
+            member: The judge.
+            rubric: The rubric.
+            submission: The submission.
+            criteria: The criteria and conditions to ask about, at least one, by their index in the answers.
+            state: The round of the grade.
         """
 
     async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
         """Obtain each judge's answers, in the order of the panel, to all criteria that need a judge."""
-        all_questions = all_criteria(rubric.criteria)
-        indices = [index for index, question in enumerate(all_questions) if not is_computed(question, submission)]
-        if self.call_limiter.refusals is not None and (refused := self._refused_before(rubric, submission, indices)):
+        criteria = {i: c for i, c in enumerate(all_criteria(rubric.criteria)) if not is_computed(c, submission)}
+        if self.call_limiter.refusals is not None and (refused := self._refused_before(rubric, submission, criteria)):
             return [refused]
-        conditional = [criterion for criterion in rubric.criteria if criterion.applies_when is not None]
-        if not conditional:
-            return await self.ask_panel(rubric, submission, indices)
-        indices.sort(key=lambda index: index < len(rubric))  # conditions first
+        state = self.round_in_progress()
+        panel = self.earlier_answers(state)
+        if not [criterion for criterion in rubric.criteria if criterion.applies_when is not None]:
+            return await self.ask_panel(rubric, submission, criteria, panel, state)
+        criteria = dict(sorted(criteria.items(), key=lambda entry: not entry[1].is_condition))
         computed = await self.run_checks(rubric, submission)
 
-        def ready(panel: Sequence[JudgeAnswers], *, while_open: bool = False) -> list[int]:
+        def ready(panel: Sequence[JudgeAnswers], *, while_open: bool = False) -> dict[int, Criterion]:
             applicable = applicable_criteria(rubric, panel, computed, self.policies, while_open=while_open)
-            return [index for index in indices if index >= len(rubric) or index in applicable]
+            return {index: c for index, c in criteria.items() if c.is_condition or index in applicable}
 
         first = ready([], while_open=not self.asks_conditions_first)
-        panel = await self.ask_panel(rubric, submission, first)
-        later = [index for index in ready(panel) if index not in first]
-        if not later:
-            return panel
-        if self.stops_at_first_failure and any(
-            isinstance(outcome, JudgeFailure) and not self.may_repeat(outcome) for outcome in panel[0].outcomes.values()
-        ):
-            cancelled = JudgeFailure("cancelled", "another criterion had failed")
-            return [panel[0].merged(JudgeAnswers(dict.fromkeys(later, cancelled)))]
-        more = await self.ask_panel(rubric, submission, later)
-        return [answers.merged(others) for answers, others in zip(panel, more, strict=True)]
+        panel = await self.ask_panel(rubric, submission, first, panel, state)
+        later = {index: criterion for index, criterion in ready(panel).items() if index not in first}
+        if later and self.stops_at_first_failure and ends_grade(panel[0].outcomes.values(), state):
+            return [panel[0].merged(JudgeAnswers(dict.fromkeys(later, cancelled())))]
+        return await self.ask_panel(rubric, submission, later, panel, state) if later else panel
 
-    def _refused_before(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> JudgeAnswers | None:
+    def _refused_before(
+        self, rubric: Rubric, submission: Submission, criteria: Mapping[int, Criterion]
+    ) -> JudgeAnswers | None:
         """Return the answers if the judge has refused a question before, whose failure ends this grade. None if not.
 
         Otherwise, the other questions would be asked although the grade fails.
@@ -575,78 +604,89 @@ class CriterionGrader(Grader):
         if not self.stops_at_first_failure or self.call_limiter.refusals is None:
             return None
         member = self.panel[0]
-        for index in indices:
-            question = self.question(rubric, submission, index, member)
+        for index in criteria:
+            question = self.question(rubric, submission, index, member, criteria=criteria)
             request = Request(question.submission, question)
             if (failure := self.call_limiter.refusals.find(innermost(member.judge), request)) is not None:
-                cancelled = JudgeFailure("cancelled", "another criterion had failed")
-                return JudgeAnswers({**dict.fromkeys(indices, cancelled), index: failure}, member.name, member.weight)
+                outcomes = {**dict.fromkeys(criteria, cancelled()), index: failure}
+                return JudgeAnswers(outcomes, member.name, member.weight)
         return None
 
-    async def ask_panel(self, rubric: Rubric, submission: Submission, indices: Sequence[int]) -> list[JudgeAnswers]:
-        """Ask each judge of the panel the questions with these indices, except criteria that name another judge.
+    async def ask_panel(
+        self,
+        rubric: Rubric,
+        submission: Submission,
+        criteria: Mapping[int, Criterion],
+        panel: Sequence[JudgeAnswers],
+        state: Round,
+    ) -> list[JudgeAnswers]:
+        """Ask each judge of the panel about some criteria, except criteria that name another judge.
 
         The judges are asked concurrently, or one after another with `voting.sequential`.
+
+        Args:
+            rubric: The rubric.
+            submission: The submission.
+            criteria: The criteria and conditions to ask about, by their index in the answers.
+            panel: The answers of each judge so far. A judge is not asked again about a criterion that it has answered.
+            state: The round of the grade.
+
+        Returns:
+            All answers of each judge.
         """
-        if len(self.panel) == 1 and self._earlier is None:
+        if len(panel) == 1:
             # Not in a separate function or task, because each call would pass through it.
-            member = self.panel[0]
-            own = [index for index in indices if member.may_answer(rubric, index)]
-            return [await self.ask(member, rubric, submission, own) if own else _no_answers(member)]
+            missing = self._missing(0, criteria, panel[0])
+            if not missing:
+                return list(panel)
+            more = await self.ask(self.panel[0], rubric, submission, missing, state)
+            return [_joined(panel[0], more, state, 0)]
         if not self.voting.sequential:
-            asking = (self._ask_own(position, rubric, submission, indices) for position in range(len(self.panel)))
+            asking = (
+                self._ask_member(position, rubric, submission, criteria, answers, state)
+                for position, answers in enumerate(panel)
+            )
             return await gather_calls(asking)
-        panel: list[JudgeAnswers] = []
-        for position in range(len(self.panel)):
-            waiting = [later.weight for later in self.panel[position:]]
-            known = self._earlier[position].outcomes if self._earlier else ()
-            undecided = [i for i in indices if i in known or not self._is_decided(rubric, i, panel, waiting)]
-            panel.append(await self._ask_own(position, rubric, submission, undecided))
-        return panel
+        later: list[JudgeAnswers] = []
+        for position, answers in enumerate(panel):
+            waiting = [member.weight for member in self.panel[position:]]
+            open_criteria = {
+                index: criterion
+                for index, criterion in criteria.items()
+                if not self._is_decided(criterion, votes_for(index, later), waiting)
+            }
+            later.append(await self._ask_member(position, rubric, submission, open_criteria, answers, state))
+        return later
 
-    async def _ask_own(
-        self, position: int, rubric: Rubric, submission: Submission, indices: Sequence[int]
+    async def _ask_member(
+        self,
+        position: int,
+        rubric: Rubric,
+        submission: Submission,
+        criteria: Mapping[int, Criterion],
+        answers: JudgeAnswers,
+        state: Round,
     ) -> JudgeAnswers:
-        """Ask one judge about the criteria that it may answer and has not answered in an earlier round."""
-        member = self.panel[position]
-        own = [index for index in indices if member.may_answer(rubric, index)]
-        earlier = self._take_earlier(position)
-        missing = [index for index in own if index not in earlier.outcomes]
+        missing = self._missing(position, criteria, answers)
         if not missing:
-            return earlier
-        lost = {index: spend for index in missing if (spend := self._lost.pop((position, index), None))}
-        answers = earlier.merged(await self.ask(member, rubric, submission, missing))
-        outcomes = {
-            index: with_spend(outcome, lost[index]) if index in lost else outcome
-            for index, outcome in answers.outcomes.items()
-        }
-        return answers._replace(outcomes=outcomes)
+            return answers
+        more = await self.ask(self.panel[position], rubric, submission, missing, state)
+        return _joined(answers, more, state, position)
 
-    def _take_earlier(self, position: int) -> JudgeAnswers:
-        """Return a judge's answers of the earlier rounds. Their common spend is included only the first time."""
-        if self._earlier is None:
-            return _no_answers(self.panel[position])
-        answers: JudgeAnswers = self._earlier[position]
-        if position in self._continued:
-            return answers._replace(spend=NO_SPEND)
-        self._continued.add(position)
-        return answers
+    def _missing(self, position: int, criteria: Mapping[int, Criterion], answers: JudgeAnswers) -> dict[int, Criterion]:
+        """Return the criteria that a judge may answer and has not answered."""
+        names, outcomes = (None, self.panel[position].name), answers.outcomes
+        return {index: c for index, c in criteria.items() if index not in outcomes and c.judge in names}
 
-    def earlier_answers(self) -> list[JudgeAnswers]:
-        """Return the answers of the earlier rounds of this grade, in the order of the panel. Empty in round one."""
-        panel = [self._take_earlier(position) for position in range(len(self.panel))]
-        # Add the spend of lost requests here, because some of them may not be repeated.
-        spend = total_spend(self._lost.values())
-        self._lost.clear()
-        return [panel[0]._replace(spend=panel[0].spend + spend), *panel[1:]] if spend.calls else panel
+    def earlier_answers(self, state: Round) -> list[JudgeAnswers]:
+        """Return the answers of the earlier rounds, in the order of the panel, without those that are requested again.
 
-    def _continue(self, answers: Sequence[Any]) -> None:
-        self._earlier, self._lost = [], {}
-        for position, judge_answers in enumerate(cast("Sequence[JudgeAnswers]", answers)):
-            lost = {index: o.spend for index, o in judge_answers.outcomes.items() if _is_lost(o)}
-            kept = {index: o for index, o in judge_answers.outcomes.items() if index not in lost}
-            self._earlier.append(judge_answers._replace(outcomes=kept))
-            self._lost |= {(position, index): spend for index, spend in lost.items()}
+        In the first round, the judges have no answers.
+        """
+        if not state.earlier:
+            return [JudgeAnswers({}, member.name, member.weight) for member in self.panel]
+        state.is_continued = True
+        return [without_lost(answers) for answers in state.earlier if isinstance(answers, JudgeAnswers)]
 
     def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[JudgeAnswers]) -> EvaluationReport:
         """Turn the answers of judges and checks into a report."""
@@ -666,24 +706,25 @@ class CriterionGrader(Grader):
         index: int,
         member: PanelMember,
         batch: Sequence[int] = (),
+        criteria: Mapping[int, Criterion] | None = None,
     ) -> Question:
         """Create the question about one criterion, with its options in the order in which the judge sees them.
 
         Args:
             rubric: The rubric.
             submission: The submission.
-            index: The index of the criterion in the rubric. Indices from `len(rubric)` on are the distinct conditions.
+            index: The index of the criterion. The conditions of the rubric follow its criteria.
             member: The judge that is asked.
             batch: The indices of all criteria of the same request, if it contains several.
+            criteria: The criteria and conditions by index, if they are known already.
         """
-        count = len(rubric.criteria)
-        has_condition = index >= count or (batch and max(batch) >= count)
-        all_questions = all_criteria(rubric.criteria) if has_condition else rubric.criteria
-        criterion = all_questions[index]
+        if criteria is None:
+            criteria = dict(enumerate(all_criteria(rubric.criteria)))
+        criterion = criteria[index]
         options = criterion.options or ()
         if options and self.options.shuffle:
             options = shuffle_options(options, self.options.seed, submission.response, index, member.name)
-        is_part = (len(batch) if batch else 1) < count
+        is_part = (len(batch) if batch else 1) < len(rubric.criteria)
         shown = shown_to_judges(submission, self.text_limits)
         return Question(
             shown,
@@ -691,8 +732,8 @@ class CriterionGrader(Grader):
             rubric.instructions,
             options,
             self.options.may_abstain,
-            batch_criteria=tuple(all_questions[other] for other in batch),
-            warm_prompt_cache=(self.warm_up is not None or self.may_leave_open) and is_part,
+            batch_criteria=tuple([criteria[other] for other in batch]) if batch else (),
+            warm_prompt_cache=(self.runtime.warm_up is not None or self.may_leave_open) and is_part,
             whole_response=submission.response if shown is not submission else None,
         )
 
@@ -701,10 +742,29 @@ class CriterionGrader(Grader):
         """Whether the first failure ends the grade: with a single judge and `on_failure="raise"`."""
         return self.policies.on_failure == "raise" and len(self.panel) == 1
 
-    def _is_decided(self, rubric: Rubric, index: int, panel: Sequence[JudgeAnswers], waiting: Sequence[float]) -> bool:
-        criterion = voting_criterion(rubric, index)
-        votes = [vote for vote in votes_for(index, panel) if vote.error is None]
-        return vote_is_decided(criterion, votes, waiting, self.policies.strategy_for(criterion))
+    def _is_decided(self, criterion: Criterion, votes: Sequence[Vote], waiting: Sequence[float]) -> bool:
+        valid, criterion = [vote for vote in votes if vote.error is None], voting_criterion(criterion)
+        return vote_is_decided(criterion, valid, waiting, self.policies.strategy_for(criterion))
+
+
+def cancelled() -> JudgeFailure:
+    """Return the failure of a criterion that is not asked about, because the failure of another one ends the grade."""
+    return JudgeFailure("cancelled", "another criterion had failed")
+
+
+def ends_grade(outcomes: Iterable[Outcome], state: Round) -> bool:
+    """Return whether an outcome is a failure that no later round requests again."""
+    return any(isinstance(outcome, JudgeFailure) and not state.may_repeat(outcome) for outcome in outcomes)
+
+
+def _joined(answers: JudgeAnswers, more: JudgeAnswers, state: Round, position: int) -> JudgeAnswers:
+    """Join the answers of a judge with further answers, which include the spend of earlier rounds about the same."""
+    earlier = state.earlier[position] if state.earlier else None
+    if isinstance(earlier, JudgeAnswers):
+        lost = earlier.outcomes
+        outcomes = {i: with_spend(o, lost[i].spend) if i in lost else o for i, o in more.outcomes.items()}
+        more = more._replace(outcomes=outcomes)
+    return answers.merged(more)
 
 
 def shuffle_options(options: Sequence[T], seed: int, text: str, index: int, judge: str) -> tuple[T, ...]:
@@ -742,54 +802,6 @@ def refuse_made_up_scores(grader: Grader) -> None:
         )
 
 
-_MAX_ROUNDS = 3
-"""The number of rounds of a grade. With two retries, this makes five attempts at each judgment: three in the first
-round and one in each further round. If 13 % of the replies are unreadable, 1 of 27,000 judgments is lost after five
-attempts.
-"""
-
-_LOST: tuple[FailureKind, ...] = ("transport", "parse")
-"""The kinds of failures after which a later round requests the judgment again."""
-
-
-def judge_failures(answers: Sequence[Any]) -> list[JudgeFailure]:
-    """Return the failures among the answers of a panel, except cancelled requests."""
-    outcomes: list[object] = []
-    for judge_answer in answers:
-        if isinstance(judge_answer, JudgeAnswers):
-            outcomes += judge_answer.outcomes.values()
-        else:
-            outcomes.append(getattr(judge_answer, "failure", None))
-    return [outcome for outcome in outcomes if isinstance(outcome, JudgeFailure) and outcome.kind != "cancelled"]
-
-
 def _asks_judges(answers: Sequence[Any]) -> bool:
     """Return whether a judge was asked. Answers from checks alone give no information about the judge."""
     return any(not isinstance(judge_answer, JudgeAnswers) or judge_answer.outcomes for judge_answer in answers)
-
-
-def _may_succeed_later(report: EvaluationReport, answers: Sequence[Any]) -> bool:
-    failures = judge_failures(answers)
-    if failures and all(failure.repeats is not None for failure in failures):
-        return False  # a content filter or a refusal is about the text, which does not change
-    kinds = failure_kinds(report)
-    return bool(kinds) and kinds <= set(_LOST)
-
-
-def _best_of(earlier: EvaluationReport, later: EvaluationReport, later_includes_earlier: bool) -> EvaluationReport:
-    """Return the report with fewer failures, with the spend of both rounds."""
-    if later_includes_earlier:
-        return later
-    best = min(later, earlier, key=lambda report: report.failed_count)
-    return best.model_copy(update={"spend": earlier.spend + later.spend})
-
-
-def _no_answers(member: PanelMember) -> JudgeAnswers:
-    return JudgeAnswers({}, member.name, member.weight)
-
-
-def _is_lost(outcome: Outcome) -> bool:
-    """Return whether a later round requests this judgment again."""
-    if not isinstance(outcome, JudgeFailure) or outcome.repeats is not None:
-        return False
-    return outcome.kind in (*_LOST, "cancelled")

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from rubric_integrations.graders.grader import DEFAULT_OPTIONS, Grader
+from rubric_integrations.graders.rounds import Round
 from rubric_integrations.graders.scheduler import gather_calls
 from rubric_integrations.graders.settings import shown_to_judges
 from rubric_integrations.judges.cascade import Cascade
@@ -109,26 +110,26 @@ class RubricAsJudgeGrader(Grader):
                 advice = "a score of the whole cannot leave it out, PerCriterionGrader can"
                 failure = JudgeFailure("config", f"`{key}` {missing}: {advice}")
                 return [OverallAnswer(member.name, None, str(failure), NO_SPEND) for member in self.panel]
-        return await gather_calls(self._request(position, rubric, submission) for position in range(len(self.panel)))
+        state = self.round_in_progress()
+        return await gather_calls(
+            self._request(position, rubric, submission, state) for position in range(len(self.panel))
+        )
 
-    async def _request(self, position: int, rubric: Rubric, submission: Submission) -> OverallAnswer:
-        member = self.panel[position]
-        spend = NO_SPEND
-        if self._earlier is not None:
-            self._continued.add(position)
-            earlier: OverallAnswer = self._earlier[position]
+    async def _request(self, position: int, rubric: Rubric, submission: Submission, state: Round) -> OverallAnswer:
+        """Request a judge's score, unless the judge has given it in an earlier round."""
+        member, spend = self.panel[position], NO_SPEND
+        earlier = state.earlier[position] if state.earlier else None
+        if isinstance(earlier, OverallAnswer):
+            state.is_continued = True
             if earlier.percent is not None:
                 return earlier
             spend = earlier.spend
         shown = shown_to_judges(submission, self.text_limits)
-        request = Request(shown, rubric=rubric, retries=self.call_limiter.retries)
-        overall, lost = await self.call_limiter.outcome(partial(answer, member.judge, request))
+        request = Request(shown, rubric=rubric, retries=state.retries)
+        overall, lost = await self.call_limiter.outcome(partial(answer, member.judge, request), state.retries)
         if isinstance(overall, JudgeFailure):
             return OverallAnswer(member.name, None, str(overall), spend + overall.spend, overall)
         return OverallAnswer(member.name, overall.percent, overall.reason, spend + overall.spend + lost)
-
-    def _continue(self, answers: Sequence[Any]) -> None:
-        self._earlier = list(answers)
 
     def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[OverallAnswer]) -> EvaluationReport:
         """Join the judges' overall scores into the report."""

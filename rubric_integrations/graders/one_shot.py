@@ -15,12 +15,14 @@ from rubric_integrations.graders.grader import (
     CriterionGrader,
 )
 from rubric_integrations.graders.panel import PanelMember
+from rubric_integrations.graders.rounds import Round
 from rubric_integrations.graders.scheduler import gather_calls
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.cascade import judges_inside, needs_confidence_in_batches
 from rubric_integrations.judges.protocol import BatchJudge, GenerateFn, JudgeLike, Question, Request, answer
+from rubric_integrations.rubric.criterion import Criterion, all_criteria
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.judgment import NO_SPEND, JudgeAnswers, JudgeFailure, Outcome, Spend, total_spend
+from rubric_integrations.scoring.judgment import JudgeAnswers, JudgeFailure, Outcome, Spend, total_spend
 from rubric_integrations.scoring.length import LengthPenalty
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
 from rubric_integrations.submission.submission import Submission
@@ -124,25 +126,37 @@ class PerCriterionOneShotGrader(CriterionGrader):
         return {**super().settings(), "max_criteria_per_call": self.max_criteria_per_call}
 
     async def ask(
-        self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
+        self,
+        member: PanelMember,
+        rubric: Rubric,
+        submission: Submission,
+        criteria: Mapping[int, Criterion],
+        state: Round,
     ) -> JudgeAnswers:
-        """Ask one judge the questions with these indices, in as few calls as `max_criteria_per_call` allows."""
+        """Ask one judge about these criteria, in as few calls as `max_criteria_per_call` allows."""
         # A later round repeats the requests of the first round. Therefore, the answers have the same keys in a store.
-        known = self._earlier_outcomes(member)
-        requested = sorted({*indices, *known}, key=lambda index: (index < len(rubric), index)) if known else indices
-        size = self.max_criteria_per_call or max(1, len(requested))
-        chunks = [requested[start : start + size] for start in range(0, len(requested), size)]
+        known = self.earlier_answers(state)[self.panel.index(member)].outcomes
+        if known:
+            every = all_criteria(rubric.criteria)
+            order = sorted({*criteria, *known}, key=lambda index: (not every[index].is_condition, index))
+            criteria = {index: every[index] for index in order}
+        order, size = list(criteria), self.max_criteria_per_call or len(criteria)
+        chunks = [order[start : start + size] for start in range(0, len(order), size)]
         chunks = [chunk for chunk in chunks if not known.keys() >= set(chunk)]
 
         def start(chunks: Sequence[Sequence[int]], uses_cache: bool) -> list[asyncio.Task[_ChunkResult]]:
-            asking = (self._ask_chunk(member, rubric, submission, chunk, uses_cache) for chunk in chunks)
-            return [asyncio.create_task(request) for request in asking]
+            def question(index: int, chunk: Sequence[int]) -> Question:
+                created = self.question(rubric, submission, index, member, chunk, criteria)
+                return created if uses_cache else created._replace(warm_prompt_cache=False)
 
-        uses_cache, others = True, chunks[1:]
+            requests = [{i: question(i, chunk) for i in chunk if i not in known} for chunk in chunks]
+            return [asyncio.create_task(self._ask_chunk(member, questions, state)) for questions in requests]
+
+        uses_cache, others, warm_up = True, chunks[1:], self.runtime.warm_up
         tasks = start(chunks[:1], uses_cache)
         try:
-            if others and self.warm_up:
-                uses_cache = await self.warm_up.hold(tasks[0], len(others), self.call_limiter.concurrency)
+            if others and warm_up:
+                uses_cache = await warm_up.hold(tasks[0], len(others), self.call_limiter.concurrency)
             tasks += start(others, uses_cache)
             results = await gather_calls(tasks)
         finally:
@@ -152,34 +166,22 @@ class PerCriterionOneShotGrader(CriterionGrader):
         outcomes = {index: outcome for chunk, _ in results for index, outcome in chunk.items()}
         return JudgeAnswers(outcomes, member.name, member.weight, total_spend(spend for _, spend in results))
 
-    def _earlier_outcomes(self, member: PanelMember) -> Mapping[int, Outcome]:
-        return self._earlier[self.panel.index(member)].outcomes if self._earlier else {}
+    async def _ask_chunk(self, member: PanelMember, questions: Mapping[int, Question], state: Round) -> _ChunkResult:
+        """Ask about the criteria of one call. In the first round, criteria without an answer have one more call."""
+        outcomes, spend = await self._request(member, questions, state)
+        missing = {index: questions[index] for index, outcome in outcomes.items() if isinstance(outcome, JudgeFailure)}
+        if state.earlier or not missing or not all(_is_retryable(outcomes[index]) for index in missing):
+            return outcomes, spend
+        more, cost = await self._request(member, missing, state)
+        return outcomes | more, spend + cost
 
-    async def _ask_chunk(
-        self, member: PanelMember, rubric: Rubric, submission: Submission, chunk: Sequence[int], uses_cache: bool
-    ) -> _ChunkResult:
-        outcomes: dict[int, Outcome] = {}
-        spend = NO_SPEND
-        known = self._earlier_outcomes(member)
-        missing = [index for index in chunk if index not in known]
-        for _ in range(2 if self._earlier is None else 1):  # the call, and one more for criteria without an answer
-            questions = {index: self.question(rubric, submission, index, member, chunk) for index in missing}
-            if not uses_cache:
-                questions = {index: question._replace(warm_prompt_cache=False) for index, question in questions.items()}
-            more, cost = await self._request(member, questions)
-            outcomes, spend = outcomes | more, spend + cost
-            missing = [index for index in missing if isinstance(outcomes[index], JudgeFailure)]
-            if not missing or not all(_is_retryable(outcomes[index]) for index in missing):
-                break
-        return outcomes, spend
-
-    async def _request(self, member: PanelMember, questions: Mapping[int, Question]) -> _ChunkResult:
+    async def _request(self, member: PanelMember, questions: Mapping[int, Question], state: Round) -> _ChunkResult:
         # Numbered by the position in the rubric. Otherwise, an answer to one call could be read as an answer to
         # another.
         numbered = {index + 1: question for index, question in questions.items()}
-        limiter, submission = self.call_limiter, next(iter(questions.values())).submission
-        request = Request(submission, questions=numbered, retries=limiter.retries)
-        result, lost = await limiter.outcome(partial(answer, member.judge, request))
+        submission = next(iter(questions.values())).submission
+        request = Request(submission, questions=numbered, retries=state.retries)
+        result, lost = await self.call_limiter.outcome(partial(answer, member.judge, request), state.retries)
         if isinstance(result, JudgeFailure):
             # Each criterion fails for the same reason, but the spend of the attempts is counted once.
             failure = JudgeFailure(result.kind, result.message, about_text=result.about_text, repeats=result.repeats)

@@ -10,6 +10,7 @@ from rubric_integrations.graders.scheduler import CallLimiter, is_limited, limit
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import AlignmentRecord, Judge, fingerprint_of, innermost
 from rubric_integrations.judges.store import JudgmentStore, StoredJudge
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 
 
@@ -28,12 +29,9 @@ class PanelMember(NamedTuple):
     weight: float
     model: str
 
-    def may_answer(self, rubric: Rubric, index: int) -> bool:
-        """Return whether the judge may answer the question with this index.
-
-        Each judge may answer every condition, and every criterion that names this judge or no judge.
-        """
-        return index >= len(rubric.criteria) or rubric.criteria[index].judge in (None, self.name)
+    def may_answer(self, criterion: Criterion) -> bool:
+        """Return whether the judge may answer a criterion: the criterion names this judge or, as a condition, none."""
+        return criterion.judge in (None, self.name)
 
     def with_judge(self, judge: Judge, limiter: CallLimiter) -> PanelMember:
         """Return this member with another judge. `limiter` limits the calls of the judge if nothing limits them yet."""

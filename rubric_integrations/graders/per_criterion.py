@@ -7,9 +7,9 @@ in parts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from rubric_integrations.graders.grader import (
     DEFAULT_LIMITS,
@@ -17,9 +17,11 @@ from rubric_integrations.graders.grader import (
     DEFAULT_TEXT_LIMITS,
     DEFAULT_VOTING,
     CriterionGrader,
+    cancelled,
     is_computed,
 )
 from rubric_integrations.graders.panel import PanelMember
+from rubric_integrations.graders.rounds import Round
 from rubric_integrations.graders.scheduler import AttemptResult, gather_calls, with_spend
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.prompts.render import PART_NOTE
@@ -44,15 +46,15 @@ from rubric_integrations.scoring.report import EvaluationReport, total_escalatio
 from rubric_integrations.submission.submission import Submission, shown_trajectory, split_response
 
 
-def question_order(rubric: Rubric, submission: Submission) -> list[int]:
-    """Order the questions for a judge, to decide as early as possible whether the submission passes.
+def question_order(rubric: Rubric, submission: Submission) -> dict[int, Criterion]:
+    """Order the criteria for a judge, to decide as early as possible whether the submission passes.
 
     Required criteria come first. The other criteria are ordered by their largest effect on the score, divided by the
     length of their prompt. A condition comes directly before the first criterion that has it. Criteria that need no
     judge are left out, because they are computed before.
 
     Returns:
-        The indices of the criteria in the rubric. Indices from `len(rubric)` on are its distinct conditions.
+        The criteria and conditions by their index in the answers.
     """
     texts = (submission.response, submission.query or "", submission.reference or "", *submission.context)
     shared = sum(map(len, texts))
@@ -64,12 +66,12 @@ def question_order(rubric: Rubric, submission: Submission) -> list[int]:
         steps = len(trajectory.text()) if trajectory else 0
         return abs(criterion.full_weight) * (high - low) / (shared + steps + own)
 
-    all_questions, condition_of = all_criteria(rubric.criteria), condition_indices(rubric.criteria)
+    every, condition_of = all_criteria(rubric.criteria), condition_indices(rubric.criteria)
     criteria = sorted(
         range(len(rubric)), key=lambda index: (not rubric.criteria[index].is_gate, -effect(rubric.criteria[index]))
     )
-    order = [question for index in criteria for question in (condition_of[index], index) if question is not None]
-    return [index for index in dict.fromkeys(order) if not is_computed(all_questions[index], submission)]
+    order = [place for index in criteria for place in (condition_of[index], index) if place is not None]
+    return {index: every[index] for index in order if not is_computed(every[index], submission)}
 
 
 def decision_is_final(report: EvaluationReport, rubric: Rubric, threshold: float | None = None) -> bool:
@@ -239,10 +241,12 @@ class PerCriterionGrader(CriterionGrader):
         return super().judge(rubric, submission)
 
     async def _judge_until_decided(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
-        panel = self.earlier_answers()
+        state = self.round_in_progress()
+        panel = self.earlier_answers(state)
         computed = await self.run_checks(rubric, submission)
-        for index in question_order(rubric, submission):
-            if index < len(rubric) and index not in applicable_criteria(rubric, panel, computed, self.policies):
+        for index, criterion in question_order(rubric, submission).items():
+            applicable = applicable_criteria(rubric, panel, computed, self.policies)
+            if not criterion.is_condition and index not in applicable:
                 continue
             report = await self._report(rubric, submission, panel)
             if report.failed_count and self.policies.on_failure == "raise":
@@ -250,84 +254,124 @@ class PerCriterionGrader(CriterionGrader):
             report = await self._with_penalty(rubric, submission, report)
             if decision_is_final(report, rubric, self.threshold):
                 break
-            later = await self.ask_panel(rubric, submission, [index])
-            panel = [earlier.merged(more) for earlier, more in zip(panel, later, strict=True)]
+            panel = await self.ask_panel(rubric, submission, {index: criterion}, panel, state)
         return panel
 
     async def ask(
-        self, member: PanelMember, rubric: Rubric, submission: Submission, indices: Sequence[int]
+        self,
+        member: PanelMember,
+        rubric: Rubric,
+        submission: Submission,
+        criteria: Mapping[int, Criterion],
+        state: Round,
     ) -> JudgeAnswers:
-        """Ask one judge the questions with these indices, each in a separate call."""
-        if not indices:
-            return JudgeAnswers({}, member.name, member.weight)
-
-        tasks: list[asyncio.Task[AttemptResult[Judgment]]] = []
-        all_ended = asyncio.get_running_loop().create_future()
-        ended, stops_at_first_failure = 0, self.stops_at_first_failure
-        first_failed: asyncio.Task[AttemptResult[Judgment]] | None = None
-
-        def start(index: int, uses_cache: bool) -> None:
-            question = self.question(rubric, submission, index, member)
-            if not uses_cache:
-                question = question._replace(warm_prompt_cache=False)
-            task = asyncio.create_task(self._outcome(member, question))
-            task.add_done_callback(on_end)
-            tasks.append(task)
-
-        def on_end(task: asyncio.Task[AttemptResult[Judgment]]) -> None:
-            nonlocal ended, first_failed
-            ended += 1
-            if stops_at_first_failure and first_failed is None and self._is_final_failure(task):
-                first_failed = task
-                _cancel(tasks)
-            if ended == expected and not all_ended.done():
-                all_ended.set_result(None)
-
-        uses_cache, others, expected = True, indices[1:], len(indices)
-        start(indices[0], uses_cache)
+        """Ask one judge about each of these criteria in a separate call."""
+        calls, warm_up, uses_cache = _Calls(state if self.stops_at_first_failure else None), self.runtime.warm_up, True
         try:
-            if others and self.warm_up:
-                uses_cache = await self.warm_up.hold(tasks[0], len(others), self.call_limiter.concurrency)
-            if stops_at_first_failure and tasks[0].done() and self._is_final_failure(tasks[0]):
-                others = []
-            for index in others:
-                start(index, uses_cache)
-            if others or not tasks[0].done():
-                await all_ended
+            for number, index in enumerate(criteria):
+                if number == 1 and warm_up:
+                    concurrency = self.call_limiter.concurrency
+                    uses_cache = await warm_up.hold(calls.tasks[0], len(criteria) - 1, concurrency)
+                if number == 1 and calls.is_final_failure(calls.tasks[0]):
+                    break
+                question = self.question(rubric, submission, index, member, criteria=criteria)
+                if not uses_cache:
+                    question = question._replace(warm_prompt_cache=False)
+                calls.start(self._outcome(member, question, state))
+            if calls.running:
+                await calls.all_ended()
         finally:
-            # Also tasks that have ended. Otherwise, asyncio would log all exceptions that are not raised below.
-            _cancel(tasks)
-            if pending := [task for task in tasks if not task.done()]:
-                # Their requests were sent, and are counted when they end.
-                await asyncio.wait(pending)
-        cancelled = JudgeFailure("cancelled", "another criterion had failed")
-        outcomes: dict[int, Outcome] = dict.fromkeys(indices, cancelled)
-        for index, task in zip(indices, tasks, strict=False):
-            if not task.cancelled():
-                outcome, lost = task.result()
-                # Otherwise, the report would depend on whether the other calls failed before they could be cancelled.
-                if first_failed not in (None, task) and isinstance(outcome, JudgeFailure):
-                    outcome, lost = cancelled, outcome.spend + lost
-                outcomes[index] = with_spend(outcome, lost)
+            await calls.end()
+        outcomes: dict[int, Outcome] = dict.fromkeys(criteria, cancelled())
+        outcomes.update(zip(criteria, calls.outcomes(), strict=False))
         return JudgeAnswers(outcomes, member.name, member.weight)
 
-    def _outcome(self, member: PanelMember, question: Question) -> Coroutine[Any, Any, AttemptResult[Judgment]]:
+    def _outcome(
+        self, member: PanelMember, question: Question, state: Round
+    ) -> Coroutine[Any, Any, AttemptResult[Judgment]]:
         """Ask one question. If `TextLimits.chunk_size` splits the response, each part is a separate call."""
-        chunk_size, limiter = self.text_limits.chunk_size, self.call_limiter
+        chunk_size, limiter, retries = self.text_limits.chunk_size, self.runtime.call_limiter, state.retries
         parts = [question] if chunk_size is None else split_question(question, chunk_size)
         calls: list[Coroutine[Any, Any, AttemptResult[Judgment]]] = []
         for part in parts:
-            request = Request(part.submission, part, retries=limiter.retries)
-            calls.append(limiter.outcome(partial(answer, member.judge, request)))
+            request = Request(part.submission, part, retries=retries)
+            calls.append(limiter.outcome(partial(answer, member.judge, request), retries))
         return calls[0] if len(calls) == 1 else _join_calls(calls)
 
-    def _is_final_failure(self, task: asyncio.Task[AttemptResult[Judgment]]) -> bool:
-        """Return whether a call ended with a failure that a later round does not request again."""
+
+_CallTask: TypeAlias = asyncio.Task[AttemptResult[Judgment]]
+
+
+class _Calls:
+    """Concurrent calls about one submission. The first final failure may cancel the others.
+
+    Args:
+        state: The round, which decides whether a failure is final. None if no failure cancels the other calls.
+
+    Attributes:
+        tasks: The calls, in the order in which they started.
+        running: The number of calls that have not ended.
+    """
+
+    def __init__(self, state: Round | None):
+        self.tasks: list[_CallTask] = []
+        self.running = 0
+        self._state = state
+        self._first_failed: _CallTask | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def start(self, call: Coroutine[Any, Any, AttemptResult[Judgment]]) -> None:
+        """Start a call."""
+        task = asyncio.create_task(call)
+        task.add_done_callback(self._on_end)
+        self.tasks.append(task)
+        self.running += 1
+
+    def _on_end(self, task: _CallTask) -> None:
+        self.running -= 1
+        if self._first_failed is None and self.is_final_failure(task):
+            self._first_failed = task
+            self._cancel()
+        if self._waiter and not self.running and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def is_final_failure(self, task: _CallTask) -> bool:
+        """Return whether a call ended with a failure that no later round requests again."""
+        if self._state is None:
+            return False
         try:
             outcome = task.result()[0]
-        except BaseException:  # noqa: BLE001 -- `ask` raises it
+        except BaseException:  # noqa: BLE001 -- it has not ended, was cancelled, or `outcomes` raises its error
             return False
-        return isinstance(outcome, JudgeFailure) and not self.may_repeat(outcome)
+        return isinstance(outcome, JudgeFailure) and not self._state.may_repeat(outcome)
+
+    def all_ended(self) -> asyncio.Future[None]:
+        """Return a future that ends with the last call that is running."""
+        # Not a coroutine, because each call would pass through it.
+        self._waiter = asyncio.get_running_loop().create_future()
+        return self._waiter
+
+    def _cancel(self) -> None:
+        # Also tasks that have ended. Otherwise, asyncio would log all exceptions that `outcomes` does not raise.
+        for task in self.tasks:
+            task.cancel()
+
+    async def end(self) -> None:
+        """Cancel the calls that are running and wait for their end, when their requests are counted."""
+        self._cancel()
+        if pending := [task for task in self.tasks if not task.done()]:
+            await asyncio.wait(pending)
+
+    def outcomes(self) -> list[Outcome]:
+        """Return the outcomes of the calls. After a final failure, all others that failed are cancelled."""
+        return [cancelled() if task.cancelled() else self._outcome(task) for task in self.tasks]
+
+    def _outcome(self, task: _CallTask) -> Outcome:
+        outcome, lost = task.result()
+        # Otherwise, the report would depend on whether the other calls failed before they could be cancelled.
+        if self._first_failed not in (None, task) and isinstance(outcome, JudgeFailure):
+            outcome, lost = cancelled(), outcome.spend + lost
+        return with_spend(outcome, lost)
 
 
 async def _join_calls(calls: Sequence[Coroutine[Any, Any, AttemptResult[Judgment]]]) -> AttemptResult[Judgment]:
@@ -336,8 +380,3 @@ async def _join_calls(calls: Sequence[Coroutine[Any, Any, AttemptResult[Judgment
         return join_outcomes([with_spend(outcome, lost) for outcome, lost in results]), NO_SPEND
     except JudgeFailure as failure:
         return failure, NO_SPEND
-
-
-def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()

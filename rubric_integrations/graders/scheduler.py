@@ -28,6 +28,7 @@ from rubric_integrations.graders.endpoint import (
     FailureStreak,
     WrongSetting,
 )
+from rubric_integrations.graders.rounds import current_round
 from rubric_integrations.graders.settings import CallLimits
 from rubric_integrations.judges.cascade import Cascade, is_lm_judge, judges_inside
 from rubric_integrations.judges.credentials import is_credential, redactor
@@ -209,16 +210,6 @@ class CallLimiter:
         self._recent = ref(loop), concurrency
         return concurrency
 
-    def for_later_round(self, outage: float) -> CallLimiter:
-        """Copy this limiter for a later round of a grade: one attempt, which is repeated only while no reply arrives.
-
-        Args:
-            outage: The seconds for which a request is repeated while no reply arrives.
-        """
-        limiter = copy.copy(self)
-        limiter._concurrency, limiter.retries = self._concurrency, Retries(0, outage)
-        return limiter
-
     async def call(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, Spend]:
         """Attempt a call until it succeeds or the retries are used up.
 
@@ -238,7 +229,8 @@ class CallLimiter:
 
         Args:
             attempt: Makes the call.
-            retries: The limits on repetitions. None for the retries of this limiter.
+            retries: The limits on repetitions. None for those of the round in progress or, outside of a grade, of this
+                limiter.
         """
         failures: list[JudgeFailure] = []
         started_at = 0.0
@@ -248,7 +240,10 @@ class CallLimiter:
             except JudgeFailure as failure:
                 failures.append(failure)
                 started_at = started_at or time.monotonic()
-                if not failure.retryable or _is_exhausted(failures, started_at, retries or self.retries):
+                if retries is None:
+                    state = current_round.get()
+                    retries = self.retries if state is None or state.limiter is not self else state.retries
+                if not failure.retryable or _is_exhausted(failures, started_at, retries):
                     return with_spend(failure, total_spend(earlier.spend for earlier in failures[:-1])), NO_SPEND
             else:
                 return result, total_spend(failure.spend for failure in failures) if failures else NO_SPEND
@@ -489,58 +484,78 @@ class LimitedJudge(RequestWrapper):
         """
         redactor = self._redactor or await self._prepare()
         endpoint, limiter = self._endpoint, self._limiter
-        concurrency, limit, timeout = limiter.concurrency, limiter.spend_limit, limiter.limits.timeout
+        concurrency, timeout = limiter.concurrency, limiter.limits.timeout
         if (refusals := limiter.refusals) is not None and (refusal := refusals.find(innermost(self), request)):
             raise refusal
         if not endpoint.has_replied:
             await endpoint.await_turn(request.submission)
         async with concurrency:
-            is_single = endpoint.try_admit()
-            if is_single is None:
-                is_single = await endpoint.admit()
+            is_single, reserved = await self._admit(request, concurrency)
+            outcome: Any = None
+            is_sent, sent_at = False, 0.0
             try:
-                # After the endpoint, where a call may wait until another call is refused, and before the spend limit,
-                # which counts the call as sent.
+                # Both checks come last, because the call may have waited for its share of `max_cost`.
                 if concurrency.must_wait:
                     await concurrency.wait_for_server()
-                outcome: Any = None
-                is_sent, sent_at = False, 0.0
-                reserved = (
-                    0.0
-                    if limit is None
-                    else await (limit.start(None) if limit.max_cost is None else self._reserve(request, limit))
-                )
-                try:
-                    # Both checks come last, because the call may have waited for its share of `max_cost`.
-                    if concurrency.must_wait:
-                        await concurrency.wait_for_server()
-                    check_lease()
-                    is_sent, sent_at = True, time.monotonic()
-                    async with asyncio.timeout(timeout):
-                        result = await answer(self._target, request)
-                    outcome = redactor.result(validate(request, result))
-                except asyncio.CancelledError as error:
-                    is_sent = is_sent and NOT_SENT not in getattr(error, "__notes__", ())
-                    raise
-                except Exception as error:  # noqa: BLE001 -- whatever a user's own judge raises
-                    outcome = redactor.failure(self._failure_of(error))
-                    concurrency.on_failure(outcome, sent_at)  # before `endpoint.record`, which may end the run
-                finally:
-                    outcome = self._with_price(outcome, limit) if limit is not None and limit.prices else outcome
-                    # Also if the call is cancelled after it was sent.
-                    spend = NO_SPEND if not is_sent else UNANSWERED_CALL if outcome is None else outcome.spend
-                    (spend_of_grade.get() or SpendTotal()).add(spend)
-                    if limit is not None:
-                        is_answered = not (outcome is None or isinstance(outcome, JudgeFailure))
-                        limit.end(spend, reserved, is_answered) if is_sent else limit.give_back(reserved)
-                endpoint.record(outcome, request.submission)
+                check_lease()
+                is_sent, sent_at = True, time.monotonic()
+                async with asyncio.timeout(timeout):
+                    result = await answer(self._target, request)
+                outcome = redactor.result(validate(request, result))
+            except asyncio.CancelledError as error:
+                is_sent = is_sent and NOT_SENT not in getattr(error, "__notes__", ())
+                raise
+            except Exception as error:  # noqa: BLE001 -- whatever a user's own judge raises
+                outcome = redactor.failure(self._failure_of(error))
+                concurrency.on_failure(outcome, sent_at)  # before `_end_call`, which may end the run
             finally:
-                if is_single:
-                    endpoint.leave()
+                outcome = self._end_call(request, outcome, reserved, is_sent=is_sent, is_single=is_single)
             if isinstance(outcome, JudgeFailure):
                 raise await self._handled(request, outcome)
             concurrency.on_success()
             return outcome
+
+    async def _admit(self, request: Request, concurrency: AdaptiveConcurrency) -> tuple[bool, float]:
+        """Wait until the endpoint, the server and the spend limit allow a call.
+
+        Returns:
+            Whether the number of concurrent calls is limited now (see `Endpoint.try_admit`), and the reserved cost.
+        """
+        endpoint, limit = self._endpoint, self._limiter.spend_limit
+        is_single = endpoint.try_admit()
+        if is_single is None:
+            is_single = await endpoint.admit()
+        try:
+            # After the endpoint, where a call may wait until another call is refused, and before the spend limit,
+            # which counts the call as sent.
+            if concurrency.must_wait:
+                await concurrency.wait_for_server()
+            if limit is None:
+                return is_single, 0.0
+            return is_single, await (limit.start(None) if limit.max_cost is None else self._reserve(request, limit))
+        except BaseException:
+            if is_single:
+                endpoint.leave()
+            raise
+
+    def _end_call(self, request: Request, outcome: Any, reserved: float, *, is_sent: bool, is_single: bool) -> Any:
+        """Count the spend of a call and record its outcome. Return the outcome with its price, or None if cancelled."""
+        limit = self._limiter.spend_limit
+        if limit is not None and limit.prices:
+            outcome = self._with_price(outcome, limit)
+        # Also if the call is cancelled after it was sent.
+        spend = NO_SPEND if not is_sent else UNANSWERED_CALL if outcome is None else outcome.spend
+        (spend_of_grade.get() or SpendTotal()).add(spend)
+        try:
+            if limit is not None:
+                is_answered = not (outcome is None or isinstance(outcome, JudgeFailure))
+                limit.end(spend, reserved, is_answered) if is_sent else limit.give_back(reserved)
+            if outcome is not None:
+                self._endpoint.record(outcome, request.submission)
+        finally:
+            if is_single:
+                self._endpoint.leave()
+        return outcome
 
     async def _handled(self, request: Request, failure: JudgeFailure) -> JudgeFailure:
         """Remember a refusal. After a lost call about a row that failed before, probe whether the judge replies.

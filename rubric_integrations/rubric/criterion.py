@@ -209,6 +209,8 @@ class Criterion(SparseRecord):
     operator: Literal["supports", "contradicts"] | None = None
     judge: str | None = Field(default=None, min_length=1)
 
+    is_condition: ClassVar[bool] = False
+
     @field_validator("options")
     @classmethod
     def _can_be_chosen(cls, options: Sequence[Option] | None) -> tuple[Option, ...] | None:
@@ -338,8 +340,14 @@ def _folded(label: str) -> str:
     return label.strip().casefold()
 
 
+class Condition(Criterion):
+    """A condition (`applies_when`) as a binary criterion: MET if its criteria apply."""
+
+    is_condition: ClassVar[bool] = True
+
+
 def all_criteria(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
-    """Return the criteria of a rubric, followed by their distinct conditions, each as a binary criterion.
+    """Return the criteria of a rubric, followed by their distinct conditions, each as a `Condition`.
 
     Example:
         >>> words = "The user asks for a refund"
@@ -375,11 +383,11 @@ def describe_condition(condition: str | Check) -> str:
     return f"the submission passes the check {condition.model_dump_json(exclude_unset=True)}"
 
 
-def _as_criterion(condition: str | Check) -> Criterion:
+def _as_criterion(condition: str | Check) -> Condition:
     if isinstance(condition, Check):
-        return Criterion(requirement="The condition of a criterion holds", check=condition)
+        return Condition(requirement="The condition of a criterion holds", check=condition)
     words = f"{CONDITION_PREFIX}{condition}"
-    return Criterion(requirement=words, weight=1.0, aggregation="weighted")
+    return Condition(requirement=words, weight=1.0, aggregation="weighted")
 
 
 def _identity(condition: str | Check) -> str:

@@ -332,9 +332,9 @@ def _keys_by_name(rubric: Rubric) -> dict[str, int]:
 
 def _check_answers(rubric: Rubric, submission: Submission | None) -> dict[int, Outcome]:
     """Compute the checks of a row, by the index of the question. Without a text, each check of a criterion fails."""
-    checks = [index for index, question in enumerate(all_criteria(rubric.criteria)) if question.check is not None]
+    checks = {index: c for index, c in enumerate(all_criteria(rubric.criteria)) if c.check is not None}
     if submission is None:
-        return {index: JudgeFailure("check", _NO_TEXT) for index in checks if index < len(rubric)}
+        return {index: JudgeFailure("check", _NO_TEXT) for index, c in checks.items() if not c.is_condition}
     answers = computed_answers(rubric, submission).outcomes if checks else {}
     return {index: answers[index] for index in checks}
 

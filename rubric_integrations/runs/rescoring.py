@@ -200,8 +200,7 @@ def _grader(
     grader: Grader = make_grader(judges=judges, limits=CallLimits(max_retries=0), on_failure="abstain", **settings)
     # The order in which a judge saw options depends on its name.
     members = zip(grader.panel, configuration["names"], strict=True)
-    grader.panel = tuple(member._replace(name=name) for member, name in members)
-    return grader
+    return grader.with_panel(member._replace(name=name) for member, name in members)
 
 
 def _recorded_judge(description: Any) -> _RecordedJudge | Cascade:

@@ -214,9 +214,10 @@ def report_conditions(
             failure.
     """
     answered = {index for answers in (computed, *panel) for index in answers.outcomes}
+    every = all_criteria(rubric.criteria)
     return {
         index: report_criterion(
-            voting_criterion(rubric, index),
+            voting_criterion(every[index]),
             index,
             "condition",
             [computed] if index in computed.outcomes else panel,
@@ -253,16 +254,14 @@ def applicable_criteria(
     return applicable
 
 
-def voting_criterion(rubric: Rubric, index: int) -> Criterion:
-    """Return the criterion that is used to vote on a question of a rubric, by its index among all questions.
+def voting_criterion(criterion: Criterion) -> Criterion:
+    """Return the criterion that is used to vote on a criterion or condition.
 
-    For a question about a criterion, this is the criterion itself. For a condition, it is a criterion with a negative
-    weight. A tie gives the answer with the lower score. For a negative weight, this answer is MET. Therefore, a
-    condition is true in a tie, and its criteria apply.
+    For a criterion, this is the criterion itself. For a condition, it is a criterion with a negative weight. A tie
+    gives the answer with the lower score. For a negative weight, this answer is MET. Therefore, a condition is true in
+    a tie, and its criteria apply.
     """
-    if index < len(rubric.criteria):
-        return rubric.criteria[index]
-    return all_criteria(rubric.criteria)[index].model_copy(update={"weight": -1.0})
+    return criterion.model_copy(update={"weight": -1.0}) if criterion.is_condition else criterion
 
 
 def report_by_condition(

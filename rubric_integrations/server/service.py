@@ -475,9 +475,9 @@ class GradingService:
     def _require_prices(self) -> None:
         """Check the price of each judge that a request may need. A rubric of checks alone needs no judge."""
         rubric = self.shared_rubric
-        judged = [index for index, c in enumerate(all_criteria(rubric.criteria)) if c.check is None] if rubric else []
+        judged = [c for c in all_criteria(rubric.criteria) if c.check is None] if rubric else []
         for member in self.grader.panel:
-            if self._accepts_rubrics or (rubric and any(member.may_answer(rubric, index) for index in judged)):
+            if self._accepts_rubrics or any(map(member.may_answer, judged)):
                 require_price(member.judge, self._spend_limit)
 
     async def _own_rubric(self, row: Row) -> Rubric | None:

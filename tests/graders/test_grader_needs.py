@@ -172,11 +172,11 @@ def test_question_with_a_long_trajectory_comes_after_a_shorter_one_of_equal_weig
     trajectory = Trajectory(steps=(Step(role="assistant", text="x" * 5_000),))
     rubric = Rubric([Criterion(requirement="Looks it up", needs=("trajectory",)), Criterion(requirement="Is kind")])
     orders = [
-        question_order(rubric, Submission(response="8.4%", trajectory=trajectory, show_trajectory=show))
+        list(question_order(rubric, Submission(response="8.4%", trajectory=trajectory, show_trajectory=show)))
         for show in ("always", "if_needed")
     ]
     assert orders == [[1, 0], [1, 0]]
     heavier = Rubric([rubric.criteria[0].model_copy(update={"weight": 11.0}), rubric.criteria[1]])
     submission = Submission(response="8.4%", trajectory=trajectory)
-    assert question_order(heavier, submission) == [0, 1]
-    assert question_order(heavier, submission.model_copy(update={"show_trajectory": "if_needed"})) == [1, 0]
+    assert list(question_order(heavier, submission)) == [0, 1]
+    assert list(question_order(heavier, submission.model_copy(update={"show_trajectory": "if_needed"}))) == [1, 0]

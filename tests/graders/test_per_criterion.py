@@ -184,5 +184,5 @@ async def test_no_criteria_are_asked_without_a_call() -> None:
     judge = FakeJudge()
     grader = PerCriterionGrader(judge)
     member: PanelMember = grader.panel[0]
-    answers = await grader.ask(member, THREE, Submission(response="text"), [])
+    answers = await grader.ask(member, THREE, Submission(response="text"), {}, grader.round_in_progress())
     assert (answers.outcomes, judge.questions) == ({}, [])

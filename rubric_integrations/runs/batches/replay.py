@@ -7,7 +7,6 @@ module also opens the batch APIs of a grader's judges.
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -30,7 +29,7 @@ from rubric_integrations.judges.protocol import (
 )
 from rubric_integrations.judges.store import Lease, LedgerLike
 from rubric_integrations.judges.validation import validate_judgment
-from rubric_integrations.rubric.criterion import Criterion, all_criteria
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.batches.base import LOCK, Batch, BatchError, BatchLedger, LineReply, Provider
 from rubric_integrations.runs.batches.providers import AnthropicBatches, BatchServer, OpenAIBatches
@@ -132,15 +131,13 @@ class Replay:
         self._open: list[OpenQuestion] = []
         self.spend: list[Spend] = []
         self.failures: list[JudgeFailure] = []
-        replay: Grader = copy.copy(grader)
-        # A question without an answer must not cancel the other questions.
-        replay.policies = grader.policies._replace(on_failure="abstain")
         stored = grader.with_store(_KeyedStore(store, replies)).panel
-        replay.panel = tuple(
+        self._grader = grader.with_panel(
             member._replace(judge=_around(member.judge, _ReplayJudge(judge, position, self, replies, read)))
             for position, (member, judge) in enumerate(zip(stored, judges_of(grader), strict=True))
         )
-        self._grader = replay
+        # A question without an answer must not cancel the other questions.
+        self._grader.policies = grader.policies._replace(on_failure="abstain")
 
     async def open_questions(self, rubric: Rubric, submission: Submission) -> list[OpenQuestion]:
         """Return the questions about a submission that have no answer, and store the judgments that `replies` contain.
@@ -150,8 +147,7 @@ class Replay:
         """
         self._open = []
         await self._grader.judge(rubric, submission)
-        conditions = all_criteria(rubric.criteria)[len(rubric) :]
-        if any(line.question.criterion in conditions for line in self._open):
+        if any(line.question.criterion.is_condition for line in self._open):
             return [line for line in self._open if line.question.criterion.applies_when is None]
         return self._open
 
