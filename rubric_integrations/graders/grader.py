@@ -14,7 +14,7 @@ import asyncio
 import hashlib
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -23,7 +23,7 @@ from rubric_integrations.checks import run_check
 from rubric_integrations.checks.metrics import run_metric
 from rubric_integrations.graders.endpoint import WarmUp
 from rubric_integrations.graders.panel import PanelMember, describe_judge, make_panel, require_judges, stored_judges
-from rubric_integrations.graders.rounds import MAX_ROUNDS, Round, current_round, judge_failures, without_lost
+from rubric_integrations.graders.rounds import MAX_ROUNDS, Criteria, Round, current_round, judge_failures, without_lost
 from rubric_integrations.graders.scheduler import CallLimiter, RefusalMemory, gather_calls, limit_judge, with_spend
 from rubric_integrations.graders.settings import (
     CallLimits,
@@ -100,7 +100,8 @@ def computed_answers(rubric: Rubric, submission: Submission) -> JudgeAnswers:
     If the submission lacks the evidence that a criterion `needs`, the answer is an abstention. If this criterion has a
     check, the check is not run.
     """
-    answers = {index: _answer(question, submission) for index, question in enumerate(all_criteria(rubric.criteria))}
+    criteria = [(i, c) for i, c in enumerate(all_criteria(rubric.criteria)) if c.check is not None or c.needs]
+    answers = {index: _answer(criterion, submission) for index, criterion in criteria}
     outcomes = {index: answer for index, answer in answers.items() if answer is not None}
     return JudgeAnswers(outcomes, judge="check")
 
@@ -554,12 +555,7 @@ class CriterionGrader(Grader):
 
     @abstractmethod
     async def ask(
-        self,
-        member: PanelMember,
-        rubric: Rubric,
-        submission: Submission,
-        criteria: Mapping[int, Criterion],
-        state: Round,
+        self, member: PanelMember, rubric: Rubric, submission: Submission, criteria: Criteria, state: Round
     ) -> JudgeAnswers:
         """Ask one judge about some criteria. Create each question with the method `question`.
 
@@ -590,13 +586,12 @@ class CriterionGrader(Grader):
         first = ready([], while_open=not self.asks_conditions_first)
         panel = await self.ask_panel(rubric, submission, first, panel, state)
         later = {index: criterion for index, criterion in ready(panel).items() if index not in first}
-        if later and self.stops_at_first_failure and ends_grade(panel[0].outcomes.values(), state):
+        failures = judge_failures(panel) if self.stops_at_first_failure else []
+        if later and not all(map(state.may_repeat, failures)):
             return [panel[0].merged(JudgeAnswers(dict.fromkeys(later, cancelled())))]
         return await self.ask_panel(rubric, submission, later, panel, state) if later else panel
 
-    def _refused_before(
-        self, rubric: Rubric, submission: Submission, criteria: Mapping[int, Criterion]
-    ) -> JudgeAnswers | None:
+    def _refused_before(self, rubric: Rubric, submission: Submission, criteria: Criteria) -> JudgeAnswers | None:
         """Return the answers if the judge has refused a question before, whose failure ends this grade. None if not.
 
         Otherwise, the other questions would be asked although the grade fails.
@@ -616,7 +611,7 @@ class CriterionGrader(Grader):
         self,
         rubric: Rubric,
         submission: Submission,
-        criteria: Mapping[int, Criterion],
+        criteria: Criteria,
         panel: Sequence[JudgeAnswers],
         state: Round,
     ) -> list[JudgeAnswers]:
@@ -639,41 +634,25 @@ class CriterionGrader(Grader):
             missing = self._missing(0, criteria, panel[0])
             if not missing:
                 return list(panel)
-            more = await self.ask(self.panel[0], rubric, submission, missing, state)
-            return [_joined(panel[0], more, state, 0)]
+            return [_joined(panel, 0, await self.ask(self.panel[0], rubric, submission, missing, state), state)]
+
+        async def ask_member(position: int, criteria: Criteria) -> JudgeAnswers:
+            missing = self._missing(position, criteria, panel[position])
+            if not missing:
+                return panel[position]
+            more = await self.ask(self.panel[position], rubric, submission, missing, state)
+            return _joined(panel, position, more, state)
+
         if not self.voting.sequential:
-            asking = (
-                self._ask_member(position, rubric, submission, criteria, answers, state)
-                for position, answers in enumerate(panel)
-            )
-            return await gather_calls(asking)
+            return await gather_calls(ask_member(position, criteria) for position in range(len(panel)))
         later: list[JudgeAnswers] = []
-        for position, answers in enumerate(panel):
+        for position in range(len(panel)):
             waiting = [member.weight for member in self.panel[position:]]
-            open_criteria = {
-                index: criterion
-                for index, criterion in criteria.items()
-                if not self._is_decided(criterion, votes_for(index, later), waiting)
-            }
-            later.append(await self._ask_member(position, rubric, submission, open_criteria, answers, state))
+            undecided = {i: c for i, c in criteria.items() if not self._is_decided(c, votes_for(i, later), waiting)}
+            later.append(await ask_member(position, undecided))
         return later
 
-    async def _ask_member(
-        self,
-        position: int,
-        rubric: Rubric,
-        submission: Submission,
-        criteria: Mapping[int, Criterion],
-        answers: JudgeAnswers,
-        state: Round,
-    ) -> JudgeAnswers:
-        missing = self._missing(position, criteria, answers)
-        if not missing:
-            return answers
-        more = await self.ask(self.panel[position], rubric, submission, missing, state)
-        return _joined(answers, more, state, position)
-
-    def _missing(self, position: int, criteria: Mapping[int, Criterion], answers: JudgeAnswers) -> dict[int, Criterion]:
+    def _missing(self, position: int, criteria: Criteria, answers: JudgeAnswers) -> dict[int, Criterion]:
         """Return the criteria that a judge may answer and has not answered."""
         names, outcomes = (None, self.panel[position].name), answers.outcomes
         return {index: c for index, c in criteria.items() if index not in outcomes and c.judge in names}
@@ -706,7 +685,7 @@ class CriterionGrader(Grader):
         index: int,
         member: PanelMember,
         batch: Sequence[int] = (),
-        criteria: Mapping[int, Criterion] | None = None,
+        criteria: Criteria | None = None,
     ) -> Question:
         """Create the question about one criterion, with its options in the order in which the judge sees them.
 
@@ -725,7 +704,9 @@ class CriterionGrader(Grader):
         if options and self.options.shuffle:
             options = shuffle_options(options, self.options.seed, submission.response, index, member.name)
         is_part = (len(batch) if batch else 1) < len(rubric.criteria)
-        shown = shown_to_judges(submission, self.text_limits)
+        # Without a limit, each question is spared a call.
+        has_limit = self.text_limits.step_limit is not None
+        shown = shown_to_judges(submission, self.text_limits) if has_limit else submission
         return Question(
             shown,
             criterion,
@@ -752,19 +733,14 @@ def cancelled() -> JudgeFailure:
     return JudgeFailure("cancelled", "another criterion had failed")
 
 
-def ends_grade(outcomes: Iterable[Outcome], state: Round) -> bool:
-    """Return whether an outcome is a failure that no later round requests again."""
-    return any(isinstance(outcome, JudgeFailure) and not state.may_repeat(outcome) for outcome in outcomes)
-
-
-def _joined(answers: JudgeAnswers, more: JudgeAnswers, state: Round, position: int) -> JudgeAnswers:
-    """Join the answers of a judge with further answers, which include the spend of earlier rounds about the same."""
+def _joined(panel: Sequence[JudgeAnswers], position: int, more: JudgeAnswers, state: Round) -> JudgeAnswers:
+    """Join the answers of a judge with further answers. Add the spend of the same judgments in earlier rounds."""
     earlier = state.earlier[position] if state.earlier else None
     if isinstance(earlier, JudgeAnswers):
         lost = earlier.outcomes
         outcomes = {i: with_spend(o, lost[i].spend) if i in lost else o for i, o in more.outcomes.items()}
         more = more._replace(outcomes=outcomes)
-    return answers.merged(more)
+    return panel[position].merged(more)
 
 
 def shuffle_options(options: Sequence[T], seed: int, text: str, index: int, judge: str) -> tuple[T, ...]:

@@ -15,12 +15,12 @@ from rubric_integrations.graders.grader import (
     CriterionGrader,
 )
 from rubric_integrations.graders.panel import PanelMember
-from rubric_integrations.graders.rounds import Round
+from rubric_integrations.graders.rounds import Criteria, Round
 from rubric_integrations.graders.scheduler import gather_calls
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.cascade import judges_inside, needs_confidence_in_batches
 from rubric_integrations.judges.protocol import BatchJudge, GenerateFn, JudgeLike, Question, Request, answer
-from rubric_integrations.rubric.criterion import Criterion, all_criteria
+from rubric_integrations.rubric.criterion import all_criteria
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import JudgeAnswers, JudgeFailure, Outcome, Spend, total_spend
 from rubric_integrations.scoring.length import LengthPenalty
@@ -126,12 +126,7 @@ class PerCriterionOneShotGrader(CriterionGrader):
         return {**super().settings(), "max_criteria_per_call": self.max_criteria_per_call}
 
     async def ask(
-        self,
-        member: PanelMember,
-        rubric: Rubric,
-        submission: Submission,
-        criteria: Mapping[int, Criterion],
-        state: Round,
+        self, member: PanelMember, rubric: Rubric, submission: Submission, criteria: Criteria, state: Round
     ) -> JudgeAnswers:
         """Ask one judge about these criteria, in as few calls as `max_criteria_per_call` allows."""
         # A later round repeats the requests of the first round. Therefore, the answers have the same keys in a store.

@@ -7,7 +7,7 @@ in parts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ from rubric_integrations.graders.grader import (
     is_computed,
 )
 from rubric_integrations.graders.panel import PanelMember
-from rubric_integrations.graders.rounds import Round
+from rubric_integrations.graders.rounds import Criteria, Round
 from rubric_integrations.graders.scheduler import AttemptResult, gather_calls, with_spend
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.prompts.render import PART_NOTE
@@ -258,12 +258,7 @@ class PerCriterionGrader(CriterionGrader):
         return panel
 
     async def ask(
-        self,
-        member: PanelMember,
-        rubric: Rubric,
-        submission: Submission,
-        criteria: Mapping[int, Criterion],
-        state: Round,
+        self, member: PanelMember, rubric: Rubric, submission: Submission, criteria: Criteria, state: Round
     ) -> JudgeAnswers:
         """Ask one judge about each of these criteria in a separate call."""
         calls, warm_up, uses_cache = _Calls(state if self.stops_at_first_failure else None), self.runtime.warm_up, True
@@ -316,40 +311,39 @@ class _Calls:
     def __init__(self, state: Round | None):
         self.tasks: list[_CallTask] = []
         self.running = 0
-        self._state = state
+        self._loop, self._state = asyncio.get_running_loop(), state
         self._first_failed: _CallTask | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._all_ended: asyncio.Future[None] | None = None
 
     def start(self, call: Coroutine[Any, Any, AttemptResult[Judgment]]) -> None:
         """Start a call."""
-        task = asyncio.create_task(call)
+        task = self._loop.create_task(call)
         task.add_done_callback(self._on_end)
         self.tasks.append(task)
         self.running += 1
 
     def _on_end(self, task: _CallTask) -> None:
         self.running -= 1
-        if self._first_failed is None and self.is_final_failure(task):
+        if self._state is not None and self._first_failed is None and self.is_final_failure(task):
             self._first_failed = task
             self._cancel()
-        if self._waiter and not self.running and not self._waiter.done():
-            self._waiter.set_result(None)
+        if not self.running and self._all_ended and not self._all_ended.done():
+            self._all_ended.set_result(None)
 
     def is_final_failure(self, task: _CallTask) -> bool:
-        """Return whether a call ended with a failure that no later round requests again."""
-        if self._state is None:
-            return False
+        """Return whether a call has ended with a failure that ends the grade."""
         try:
             outcome = task.result()[0]
-        except BaseException:  # noqa: BLE001 -- it has not ended, was cancelled, or `outcomes` raises its error
+        except BaseException:  # noqa: BLE001 -- it has not ended, or was cancelled, or `outcomes` raises its error
             return False
-        return isinstance(outcome, JudgeFailure) and not self._state.may_repeat(outcome)
+        is_failure = isinstance(outcome, JudgeFailure)
+        return is_failure and self._state is not None and not self._state.may_repeat(outcome)
 
     def all_ended(self) -> asyncio.Future[None]:
         """Return a future that ends with the last call that is running."""
         # Not a coroutine, because each call would pass through it.
-        self._waiter = asyncio.get_running_loop().create_future()
-        return self._waiter
+        self._all_ended = self._loop.create_future()
+        return self._all_ended
 
     def _cancel(self) -> None:
         # Also tasks that have ended. Otherwise, asyncio would log all exceptions that `outcomes` does not raise.
@@ -363,15 +357,15 @@ class _Calls:
             await asyncio.wait(pending)
 
     def outcomes(self) -> list[Outcome]:
-        """Return the outcomes of the calls. After a final failure, all others that failed are cancelled."""
-        return [cancelled() if task.cancelled() else self._outcome(task) for task in self.tasks]
-
-    def _outcome(self, task: _CallTask) -> Outcome:
-        outcome, lost = task.result()
-        # Otherwise, the report would depend on whether the other calls failed before they could be cancelled.
-        if self._first_failed not in (None, task) and isinstance(outcome, JudgeFailure):
-            outcome, lost = cancelled(), outcome.spend + lost
-        return with_spend(outcome, lost)
+        """Return the outcomes of the calls. If one ended the grade, the other failures count as cancelled."""
+        outcomes: list[Outcome] = []
+        for task in self.tasks:
+            outcome, lost = (cancelled(), NO_SPEND) if task.cancelled() else task.result()
+            # Otherwise, the report would depend on whether the other calls failed before they could be cancelled.
+            if self._first_failed not in (None, task) and isinstance(outcome, JudgeFailure):
+                outcome, lost = cancelled(), outcome.spend + lost
+            outcomes.append(with_spend(outcome, lost) if lost.calls else outcome)
+        return outcomes
 
 
 async def _join_calls(calls: Sequence[Coroutine[Any, Any, AttemptResult[Judgment]]]) -> AttemptResult[Judgment]:

@@ -6,12 +6,13 @@ reads the round in progress from its context (`Grader.round_in_progress`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from rubric_integrations.judges.protocol import Retries
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.aggregate import OverallAnswer
 from rubric_integrations.scoring.judgment import FailureKind, JudgeAnswers, JudgeFailure, Outcome
 from rubric_integrations.scoring.report import EvaluationReport, failure_kinds
@@ -24,6 +25,9 @@ attempts.
 
 _LOST: tuple[FailureKind, ...] = ("transport", "parse")
 """The kinds of failures after which a later round requests the judgment again."""
+
+Criteria: TypeAlias = Mapping[int, Criterion]
+"""Criteria and conditions of a rubric, by their index in `JudgeAnswers.outcomes`."""
 
 Answers: TypeAlias = Sequence[JudgeAnswers] | Sequence[OverallAnswer]
 """The answers of a panel: each judge's answers to the criteria, or each judge's overall score."""
@@ -60,10 +64,15 @@ class Round:
             report: The most complete report so far.
             outage: The seconds for which a request is repeated while no reply arrives.
         """
-        if not (report.failed_count and self.left and _may_succeed_later(report, answers)):
+        if not report.failed_count or not self.left:
+            return None
+        failures, kinds = judge_failures(answers), failure_kinds(report)
+        # A content filter or a refusal is about the text, which does not change.
+        is_final = bool(failures) and all(failure.repeats is not None for failure in failures)
+        if is_final or not kinds or not kinds <= set(_LOST):
             return None
         # After an outage of `max_outage` seconds, a later round does not wait once more.
-        retries = Retries(0, 0.0 if "transport" in failure_kinds(report) else outage)
+        retries = Retries(0, 0.0 if "transport" in kinds else outage)
         return replace(self, retries=retries, left=self.left - 1, earlier=answers, is_continued=False)
 
     def best_of(self, earlier: EvaluationReport, later: EvaluationReport) -> EvaluationReport:
@@ -94,15 +103,6 @@ def judge_failures(answers: Sequence[Any]) -> list[JudgeFailure]:
     return [outcome for outcome in outcomes if isinstance(outcome, JudgeFailure) and outcome.kind != "cancelled"]
 
 
-def _may_succeed_later(report: EvaluationReport, answers: Sequence[Any]) -> bool:
-    failures = judge_failures(answers)
-    if failures and all(failure.repeats is not None for failure in failures):
-        return False  # a content filter or a refusal is about the text, which does not change
-    kinds = failure_kinds(report)
-    return bool(kinds) and kinds <= set(_LOST)
-
-
 def _is_lost(outcome: Outcome) -> bool:
-    if not isinstance(outcome, JudgeFailure) or outcome.repeats is not None:
-        return False
-    return outcome.kind in (*_LOST, "cancelled")
+    is_repeated = isinstance(outcome, JudgeFailure) and outcome.repeats is None
+    return is_repeated and outcome.kind in (*_LOST, "cancelled")
