@@ -106,7 +106,7 @@ class ScriptedJudge:
         """Answer several criteria in one request, each with its scripted answer."""
         self.questions.extend(questions.values())
         judgments: dict[int, Judgment] = {}
-        faults: dict[int, str] = {}
+        faults: dict[int, str | JudgeFailure] = {}
         for number, question in questions.items():
             try:
                 judgments[number] = (await self._judge(question)).model_copy(update={"spend": NO_SPEND})

@@ -422,7 +422,9 @@ class Endpoint:
 
     def _record_result(self, result: object, submission: Submission) -> None:
         if isinstance(result, BatchResult) and not result.answers:
-            self._record_failure(JudgeFailure("parse", next(iter(result.faults.values()), "no answer")), submission)
+            first = next(iter(result.faults), None)
+            failure = JudgeFailure("parse", "no answer") if first is None else result.failure(first)
+            self._record_failure(failure, submission)
             return
         with self._lock:
             if self._lost or self._lost_texts:

@@ -181,7 +181,7 @@ class PerCriterionOneShotGrader(CriterionGrader):
             # Each criterion fails for the same reason, but the spend of the attempts is counted once.
             failure = JudgeFailure(result.kind, result.message, about_text=result.about_text, repeats=result.repeats)
             return dict.fromkeys(questions, failure), result.spend
-        faults = {number: JudgeFailure("parse", fault, retryable=True) for number, fault in result.faults.items()}
+        faults = {number: result.failure(number) for number in result.faults}
         return {number - 1: outcome for number, outcome in {**result.answers, **faults}.items()}, result.spend + lost
 
 

@@ -406,7 +406,10 @@ class Redactor:
             return result if reason == result.reason else result.model_copy(update={"reason": reason})
         if isinstance(result, BatchResult):
             answers = {number: self.result(answer) for number, answer in result.answers.items()}
-            faults = {number: self._redact(fault) for number, fault in result.faults.items()}
+            faults = {
+                number: self._redact(fault) if isinstance(fault, str) else self.failure(fault)
+                for number, fault in result.faults.items()
+            }
             redacted = result._replace(answers=answers, faults=faults)
         elif isinstance(result, OverallResult):
             redacted = result._replace(reason=self._redact(result.reason))

@@ -615,7 +615,7 @@ def interpret_entries(
     for entry in entries:
         by_number.setdefault(entry.id, []).append(entry)
     answers: dict[int, Judgment] = {}
-    faults: dict[int, str] = {}
+    faults: dict[int, str | JudgeFailure] = {}
     for number, question in questions.items():
         candidates = by_number.get(number, [])
         if len(candidates) != 1:

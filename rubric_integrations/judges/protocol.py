@@ -20,7 +20,7 @@ from rubric_integrations._util.records import Record
 from rubric_integrations.rubric.answers import Option
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.judgment import Judgment, Spend
+from rubric_integrations.scoring.judgment import JudgeFailure, Judgment, Spend
 from rubric_integrations.scoring.labels import Estimate, judgment_digest
 from rubric_integrations.submission.submission import Submission
 
@@ -75,13 +75,20 @@ class BatchResult(NamedTuple):
 
     Attributes:
         answers: The judgments by question number, for each question with exactly one valid answer.
-        faults: The error messages by question number, for all other questions.
+        faults: Why there is no answer, by question number, for all other questions. A text is an unreadable answer, and
+            the question is asked once more. A `JudgeFailure` says itself what it is, such as the refusal of one
+            question (`about_text`), which is final.
         spend: The token usage and the cost of the request.
     """
 
     answers: Mapping[int, Judgment]
-    faults: Mapping[int, str]
+    faults: Mapping[int, str | JudgeFailure]
     spend: Spend
+
+    def failure(self, number: int) -> JudgeFailure:
+        """Return the fault of a question as a failure."""
+        fault = self.faults[number]
+        return fault if isinstance(fault, JudgeFailure) else JudgeFailure("parse", fault, retryable=True)
 
 
 class OverallResult(NamedTuple):
@@ -120,6 +127,8 @@ class Judge(Protocol):
       noise.
     - `highest_cost(text_bytes: int) -> float | None`: the highest possible cost of a call about texts of this size, in
       US dollars. A run with `max_cost` needs this method, or the price of the judge's tokens in `prices`.
+    - `independent_answers: bool`: whether the answer to a question of `judge_batch` does not depend on the other
+      questions of the request. `PerCriterionGrader` then asks all questions about a submission in one request.
     - `async prepare()`: loads data that all calls need. It runs before the first call, outside of that call's timeout.
     - `with_examples(examples, max_examples) -> Judge`: the same judge with labelled judgments as few-shot examples.
     """
@@ -486,6 +495,11 @@ def answer(judge: Any, request: Request) -> Awaitable[Any]:
     """Pass a request on to a judge: to `answer` if it has it, else to `judge`, `judge_batch` or `judge_overall`."""
     # Not `isinstance`, which costs ten function calls for an abstract class.
     return judge.answer(request) if getattr(type(judge), "answers_requests", False) else request.send_to(judge)
+
+
+def answers_independently(judge: Judge) -> bool:
+    """Whether the judge's answers to several questions in one request do not depend on each other."""
+    return bool(getattr(innermost(judge), "independent_answers", False))
 
 
 def innermost(judge: Judge) -> Judge:

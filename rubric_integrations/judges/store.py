@@ -229,8 +229,8 @@ class StoredJudge(RequestWrapper):
             kept = await lease.store(
                 _with_shared_spend({keys[number]: answer for number, answer in batch.answers.items()}, batch.spend)
             )
-            for number, fault in batch.faults.items():
-                lease.record_failure(keys[number], JudgeFailure("parse", fault, retryable=True))
+            for number in batch.faults:
+                lease.record_failure(keys[number], batch.failure(number))
         requested = _stored_batch(questions, {number: kept[keys[number]] for number in batch.answers})
         return BatchResult(
             {**from_store.answers, **requested.answers},
@@ -302,7 +302,7 @@ def _shown_inputs(criterion: Criterion) -> dict[str, str]:
 def _stored_batch(questions: Mapping[int, Question], stored: Mapping[int, Judgment]) -> BatchResult:
     """Make a batch result from stored judgments. A judgment that is no longer valid becomes a fault of its question."""
     answers: dict[int, Judgment] = {}
-    faults: dict[int, str] = {}
+    faults: dict[int, str | JudgeFailure] = {}
     for number, judgment in stored.items():
         question = questions[number]
         try:

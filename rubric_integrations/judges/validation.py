@@ -77,7 +77,7 @@ def validate_batch(questions: Mapping[int, Question], batch: object) -> BatchRes
         message = f"`judge_batch` must return a BatchResult, got {type(batch).__name__}"
         raise JudgeFailure("config", message)
     answers: dict[int, Judgment] = {}
-    faults: dict[int, str] = {}
+    faults: dict[int, str | JudgeFailure] = {}
     for number, question in questions.items():
         if number in batch.faults:
             faults[number] = batch.faults[number]

@@ -103,6 +103,8 @@ def report_criterion(
         agreement=result.agreement,
         confidence=single.confidence if single else None,
         expected_value=single.expected_value if single else None,
+        probabilities=single.probabilities if single else None,
+        model=single.model if single else None,
     )
 
 
@@ -123,6 +125,8 @@ def _report_judgment(criterion: Criterion, fields: Mapping[str, Any], judgment: 
         agreement=1.0,
         confidence=judgment.confidence,
         expected_value=judgment.expected_value,
+        probabilities=judgment.probabilities,
+        model=judgment.model,
     )
 
 

@@ -217,6 +217,10 @@ class Judgment(SparseRecord):
         confidence: The confidence in [0, 1] that the judge stated. None if it was not requested.
         expected_value: The mean of the values of all possible answers, weighted by the probability that the judge gives
             to each answer. In [0, 1]. None if probabilities were not requested.
+        probabilities: The probability in [0, 1] of each answer that a decision model considered: of MET and UNMET, of
+            each label of an option, or of each value of a scale. A second entry CANNOT_ASSESS, if it was asked
+            separately, is the probability that the material does not suffice. None for other judges.
+        model: The model that the reply names, if the judge keeps it. None for other judges.
         evidence: The numbers of the trajectory steps that the judge cites, counted from 1.
         escalated: Whether a `Cascade` passed the question on to its expensive judge.
         escalation_cost: For a judgment by a `Cascade`, the cost of its expensive judge in US dollars, included in
@@ -226,7 +230,9 @@ class Judgment(SparseRecord):
             answer must not be used to measure the judge.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("evidence", "escalated", "escalation_cost", "trained_on")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = (
+        "probabilities", "model", "evidence", "escalated", "escalation_cost", "trained_on",
+    )  # fmt: skip
 
     verdict: EncodableText
     value: UnitScore | None
@@ -235,6 +241,8 @@ class Judgment(SparseRecord):
     neutralized: bool = False
     confidence: UnitScore | None = None
     expected_value: UnitScore | None = None
+    probabilities: dict[str, UnitScore] | None = None
+    model: EncodableText | None = None
     evidence: tuple[int, ...] = ()
     escalated: bool = False
     escalation_cost: float | None = None

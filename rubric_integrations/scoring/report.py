@@ -62,6 +62,9 @@ class CriterionReport(SparseRecord):
         confidence: The confidence of a single judge in [0, 1], if it was requested. The score does not use it.
         expected_value: The mean of the values of all possible answers, weighted by the probability that a single judge
             gives to each answer. In [0, 1]. None if probabilities were not requested. The score does not use it.
+        probabilities: The probability in [0, 1] that a single decision model gives to each answer. None for other
+            judges. See `Judgment.probabilities`.
+        model: The model that a single judge's reply names, if the judge keeps it. None for other judges.
         not_applicable: Whether the criterion is left out, because its condition (`applies_when`) is false.
         tags: The criterion's tags.
         metadata: The `metadata` of the criterion. None if it has no metadata.
@@ -79,7 +82,7 @@ class CriterionReport(SparseRecord):
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = (
-        "not_applicable", "tags", "metadata", "evidence", "escalated", "escalation_cost",
+        "probabilities", "model", "not_applicable", "tags", "metadata", "evidence", "escalated", "escalation_cost",
         "trained_on", "options", "scale_type", "scale", "cap", "computed",
     )  # fmt: skip
 
@@ -99,6 +102,8 @@ class CriterionReport(SparseRecord):
     not_asked: tuple[str, ...] = ()
     confidence: UnitScore | None = None
     expected_value: UnitScore | None = None
+    probabilities: dict[str, UnitScore] | None = None
+    model: EncodableText | None = None
     not_applicable: bool = False
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] | None = None
