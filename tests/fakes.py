@@ -112,6 +112,38 @@ class FakeBatchJudge(FakeJudge):
         return cast("BatchResult", result)
 
 
+class FakeIndependentJudge(FakeJudge):
+    """A judge of several criteria in one request, whose answers do not depend on each other.
+
+    The arguments are those of `FakeJudge`. An answer "no answer" or a `JudgeFailure` is a fault of one question. An
+    exception for every question (`answers`) is raised.
+
+    Attributes:
+        requests: The requirements of each request with several questions.
+    """
+
+    independent_answers = True
+
+    def __init__(self, answers: Answers = "MET", *, spend: Spend = ONE_CALL, fingerprint: str | None = None):
+        super().__init__(answers, spend=spend, fingerprint=fingerprint)
+        self.requests: list[list[str]] = []
+
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
+        self.requests.append([question.criterion.requirement for question in questions.values()])
+        if isinstance(self.answers, Exception):
+            raise self.answers
+        answers: dict[int, Judgment] = {}
+        faults: dict[int, str | JudgeFailure] = {}
+        for number, question in questions.items():
+            self.questions.append(question)
+            answer = self._answer(question)
+            if isinstance(answer, JudgeFailure) or answer == "no answer":
+                faults[number] = cast("JudgeFailure | str", answer)
+            else:
+                answers[number] = to_judgment(question.criterion, cast("str", answer))
+        return BatchResult(answers, faults, self.spend)
+
+
 class FakeOverallJudge(FakeJudge):
     """A judge that scores every submission as a whole with the same number.
 

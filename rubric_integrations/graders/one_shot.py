@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from rubric_integrations.graders.batches import ask_in_one_request
 from rubric_integrations.graders.grader import (
     DEFAULT_LIMITS,
     DEFAULT_OPTIONS,
@@ -19,10 +20,10 @@ from rubric_integrations.graders.rounds import Criteria, Round
 from rubric_integrations.graders.scheduler import gather_calls
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.cascade import judges_inside, needs_confidence_in_batches
-from rubric_integrations.judges.protocol import BatchJudge, GenerateFn, JudgeLike, Question, Request, answer
+from rubric_integrations.judges.protocol import BatchJudge, GenerateFn, JudgeLike, Question
 from rubric_integrations.rubric.criterion import all_criteria
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.judgment import JudgeAnswers, JudgeFailure, Outcome, Spend, total_spend
+from rubric_integrations.scoring.judgment import JudgeAnswers, Outcome, Spend, total_spend
 from rubric_integrations.scoring.length import LengthPenalty
 from rubric_integrations.scoring.policies import CannotAssess, DefaultFallbackVerdicts, OnFailure
 from rubric_integrations.submission.submission import Submission
@@ -145,7 +146,8 @@ class PerCriterionOneShotGrader(CriterionGrader):
                 return created if uses_cache else created._replace(warm_prompt_cache=False)
 
             requests = [{i: question(i, chunk) for i in chunk if i not in known} for chunk in chunks]
-            return [asyncio.create_task(self._ask_chunk(member, questions, state)) for questions in requests]
+            ask = partial(ask_in_one_request, self.call_limiter, member.judge, state, self.stops_at_first_failure)
+            return [asyncio.create_task(ask(questions)) for questions in requests]
 
         uses_cache, others, warm_up = True, chunks[1:], self.runtime.warm_up
         tasks = start(chunks[:1], uses_cache)
@@ -160,30 +162,3 @@ class PerCriterionOneShotGrader(CriterionGrader):
             await asyncio.gather(*tasks, return_exceptions=True)
         outcomes = {index: outcome for chunk, _ in results for index, outcome in chunk.items()}
         return JudgeAnswers(outcomes, member.name, member.weight, total_spend(spend for _, spend in results))
-
-    async def _ask_chunk(self, member: PanelMember, questions: Mapping[int, Question], state: Round) -> _ChunkResult:
-        """Ask about the criteria of one call. In the first round, criteria without an answer have one more call."""
-        outcomes, spend = await self._request(member, questions, state)
-        missing = {index: questions[index] for index, outcome in outcomes.items() if isinstance(outcome, JudgeFailure)}
-        if state.earlier or not missing or not all(_is_retryable(outcomes[index]) for index in missing):
-            return outcomes, spend
-        more, cost = await self._request(member, missing, state)
-        return outcomes | more, spend + cost
-
-    async def _request(self, member: PanelMember, questions: Mapping[int, Question], state: Round) -> _ChunkResult:
-        # Numbered by the position in the rubric. Otherwise, an answer to one call could be read as an answer to
-        # another.
-        numbered = {index + 1: question for index, question in questions.items()}
-        submission = next(iter(questions.values())).submission
-        request = Request(submission, questions=numbered, retries=state.retries)
-        result, lost = await self.call_limiter.outcome(partial(answer, member.judge, request), state.retries)
-        if isinstance(result, JudgeFailure):
-            # Each criterion fails for the same reason, but the spend of the attempts is counted once.
-            failure = JudgeFailure(result.kind, result.message, about_text=result.about_text, repeats=result.repeats)
-            return dict.fromkeys(questions, failure), result.spend
-        faults = {number: result.failure(number) for number in result.faults}
-        return {number - 1: outcome for number, outcome in {**result.answers, **faults}.items()}, result.spend + lost
-
-
-def _is_retryable(outcome: Outcome) -> bool:
-    return isinstance(outcome, JudgeFailure) and outcome.retryable

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+from rubric_integrations.graders.batches import ask_in_one_request, groups_of
 from rubric_integrations.graders.grader import (
     DEFAULT_LIMITS,
     DEFAULT_OPTIONS,
@@ -25,7 +26,7 @@ from rubric_integrations.graders.rounds import Criteria, Round
 from rubric_integrations.graders.scheduler import AttemptResult, gather_calls, with_spend
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.prompts.render import PART_NOTE
-from rubric_integrations.judges.protocol import GenerateFn, JudgeLike, Question, Request, answer
+from rubric_integrations.judges.protocol import GenerateFn, JudgeLike, Question, Request, answer, answers_independently
 from rubric_integrations.rubric.criterion import Criterion, all_criteria, condition_indices
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import applicable_criteria
@@ -162,6 +163,9 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
 class PerCriterionGrader(CriterionGrader):
     """A grader that asks the judge about each criterion in a separate call. The calls run concurrently up to the limit.
 
+    A judge whose answers do not depend on each other (`independent_answers`), such as a `DecisionJudge`, is asked about
+    all criteria in one call, with the same stored judgments. One more call asks for the answers that were lost.
+
     Criteria with a check are computed without a call. A condition (`applies_when`) in words needs one call,
     before the calls for its criteria. If the condition is false, its criteria need no call. With
     `on_failure="raise"` and a single judge, the first final failure cancels the calls in progress.
@@ -229,6 +233,13 @@ class PerCriterionGrader(CriterionGrader):
         self.threshold = None if isinstance(stop_when_decided, bool) else stop_when_decided
         if self.may_leave_open and not normalize:
             raise ValueError("`stop_when_decided` goes by the normalized score: it does not go with `normalize=False`")
+        independent = [answers_independently(member.judge) for member in self.panel]
+        if self.may_leave_open and any(independent):
+            raise ValueError(
+                "`stop_when_decided` asks one criterion after another, and this judge answers all in one request: "
+                "leave `stop_when_decided` out"
+            )
+        self.asks_conditions_first = not all(independent)
 
     # `CoroutineType`, which the type checker expects, has no parameters before Python 3.13.
     def judge(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -260,7 +271,9 @@ class PerCriterionGrader(CriterionGrader):
     async def ask(
         self, member: PanelMember, rubric: Rubric, submission: Submission, criteria: Criteria, state: Round
     ) -> JudgeAnswers:
-        """Ask one judge about each of these criteria in a separate call."""
+        """Ask one judge about these criteria: in separate calls if one answer may depend on another."""
+        if answers_independently(member.judge):
+            return await self._ask_together(member, rubric, submission, criteria, state)
         calls, warm_up, uses_cache = _Calls(state if self.stops_at_first_failure else None), self.runtime.warm_up, True
         try:
             for number, index in enumerate(criteria):
@@ -281,12 +294,35 @@ class PerCriterionGrader(CriterionGrader):
         outcomes.update(zip(criteria, calls.outcomes(), strict=False))
         return JudgeAnswers(outcomes, member.name, member.weight)
 
+    async def _ask_together(
+        self, member: PanelMember, rubric: Rubric, submission: Submission, criteria: Criteria, state: Round
+    ) -> JudgeAnswers:
+        """Ask a judge whose answers do not depend on each other in as few requests as possible."""
+        questions = ((i, self.question(rubric, submission, i, member, criteria=criteria)) for i in criteria)
+        parts = ((index, part) for index, question in questions for part in self._parts(question))
+        ask = partial(ask_in_one_request, self.call_limiter, member.judge, state, self.stops_at_first_failure)
+        results = await gather_calls(map(ask, groups_of(member.judge, parts)))
+        of_parts: dict[int, list[Outcome]] = {index: [] for index in criteria}
+        for outcomes, _ in results:
+            for index, outcome in outcomes.items():
+                of_parts[index].append(outcome)
+        joined = {index: _joined(outcomes) for index, outcomes in of_parts.items()}
+        failed = [index for index, outcome in joined.items() if isinstance(outcome, JudgeFailure)]
+        final = next((index for index in failed if not state.may_repeat(cast("JudgeFailure", joined[index]))), None)
+        if final is not None and self.stops_at_first_failure:
+            joined |= {index: cancelled() for index in failed if index != final}
+        return JudgeAnswers(joined, member.name, member.weight, total_spend(spend for _, spend in results))
+
+    def _parts(self, question: Question) -> list[Question]:
+        """Split a question if `TextLimits.chunk_size` splits the response."""
+        chunk_size = self.text_limits.chunk_size
+        return [question] if chunk_size is None else split_question(question, chunk_size)
+
     def _outcome(
         self, member: PanelMember, question: Question, state: Round
     ) -> Coroutine[Any, Any, AttemptResult[Judgment]]:
         """Ask one question. If `TextLimits.chunk_size` splits the response, each part is a separate call."""
-        chunk_size, limiter, retries = self.text_limits.chunk_size, self.runtime.call_limiter, state.retries
-        parts = [question] if chunk_size is None else split_question(question, chunk_size)
+        limiter, retries, parts = self.runtime.call_limiter, state.retries, self._parts(question)
         calls: list[Coroutine[Any, Any, AttemptResult[Judgment]]] = []
         for part in parts:
             request = Request(part.submission, part, retries=retries)
@@ -370,7 +406,13 @@ class _Calls:
 
 async def _join_calls(calls: Sequence[Coroutine[Any, Any, AttemptResult[Judgment]]]) -> AttemptResult[Judgment]:
     results = await gather_calls(calls)
+    return _joined([with_spend(outcome, lost) for outcome, lost in results]), NO_SPEND
+
+
+def _joined(outcomes: Sequence[Outcome]) -> Outcome:
+    if len(outcomes) == 1:
+        return outcomes[0]
     try:
-        return join_outcomes([with_spend(outcome, lost) for outcome, lost in results]), NO_SPEND
+        return join_outcomes(outcomes)
     except JudgeFailure as failure:
-        return failure, NO_SPEND
+        return failure

@@ -206,10 +206,7 @@ class StoredJudge(RequestWrapper):
 
     async def _answer_batch(self, request: Request, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several questions: from the store, and the missing ones by one request to the judge."""
-        keys = {
-            number: self._key("batch", question, [_shown_inputs(criterion) for criterion in question.batch_criteria])
-            for number, question in questions.items()
-        }
+        keys = {number: self._batch_key(question) for number, question in questions.items()}
         async with self._store.lease(list(keys.values())) as lease:
             stored = {number: lease.stored[key] for number, key in keys.items() if key in lease.stored}
             from_store = _stored_batch(questions, stored)
@@ -238,6 +235,11 @@ class StoredJudge(RequestWrapper):
             # A request without any answer is not stored, but it had a cost.
             from_store.spend + (requested.spend if batch.answers else batch.spend),
         )
+
+    def _batch_key(self, question: Question) -> str:
+        if not question.batch_criteria:  # the answer does not depend on the other questions of the request
+            return self._key("criterion", question, [])
+        return self._key("batch", question, [_shown_inputs(criterion) for criterion in question.batch_criteria])
 
     def _key(self, form: str, question: Question, batch_criteria: Sequence[object]) -> str:
         examples = [example.model_dump(mode="json") for example in question.criterion.examples]
