@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from rubric_integrations.graders.rounds import Round
@@ -51,22 +51,21 @@ async def _request(
     return outcomes | {number - 1: result.failure(number) for number in result.faults}, result.spend + lost
 
 
-def groups_of(judge: Judge, questions: Iterable[tuple[int, Question]]) -> Iterator[dict[int, Question]]:
+def groups_of(judge: Judge, questions: Iterable[tuple[int, Question]]) -> Iterator[Mapping[int, Question]]:
     """Group questions whose answers do not depend on each other: each group is one request.
 
     The questions of a group are about the same text: the response or the same part of it, with or without the
-    trajectory. A judge's `max_questions` limits the size of a group.
+    trajectory. A judge with a method `split` may split a group further, for example because of its server's limit.
 
     Args:
         judge: The judge.
         questions: The questions with the index of their criterion. A criterion has a question for each part.
     """
-    groups: dict[tuple[str, bool], list[tuple[int, Question]]] = {}
+    groups: dict[tuple[str, bool], dict[int, Question]] = {}
     for index, question in questions:
         sees_trajectory = shown_trajectory(question.submission, [question.criterion]) is not None
-        groups.setdefault((question.guidelines, sees_trajectory), []).append((index, question))
-    most: int | None = getattr(innermost(judge), "max_questions", None)
+        groups.setdefault((question.guidelines, sees_trajectory), {})[index] = question
+    split: Callable[[Mapping[int, Question]], Iterable[Mapping[int, Question]]] | None
+    split = getattr(innermost(judge), "split", None)
     for group in groups.values():
-        size = most or len(group)
-        for start in range(0, len(group), size):
-            yield dict(group[start : start + size])
+        yield from [group] if split is None else split(group)

@@ -98,12 +98,15 @@ def describe_judge(judge: Judge) -> str | dict[str, Any]:
 
 
 def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
-    """Check that a panel has every judge that the criteria of a rubric name.
+    """Check that a panel has every judge that the criteria of a rubric name, and that the judges can answer them.
 
     Raises:
-        ValueError: A criterion names a judge that is not on the panel.
+        ValueError: A criterion names a judge that is not on the panel, or a judge refuses a criterion.
     """
     names = [member.name for member in panel]
+    refusals = {
+        member.name: refusal for member in panel if (refusal := getattr(innermost(member.judge), "refusal", None))
+    }
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
         if criterion.judge is not None and criterion.judge not in names:
             others = ", ".join(map(repr, names))
@@ -112,6 +115,10 @@ def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
                 "one of them, where `default` is the judge of a grader with only one, or remove `judge`. Otherwise "
                 "another judge would answer in its place"
             )
+        if criterion.check is None:
+            for name, refusal in refusals.items():
+                if criterion.judge in (None, name) and (problem := refusal(criterion)):
+                    raise ValueError(f"`{key}` {problem} (the judge {name!r} cannot answer it)")
 
 
 def _name_of(judge: Judge) -> str:

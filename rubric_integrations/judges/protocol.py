@@ -129,6 +129,10 @@ class Judge(Protocol):
       US dollars. A run with `max_cost` needs this method, or the price of the judge's tokens in `prices`.
     - `independent_answers: bool`: whether the answer to a question of `judge_batch` does not depend on the other
       questions of the request. `PerCriterionGrader` then asks all questions about a submission in one request.
+    - `split(questions) -> Iterable[Mapping[int, Question]]`, with `independent_answers`: the questions of each request,
+      if the server limits their number.
+    - `refusal(criterion) -> str | None`: why the judge cannot answer a criterion, and what to do. A grader calls it
+      before the first request.
     - `async prepare()`: loads data that all calls need. It runs before the first call, outside of that call's timeout.
     - `with_examples(examples, max_examples) -> Judge`: the same judge with labelled judgments as few-shot examples.
     """

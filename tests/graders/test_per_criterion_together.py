@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from rubric_integrations import Criterion, JudgeError, Option, PerCriterionGrader, Rubric, Submission, grade_many
+from rubric_integrations import Criterion, JudgeError, Option, PerCriterionGrader, Rubric, Scale, Submission, grade_many
 from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader, TextLimits
 from rubric_integrations.judges import Cascade, Question
 from rubric_integrations.scoring import JudgeFailure, Spend
@@ -142,11 +143,33 @@ def test_parts_of_a_response_are_requests_of_their_own() -> None:
     assert report.criteria[0].reason.startswith("part 2 of 2")
 
 
-def test_limit_of_the_host_splits_a_request() -> None:
-    judge = FakeIndependentJudge()
-    judge.max_questions = 4  # pyright: ignore[reportAttributeAccessIssue]
+class FourAtMost(FakeIndependentJudge):
+    def split(self, questions: Mapping[int, Question]) -> list[dict[int, Question]]:
+        return [
+            {number: questions[number] for number in list(questions)[start : start + 4]}
+            for start in range(0, len(questions), 4)
+        ]
+
+
+def test_judge_splits_a_request() -> None:
+    judge = FourAtMost()
     report = TEN.grade_sync("a", grader=PerCriterionGrader(judge))
     assert (report.score, sorted(map(len, judge.requests))) == (1.0, [2, 4, 4])
+
+
+def test_criterion_that_a_judge_cannot_answer_is_refused_before_the_first_request() -> None:
+    class NoScales(FakeIndependentJudge):
+        def refusal(self, criterion: Criterion) -> str | None:
+            return "has a scale: use options" if criterion.scale else None
+
+    judge = NoScales()
+    rubric = Rubric([Criterion(requirement="r1"), Criterion(name="depth", requirement="r2", scale=Scale(max=10))])
+    for graded in (PerCriterionGrader(judge), PerCriterionGrader(judges=[FakeJudge(), judge])):
+        with pytest.raises(ValueError, match=r"`depth` has a scale: use options.*cannot answer it"):
+            rubric.grade_sync("a", grader=graded)
+        with pytest.raises(ValueError, match=r"`depth`"):
+            list(grade_many([{"response": "a"}], rubric, graded))
+    assert judge.requests == []
 
 
 def test_spend_of_a_request_is_counted_once() -> None:
