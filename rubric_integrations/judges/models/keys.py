@@ -22,25 +22,32 @@ an environment variable counts as read from the environment, unless `OWN_KEY` ha
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import dspy
 from dspy import lm15
 
 from rubric_integrations._util.lazy import install_command
-from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.judges.credentials import is_credential
-
-OWN_KEY = "RUBRIC_INTEGRATIONS_API_KEY"
-"""The environment variable with the key for the user's own server: a gateway, or a model server."""
+from rubric_integrations.judges.models.servers import (
+    KEY_ENDING,
+    OWN_KEY,
+    Server,
+    check_url,
+    first_set,
+    host_of,
+    hosts_of_environment,
+    own_key_for,
+    refusal,
+    require_encryption,
+)
 
 PLACEHOLDER = "none"
 """The key that is sent if no key is set."""
@@ -50,12 +57,8 @@ _SERVER_KEYS = {"hosted_vllm": "HOSTED_VLLM_API_KEY", "ollama": "OLLAMA_API_KEY"
 _OTHER_KEYS = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "gemini": "GOOGLE_API_KEY", "huggingface": "HF_TOKEN"}
 _TEXT_COMPLETION = "text-completion-openai"  # LiteLLM's prefix for OpenAI's older protocol
 _KEY_NAME = re.compile(r"KEY|TOKEN")
-_KEY_ENDING = re.compile(r"(_API)?_(KEY|TOKEN)\Z")
-_URL_ENDINGS = ("_BASE_URL", "_API_BASE", "_ENDPOINT")
 _OLLAMA = ("ollama", "ollama_chat")
 _OLLAMA_PATH = re.compile(r"(?:/v1(?:/chat/completions)?|/api(?:/chat|/generate)?)?/*\Z")
-# Clients disagree about the host in such a URL.
-_AMBIGUOUS = re.compile(r"[\\\s\x00-\x1f]")
 
 
 CONNECTION_SETTINGS = frozenset({
@@ -66,46 +69,6 @@ CONNECTION_SETTINGS = frozenset({
 
 # The settings of a connection that DSPy's own engine supports. It leaves requests with any other to LiteLLM.
 _OWN_SETTINGS = frozenset({"api_key", "api_base", "base_url", "timeout"})
-
-
-class _Server(NamedTuple):
-    """The URL of a server, and the name of the setting that has this URL, for messages."""
-
-    url: str
-    source: str
-
-    @property
-    def host(self) -> str:
-        return "" if _AMBIGUOUS.search(self.url) else urlsplit(self.url).hostname or ""
-
-    @property
-    def is_this_machine(self) -> bool:
-        try:
-            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    @property
-    def is_encrypted(self) -> bool:
-        return self.is_this_machine or urlsplit(self.url).scheme.lower() == "https"
-
-
-def check_url(url: str, source: str) -> None:
-    """Check that the base URL of a model's server begins with http:// or https://.
-
-    Args:
-        url: The URL.
-        source: The name of the setting with this URL, for the message.
-
-    Raises:
-        ValueError: The URL begins in another way.
-    """
-    if not re.match(r"https?://[^/]", url, re.IGNORECASE):
-        rest = url_without_secrets(f"//{re.sub(r'^[a-z]*:?/+', '', url)}").removeprefix("://")
-        raise ValueError(
-            f"{source} is {rest!r}, which does not begin with http:// or https://: write 'http://{rest}', or https; "
-            "otherwise no request could be sent"
-        )
 
 
 def check_provider(model: str) -> None:
@@ -215,21 +178,17 @@ def key_for_endpoint(model: str, api_base: str | None = None, *, has_headers: bo
         True
     """
     route = route_of(model)
-    default = _Server(_default_url(model) or "", "the default endpoint")
-    server = _Server(api_base, "`api_base`") if api_base else _server_of_environment(model)
+    default = Server(_default_url(model) or "", "the default endpoint")
+    server = Server(api_base, "`api_base`") if api_base else _server_of_environment(model)
     own, own_key = _own_variables(model, route), os.environ.get(OWN_KEY)
     if server is None and own_key and default.is_this_machine:
         server = default
     if server is None:
         return _key_instead_of_openais(model, own) if route is None or has_headers else None
     # The default endpoint of a provider gets that provider's key. A server on this machine is not a provider's.
-    if own_key and (server.is_this_machine or server.host != default.host):
-        _require_encryption(server, [OWN_KEY])
-        return own_key
-    if not server.is_this_machine:
-        _require_encryption(server, [*own, _SERVER_KEYS.get(_prefix(model), "")])
-        if server.host not in _own_hosts(model, own) and (name := _first_set(own)):
-            raise _refusal(server, name)
+    others = [_SERVER_KEYS.get(_prefix(model), "")]
+    if key := own_key_for(server, default, own, _own_hosts(model, own), others):
+        return key
     if route and route.credential_policy == "key" and route.env_key is None:
         return os.environ.get(_SERVER_KEYS.get(_prefix(model), "")) or None
     placeholder = PLACEHOLDER if _needs_placeholder(route) else None
@@ -254,7 +213,7 @@ def _key_instead_of_openais(model: str, own: Sequence[str]) -> str | None:
     # Azure AI may have other credentials than a key, and never gets the key of OpenAI.
     if key or provider == "azure_ai" or provider not in {"custom_openai", *litellm.openai_compatible_providers}:
         return None
-    return os.environ[name] if (name := _first_set(own)) else PLACEHOLDER
+    return os.environ[name] if (name := first_set(own)) else PLACEHOLDER
 
 
 def ollama_url(model: str, api_base: str | None, *, has_headers: bool) -> str | None:
@@ -344,7 +303,7 @@ def describe_sent_key(model: str, settings: Mapping[str, Any]) -> str:
     keys = [value for name, value in every.items() if value and is_credential(name)]
     if any(key != PLACEHOLDER for key in keys):
         return "A key was sent: check that it is this server's"
-    if not keys and (variable := _first_set(_own_variables(model, route_of(model)))):
+    if not keys and (variable := first_set(_own_variables(model, route_of(model)))):
         return f"The key of {variable} was sent: check that it is this server's"
     # Without `api_base`, the server is the provider's, which does not get the user's own key.
     variable = None if settings.get("api_base") or settings.get("base_url") else missing_key_variable(model)
@@ -357,7 +316,7 @@ def missing_key_variable(model: str) -> str | None:
     LiteLLM is not imported for this. It is in memory if it has sent a request.
     """
     litellm: Any = sys.modules.get("litellm")
-    if litellm is None or _first_set(_own_variables(model, route_of(model))):
+    if litellm is None or first_set(_own_variables(model, route_of(model))):
         return None
     names: list[str] = litellm.validate_environment(model)["missing_keys"]
     return next((name for name in names if name.endswith("_API_KEY")), None)
@@ -385,37 +344,22 @@ def require_keys_for_server(keys: Iterable[str], url: str) -> None:
     Raises:
         ValueError: A key from the environment would be sent to a server that must not have it, or over http.
     """
-    server = _Server(url, "`base_url`")
+    server = Server(url, "`base_url`")
     for key in keys:
-        own = sorted(name for name, value in os.environ.items() if value == key and _KEY_ENDING.search(name))
+        own = sorted(name for name, value in os.environ.items() if value == key and KEY_ENDING.search(name))
         variables = [name for name in own if name != OWN_KEY]
         if not variables or server.is_this_machine:
             continue
-        _require_encryption(server, variables)
+        require_encryption(server, variables)
         hosts = {host for name in variables for host in _own_hosts(_model_of(name), [name])}
         if server.host not in hosts and OWN_KEY not in own:
-            raise _refusal(server, variables[0])
-
-
-def _refusal(server: _Server, name: str) -> ValueError:
-    variable = f"{_KEY_ENDING.sub('', name)}_BASE_URL"
-    return ValueError(
-        f"{server.source} is a server on {server.host!r}, which is neither the default endpoint of the provider of "
-        f"{name} nor named by the environment: that key is not sent, or whoever runs the server could use it. Pass "
-        "the server's own key as `api_key` (`--api-key` in the shell; 'none' if it has no keys), or set "
-        f"{OWN_KEY} to it; if the server is to have the key of {name}, set {variable} to its URL"
-    )
+            raise refusal(server, variables[0])
 
 
 def _own_hosts(model: str, variables: Iterable[str]) -> set[str]:
     """Return the hosts that may get the keys of a model's provider: its default host and hosts in the environment."""
-    stems = {*_spellings(_prefix(model)), *(_KEY_ENDING.sub("", name) for name in variables)}
-    urls = [os.environ.get(f"{stem}{ending}") for stem in stems for ending in _URL_ENDINGS]
-    return {host for url in (*urls, _default_url(model)) if (host := _host(url))}
-
-
-def _host(url: str | None) -> str:
-    return _Server(url, "").host if url else ""
+    stems = {*_spellings(_prefix(model)), *(KEY_ENDING.sub("", name) for name in variables)}
+    return {*hosts_of_environment(stems), host_of(_default_url(model))} - {""}
 
 
 def _default_url(model: str) -> str | None:
@@ -434,16 +378,7 @@ def _default_url(model: str) -> str | None:
 def _model_of(variable: str) -> str:
     """Return a model name with the prefix of the provider whose key is in a variable."""
     prefix = next((prefix for prefix, name in _OTHER_KEYS.items() if name == variable), None)
-    return f"{prefix or _KEY_ENDING.sub('', variable).lower()}/model"
-
-
-def _require_encryption(server: _Server, variables: Sequence[str]) -> None:
-    if not server.is_encrypted and (name := _first_set(variables)):
-        raise ValueError(
-            f"{server.source} is a server on {server.host!r} without https: {name} is not sent over http, where it "
-            "could be read on the way. Use an https URL, or pass the server's own key as `api_key` (`--api-key` in the "
-            f"shell; 'none' if it has no keys); {OWN_KEY} is not sent over http either"
-        )
+    return f"{prefix or KEY_ENDING.sub('', variable).lower()}/model"
 
 
 def _needs_placeholder(route: lm15.Resolution | None) -> bool:
@@ -475,19 +410,15 @@ def _spellings(prefix: str) -> set[str]:
     return {name, name.replace("_", ""), short, f"{short}AI"} if name else set()
 
 
-def _first_set(variables: Sequence[str]) -> str | None:
-    return next((name for name in variables if os.environ.get(name)), None)
-
-
 def server_url_of_environment(model: str) -> str | None:
     """Return the base URL in a variable for a model's provider, such as OPENAI_BASE_URL. None if none is set."""
     server = _server_of_environment(model)
     return server.url if server else None
 
 
-def _server_of_environment(model: str) -> _Server | None:
+def _server_of_environment(model: str) -> Server | None:
     """Return the server that the environment names for models with this prefix. DSPy and LiteLLM use this server."""
-    return next((_Server(url, name) for name in _url_variables(model) if (url := os.environ.get(name))), None)
+    return next((Server(url, name) for name in _url_variables(model) if (url := os.environ.get(name))), None)
 
 
 def _url_variables(model: str) -> tuple[str, ...]:

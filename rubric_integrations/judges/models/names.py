@@ -25,7 +25,6 @@ from rubric_integrations.judges.credentials import redact
 from rubric_integrations.judges.models.errors import FINISH_REASON, HAS_FORMAT, response_from_error, to_lm_error
 from rubric_integrations.judges.models.keys import (
     check_provider,
-    check_url,
     key_for_endpoint,
     ollama_url,
     require_litellm,
@@ -39,6 +38,7 @@ from rubric_integrations.judges.models.langchain import (
     lm_from_chat_model,
     without_langchain_cache,
 )
+from rubric_integrations.judges.models.servers import check_url
 from rubric_integrations.judges.prompts.render import ShownFile
 from rubric_integrations.judges.protocol import GenerateFn, ModelLike
 from rubric_integrations.scoring.judgment import JudgeFailure

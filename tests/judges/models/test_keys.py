@@ -12,7 +12,8 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from rubric_integrations.judges import LMJudge
-from rubric_integrations.judges.models.keys import OWN_KEY, key_for_endpoint
+from rubric_integrations.judges.models.keys import key_for_endpoint
+from rubric_integrations.judges.models.servers import OWN_KEY
 from rubric_integrations.scoring import JudgeFailure
 from tests.judges.questions import question_about
 from tests.openai_server import OpenAIServer, Reply
