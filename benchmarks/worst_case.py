@@ -39,7 +39,7 @@ from rubric_integrations.formats.parsing import Positions
 from rubric_integrations.formats.registry import read_text
 from rubric_integrations.judges.fast_path import encode_json_text
 from rubric_integrations.judges.http import _parse_plain
-from rubric_integrations.judges.models.errors import server_message
+from rubric_integrations.judges.models.responses import server_message
 from rubric_integrations.judges.prompts.parse import UnreadableReply, parse_reply
 from rubric_integrations.judges.prompts.render import render_inputs
 from rubric_integrations.judges.prompts.sanitize import (

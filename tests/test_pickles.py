@@ -32,7 +32,8 @@ from rubric_integrations import (
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge, lm_from_fn
-from rubric_integrations.judges.models.errors import ErrorResponse, ResponseError
+from rubric_integrations.judges.models.errors import ResponseError
+from rubric_integrations.judges.models.responses import ErrorResponse
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend import SpendLimit, SpendLimitReached
 from rubric_integrations.judges.store import LeaseExpired

@@ -24,13 +24,7 @@ from pydantic_core import from_json
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.judges.engines import ModelCapabilities, with_engine
 from rubric_integrations.judges.http import HttpAddress, HttpReply, needs_proxy, send
-from rubric_integrations.judges.models.errors import (
-    Completion,
-    ErrorResponse,
-    ResponseError,
-    completion_of_response,
-    token_usage,
-)
+from rubric_integrations.judges.models.errors import Completion, ResponseError, completion_of_response
 from rubric_integrations.judges.models.keys import (
     connection_settings,
     declared_providers,
@@ -40,6 +34,7 @@ from rubric_integrations.judges.models.keys import (
     server_url,
 )
 from rubric_integrations.judges.models.limits import MAX_FLAT_TOKENS, estimate_cost, known_prices, look_up_prices
+from rubric_integrations.judges.models.responses import ErrorResponse, token_usage
 from rubric_integrations.judges.protocol import RequestProtocol
 from rubric_integrations.scoring.judgment import TokenUsage
 

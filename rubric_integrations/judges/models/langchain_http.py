@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from rubric_integrations.judges.http import MAX_REPLY_BYTES
-from rubric_integrations.judges.models.errors import ErrorResponse, describe_response
+from rubric_integrations.judges.models.responses import ErrorResponse, describe_response
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -19,6 +19,7 @@ from dspy import lm15
 from dspy.clients import costs, model_metadata
 
 from rubric_integrations._util.event_loop import run_on_texts
+from rubric_integrations.judges.models.responses import REMEDY
 from rubric_integrations.scoring.judgment import JudgeFailure
 from rubric_integrations.scoring.labels import LabelledJudgment
 
@@ -193,30 +194,8 @@ def own_bytes(prompts: object, examples: Sequence[LabelledJudgment]) -> int:
     return len(json.dumps(prompts, default=str)) + sum(len(example.model_dump_json()) for example in examples)
 
 
-REMEDY = (
-    "shorten the texts, cut long results of tools with `TextLimits(step_limit=...)`, judge the response in parts with "
-    "`TextLimits(chunk_size=...)`, or use a model that reads more"
-)
-
 # The text between white space and ASCII punctuation. No tokenizer joins two such words into one token.
 _WORD = re.compile(r"[^\s!-/:-@\[-`{-~]+(?:'[^\s!-/:-@\[-`{-~]+)*")
-
-# The messages of servers that report no error code for it, such as vLLM, llama.cpp, Gemini and Bedrock.
-_TOO_LONG = re.compile(
-    r"context_length_exceeded|maximum context length|prompt is too long|available context size"
-    r"|input token count \S+ exceeds|input is too long",
-    re.IGNORECASE,
-)
-
-
-def says_too_long(message: str) -> bool:
-    """Whether a server's message says that a prompt has more tokens than its model reads.
-
-    Example:
-        >>> says_too_long("This model's maximum context length is 4096 tokens. However, you requested 9000.")
-        True
-    """
-    return bool(_TOO_LONG.search(message))
 
 
 def fewest_tokens(text: str) -> int:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Self, cast
 import aiohttp
 
 from rubric_integrations.judges.http import MAX_REPLY_BYTES
-from rubric_integrations.judges.models.errors import server_message
+from rubric_integrations.judges.models.responses import server_message
 from rubric_integrations.runs.batches.base import Batch, BatchError, BatchStatus, Framing, LineReply, Unclear
 
 MAX_ATTEMPTS = 6

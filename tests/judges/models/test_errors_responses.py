@@ -15,7 +15,8 @@ from langchain_openai import ChatOpenAI
 
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.judges import LMJudge, as_judge
-from rubric_integrations.judges.models.errors import ErrorResponse, describe_response, failure_of_call, server_message
+from rubric_integrations.judges.models.errors import failure_of_call
+from rubric_integrations.judges.models.responses import ErrorResponse, describe_response, server_message
 from rubric_integrations.scoring import JudgeFailure
 from rubric_integrations.scoring.judgment import NO_SPEND
 from tests.judges.questions import BINARY, judge_at, question_about
