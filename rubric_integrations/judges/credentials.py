@@ -65,6 +65,19 @@ def has_scheme(value: str) -> bool:
     return bool(_SCHEME.fullmatch(value))
 
 
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def split_url(url: str) -> tuple[str, list[object]]:
+    """Return a URL's server, and its path and parameters. They are normalized and contain no credentials."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port
+    shown_port = f":{port}" if port and port != _DEFAULT_PORTS.get(parts.scheme) else ""
+    path = parts.path.rstrip("/")
+    query = sorted(pair for pair in parse_qsl(parts.query) if not is_credential(pair[0]))
+    return f"{parts.scheme}://{host}{shown_port}" if host else "", [path, query] if path or query else []
+
+
 def redact(message: str, settings: Mapping[str, Any]) -> str:
     """Replace secrets in a message, which may quote the reply of a server.
 

@@ -19,7 +19,6 @@ from hashlib import sha256
 from operator import is_
 from pathlib import Path
 from typing import Annotated, Any, Generic, Self, TypeVar, cast
-from urllib.parse import parse_qsl, urlsplit
 
 import dspy
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
@@ -28,7 +27,7 @@ from pydantic.errors import PydanticUserError
 from rubric_integrations._util.json import parse_json, refuse_endless
 from rubric_integrations._util.records import Record
 from rubric_integrations.judges.calling import ModelCaller
-from rubric_integrations.judges.credentials import SAMPLING_SETTINGS, has_scheme, is_credential, redact
+from rubric_integrations.judges.credentials import SAMPLING_SETTINGS, has_scheme, is_credential, redact, split_url
 from rubric_integrations.judges.models.keys import server_url_of_environment
 from rubric_integrations.judges.models.names import is_plain_lm, settings_of
 from rubric_integrations.judges.prompts.signatures import Attachments, CopiedPrompts, is_example
@@ -434,7 +433,6 @@ def _type_schema(annotation: Any) -> object:
 # Settings that change the price and the delay of an answer, but not the answer.
 _IRRELEVANT = frozenset({"service_tier", "timeout", "num_retries", "max_retries"})
 _URLS = ("api_base", "base_url")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 T = TypeVar("T")
 
@@ -514,7 +512,7 @@ def fingerprint_model_judge(
         return None
     settings = {name: value for name, value in settings_of(lm).items() if name not in _IRRELEVANT}
     url = next((str(settings[name]) for name in _URLS if settings.get(name)), None)
-    server, path = _split_url("" if name else url or server_url_of_environment(lm.model) or "")
+    server, path = split_url("" if name else url or server_url_of_environment(lm.model) or "")
     settings = cast("dict[str, Any]", _canonical({**settings, **dict.fromkeys(_URLS)}))
     readable = {name: settings.pop(name) for name in SAMPLING_SETTINGS & settings.keys()}
     shown = [_describe_example(example) for example in examples]
@@ -561,16 +559,6 @@ def client_of(lm: dspy.BaseLM) -> str | None:
     # Other attributes of a user's LM, such as counters and clients, do not identify it.
     texts = {name: value for name, value in vars(lm).items() if isinstance(value, str) and not is_credential(name)}
     return f"{_name_of(type(lm))} {_digest(json.dumps(texts, sort_keys=True))}"
-
-
-def _split_url(url: str) -> tuple[str, list[object]]:
-    """Return a URL's server, and its path and parameters. They are normalized and contain no credentials."""
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port
-    shown_port = f":{port}" if port and port != _DEFAULT_PORTS.get(parts.scheme) else ""
-    path = parts.path.rstrip("/")
-    query = sorted(pair for pair in parse_qsl(parts.query) if not is_credential(pair[0]))
-    return f"{parts.scheme}://{host}{shown_port}" if host else "", [path, query] if path or query else []
 
 
 def _canonical(value: object, *, are_headers: bool = False) -> object:

@@ -39,6 +39,23 @@ def says_too_long(message: str) -> bool:
     return bool(_TOO_LONG.search(message))
 
 
+_SIZE = re.compile(
+    r"too (?:long|large|big|many (?:tokens|bytes))|context (?:window|size)"
+    r"|(?:exceed|larger than|longer than|more than)\w*\b.*\b(?:token|byte|limit|length|size|context)",
+    re.IGNORECASE,
+)
+
+
+def is_about_size(message: str) -> bool:
+    """Whether the message of a refused request says that the request is too large.
+
+    Example:
+        >>> is_about_size("state exceeds 64 KiB limit"), is_about_size("unknown model")
+        (True, False)
+    """
+    return says_too_long(message) or bool(_SIZE.search(message))
+
+
 _LONGEST_MESSAGE = 300
 # The beginning of a body in which a message is looked for.
 _LONGEST_BODY = 20_000

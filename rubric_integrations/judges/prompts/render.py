@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from rubric_integrations._util.text import cache_by_text
-from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code, looks_quotable
+from rubric_integrations.judges.prompts.sanitize import FencedText, fence, fence_code, looks_quotable, neutralize
 from rubric_integrations.judges.protocol import Question
 from rubric_integrations.rubric.answers import Option, Scale, band_of, level_text
 from rubric_integrations.rubric.criterion import Criterion, describe_condition
@@ -63,12 +63,12 @@ class ShownFile(NamedTuple):
         return (self.label, self.content) if self.kind == "text" else (self.label,)
 
 
-def show_files(attachments: Sequence[Attachment], code: str) -> tuple[ShownFile, ...]:
+def show_files(attachments: Sequence[Attachment], code: str | None) -> tuple[ShownFile, ...]:
     """Convert attachments to the form that a judge sees, in the same order.
 
     Args:
         attachments: The attachments.
-        code: The code of the fences around texts.
+        code: The code of the fences around texts. None for texts without fences.
 
     Raises:
         JudgeFailure: No model reads the type of an attachment, or models do not read this type from a URL.
@@ -76,8 +76,8 @@ def show_files(attachments: Sequence[Attachment], code: str) -> tuple[ShownFile,
     return tuple(_show(attachment, number, code) for number, attachment in enumerate(attachments, start=1))
 
 
-def _show(attachment: Attachment, number: int, code: str) -> ShownFile:
-    """Convert an attachment to a part of the prompt, with text in a fence."""
+def _show(attachment: Attachment, number: int, code: str | None) -> ShownFile:
+    """Convert an attachment to a part of the prompt. Text is sanitized, and enclosed in a fence if there is a code."""
     mime_type, name = attachment.mime_type, _safe_name(attachment.name or "")
     kind = _kind(mime_type, is_url=attachment.url is not None)
     place = f"attachment {number} ({', '.join(filter(None, (mime_type, name)))})"
@@ -93,8 +93,9 @@ def _show(attachment: Attachment, number: int, code: str) -> ShownFile:
             text = base64.b64decode(content).decode("utf-8-sig")
         except UnicodeDecodeError:
             raise _failure(f"{place} is not text in UTF-8: convert it, or leave it out") from None
-        fenced = fence(text, f"{code} attachment {number}")
-        content, neutralized = fenced.text, neutralized or fenced.neutralized
+        safe = neutralize(text)
+        content = safe if code is None else fence(text, f"{code} attachment {number}").text
+        neutralized = neutralized or safe != text
     return ShownFile(kind, label, mime_type, content, attachment.url is not None, attachment.detail, neutralized)
 
 
@@ -205,7 +206,7 @@ def render_inputs(
     return PromptInputs(inputs, neutralized, _QuotableSearch(others, shared.quotable), requests_evidence, files)
 
 
-def _check_length(*texts: str) -> None:
+def check_length(*texts: str) -> None:
     """Refuse a response or steps that are longer than the limit for a text of a submission.
 
     Raises:
@@ -245,7 +246,7 @@ def _render_shared(
     Raises:
         JudgeFailure: The response or the steps are too long.
     """
-    _check_length(response, trajectory or "")
+    check_length(response, trajectory or "")
     code = fence_code(guidelines, query, reference, response, *context)
     texts = {"guidelines": guidelines, "query": query, "reference": reference}
     fenced = {name: fence(text, code) for name, text in texts.items() if text}

@@ -1,0 +1,395 @@
+"""`DecisionJudge`, the judge that asks a decision model: many typed questions in one request, probabilities as answers.
+
+The wire formats are in `decisions.py`, and the questions of a rubric in `decision_mapping.py`. This module sends the
+requests on the pooled connections of `http.py`, and sorts the errors of servers. Neither of these modules imports DSPy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from rubric_integrations._util.event_loop import run_on_texts
+from rubric_integrations._util.text import counted, url_without_secrets
+from rubric_integrations.judges.credentials import redactor, split_url
+from rubric_integrations.judges.decision_mapping import (
+    TEMPLATE,
+    Material,
+    QuestionPair,
+    answer_name,
+    judgment_of,
+    question_pair,
+    refusal,
+    render_material,
+    split_questions,
+    sufficient_name,
+)
+from rubric_integrations.judges.decisions import (
+    PROTOCOLS,
+    DecisionProtocol,
+    DecisionReply,
+    ErrorInReply,
+    TruncatedState,
+    TypedQuestion,
+    UnreadableDecisions,
+)
+from rubric_integrations.judges.http import HttpAddress, needs_proxy, send
+from rubric_integrations.judges.models.responses import NO_SUCH_PATH, REMEDY, is_about_size, server_message
+from rubric_integrations.judges.models.servers import OWN_KEY, Server, check_url, key_for_server
+from rubric_integrations.judges.prompts.render import texts_of
+from rubric_integrations.judges.protocol import BatchResult, Question
+from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.scoring.judgment import UNANSWERED_CALL, JudgeFailure, Judgment, Spend
+
+# The time for a connection. The grader limits the time for a reply.
+_CONNECT_SECONDS = 10.0
+_LONGEST_MODEL_NAME = 200
+
+
+class DecisionJudge:
+    """A judge that asks a decision model, such as TypeSafe's Jev or OpenAI's Luna.
+
+    A decision model reads the submission once and answers many typed questions about it. Each answer is a probability,
+    and the model writes no text. Therefore judgments have no reason, but they have a `confidence`, an `expected_value`
+    and `probabilities`. `PerCriterionGrader` asks about all criteria of a submission in one request.
+
+    The model can answer binary criteria, criteria with options, and scales whose numbers or bands each have a text, at
+    most ten. It refuses criteria that count occurrences.
+
+    Args:
+        model: The name of the model, such as `jev-1.13.0`. Name a version and not an alias such as `jev-latest`,
+            because the model of an alias changes.
+        protocol: The wire format: `system-one` or `openai-decisions`. The path of a URL does not tell the format.
+        api_base: The base URL of the server, such as `http://localhost:8000`. A URL that ends with `/systemone` or
+            `/decisions` is used unchanged. By default, the URL in TYPESAFE_BASE_URL or OPENAI_BASE_URL, or else the
+            provider's own.
+        api_key: The server's API key. By default, the key in TYPESAFE_API_KEY or OPENAI_API_KEY. That key is sent only
+            to the provider and to this machine. For another server, pass the key here or set
+            RUBRIC_INTEGRATIONS_API_KEY. A key from the environment is never sent over http to another machine.
+        max_questions: The largest number of questions that the server accepts in one request. By default, the limit of
+            the provider. If the judge abstains, one criterion has two questions.
+        abstains: Whether the judge also asks whether the material is sufficient. If it is not, the verdict is
+            CANNOT_ASSESS.
+
+    Attributes:
+        url: The URL of the requests, without credentials.
+        max_questions: The largest number of questions in one request. None for no limit.
+        independent_answers: True. The answer to a question does not depend on the other questions of the request.
+
+    Raises:
+        ValueError: An argument is out of range, or a key from the environment would be sent to a server for which it is
+            not intended.
+
+    Example:
+        >>> judge = DecisionJudge("jev-1.13.0", api_key="sk-1")
+        >>> judge.url
+        'https://api.typesafe.ai/v1/systemone'
+    """
+
+    independent_answers = True
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        protocol: DecisionProtocol = "system-one",
+        api_base: str | None = None,
+        api_key: str | None = None,
+        max_questions: int | None = None,
+        abstains: bool = True,
+    ):
+        if not isinstance(cast("object", model), str) or not model.strip():
+            raise ValueError(f"`model` must be the name of a decision model, such as 'jev-1.13.0', got {model!r}")
+        if protocol not in PROTOCOLS:
+            raise ValueError(f"`protocol` must be one of {', '.join(map(repr, PROTOCOLS))}, got {protocol!r}")
+        least = 2 if abstains else 1
+        if max_questions is not None and (isinstance(max_questions, bool) or max_questions < least):
+            pair = ", because `abstains` asks two questions about a criterion" if abstains else ""
+            raise ValueError(f"`max_questions` must be at least {least}{pair}, got {max_questions!r}")
+        self.model, self.protocol, self.abstains = model, protocol, abstains
+        self._format = PROTOCOLS[protocol]
+        self.max_questions = self._format.max_questions if max_questions is None else max_questions
+        self._arguments: dict[str, Any] = {
+            "protocol": protocol, "api_base": api_base, "api_key": api_key, "max_questions": max_questions,
+            "abstains": abstains,
+        }  # fmt: skip
+        server = self._server(api_base)
+        check_url(server.url, server.source)
+        self._url = _request_url(server.url, self._format.route)
+        self._api_key = api_key or key_for_server(server, self._format.default_url, self._key_variable)
+        if self._api_key is not None and not (self._api_key.isascii() and self._api_key.isprintable()):
+            raise ValueError(
+                "`api_key` has a character that is not printable ASCII (the key is not shown): copy it again"
+            )
+        self._has_warned = False
+
+    def __reduce__(self) -> Any:
+        # A key of the environment is read again, because it must not be pickled.
+        return partial(type(self), self.model, **self._arguments), ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model!r}, protocol={self.protocol!r}, api_base={self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """The URL of the requests, without credentials."""
+        return url_without_secrets(self._url)
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model, for prices and reports."""
+        return self.model
+
+    @property
+    def runs_user_code(self) -> bool:
+        """Whether an answer may run a user's code, which only a subclass does."""
+        return type(self) is not DecisionJudge
+
+    def highest_cost(self, text_bytes: int) -> float | None:
+        """Return None: the price is not known. A run with `max_cost` needs the model's price in `prices`."""
+        return None
+
+    def without_cache(self) -> DecisionJudge:
+        """Return this judge, because it has no cache."""
+        return self
+
+    def fingerprint(self) -> str:
+        """Return a text that identifies the protocol, the model, the server and the questions of this judge.
+
+        It contains neither the key nor `max_questions`, on which no answer depends.
+        """
+        return json.dumps(["decisions", self.protocol, self.model, *split_url(self._url), self.abstains, TEMPLATE])
+
+    def refusal(self, criterion: Criterion) -> str | None:
+        """Return why this judge cannot answer a criterion, and what to do. None if it can.
+
+        Graders call it before the first request.
+        """
+        return refusal(criterion)
+
+    def split(self, questions: Mapping[int, Question]) -> list[dict[int, Question]]:
+        """Split questions about one submission into requests for `judge_batch`.
+
+        The questions of a request see the same material, and are not more than the server accepts. A criterion and its
+        abstention are in the same request.
+        """
+        return split_questions(questions, self.max_questions, abstains=self.abstains)
+
+    async def judge(self, question: Question) -> Judgment:
+        """Answer one criterion about one submission.
+
+        Raises:
+            JudgeFailure: There is no answer.
+        """
+        batch = await self.judge_batch({1: question})
+        if 1 in batch.answers:
+            return batch.answers[1].model_copy(update={"spend": batch.spend})
+        failure = batch.failure(1)
+        failure.spend = batch.spend
+        raise failure
+
+    async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
+        """Answer several criteria about one submission in one request.
+
+        Raises:
+            JudgeFailure: There is no reply, or no part of it can be used. The questions do not fit into one request, or
+                a criterion cannot be asked.
+        """
+        self._check(questions)
+        submission = next(iter(questions.values())).submission
+        contexts = (question.criterion.context for question in questions.values())
+        material, pairs = await run_on_texts(partial(self._render, questions), *texts_of(submission), *contexts)
+        typed = {name: text for number, pair in pairs.items() for name, text in pair.named(number).items()}
+        reply, spend = await self.decide(material.state, typed, material.images)
+        answers: dict[int, Judgment] = {}
+        faults: dict[int, str | JudgeFailure] = {}
+        for number, pair in pairs.items():
+            fault = reply.faults.get(answer_name(number)) or reply.faults.get(sufficient_name(number))
+            if fault is not None:
+                faults[number] = fault
+                continue
+            judgment = judgment_of(questions[number], number, reply, abstains=self.abstains)
+            neutralized = material.neutralized or pair.neutralized
+            answers[number] = judgment.model_copy(update={"model": reply.model, "neutralized": neutralized})
+        return BatchResult(answers, faults, spend)
+
+    def _render(self, questions: Mapping[int, Question]) -> tuple[Material, dict[int, QuestionPair]]:
+        pairs = {number: question_pair(question, abstains=self.abstains) for number, question in questions.items()}
+        return render_material(questions, reads_images=self._format.reads_images), pairs
+
+    def _check(self, questions: Mapping[int, Question]) -> None:
+        """Check that all questions can be asked in one request.
+
+        Raises:
+            JudgeFailure: They cannot.
+        """
+        for question in questions.values():
+            if problem := refusal(question.criterion):
+                message = f"the criterion {question.criterion.requirement[:80]!r} {problem}"
+                raise JudgeFailure("config", message)
+        if (count := len(self.split(questions))) > 1:
+            message = (
+                f"the {counted(len(questions), 'question')} need {count} requests, because the server accepts "
+                f"{self.max_questions} typed questions in one, or because their criteria have different `context`: use "
+                "PerCriterionGrader, which splits them"
+            )
+            raise JudgeFailure("config", message)
+
+    async def decide(
+        self, state: Mapping[str, Any], questions: Mapping[str, TypedQuestion], images: Sequence[str] = ()
+    ) -> tuple[DecisionReply, Spend]:
+        """Ask typed questions about a state in one request, and return the checked reply with its spend.
+
+        Raises:
+            JudgeFailure: There is no reply, or no part of it can be used.
+        """
+        if self._problem:
+            raise JudgeFailure("config", self._problem, unreachable=True)
+        body = self._format.encode(self.model, state, questions, images)
+        try:
+            reply = await send(self._address, body)
+        except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
+            raise self._lost(error) from None
+        if reply.status != 200:
+            raise self._refused(reply.status, self._message(reply.status, reply.body), _retry_after(reply.headers))
+        try:
+            decisions = self._format.decode(reply.body, questions)
+        except ErrorInReply as error:
+            text = self._redact(error.message)
+            code = error.code or 500
+            message = f"HTTP 200 with the error {f'{code}: {text}' if error.code else text}"
+            raise self._refused(code, message, _retry_after(reply.headers)) from None
+        except TruncatedState as error:
+            message = f"the server has cut the material, and judged only a part of it: {REMEDY}"
+            spend = Spend(calls=1, usage=error.usage, cost=None)
+            raise JudgeFailure("config", self._about(message), about_text=True, spend=spend) from None
+        except UnreadableDecisions as error:
+            message = self._about(f"HTTP 200: {self._redact(str(error))}")
+            raise JudgeFailure("parse", message, retryable=True, spend=UNANSWERED_CALL) from None
+        self._warn_of_extra(decisions.extra)
+        if decisions.model is not None:
+            decisions = decisions._replace(model=self._redact(decisions.model)[:_LONGEST_MODEL_NAME])
+        return decisions, Spend(calls=1, usage=decisions.usage, cost=None)
+
+    @property
+    def _key_variable(self) -> str:
+        return f"{self._format.stem}_API_KEY"
+
+    def _server(self, api_base: str | None) -> Server:
+        if api_base is not None:
+            return Server(api_base, "`api_base`")
+        names = (f"{self._format.stem}_BASE_URL", f"{self._format.stem}_API_BASE")
+        default = Server(self._format.default_url, "the default endpoint")
+        return next((Server(url, name) for name in names if (url := os.environ.get(name))), default)
+
+    @cached_property
+    def _address(self) -> HttpAddress:
+        headers = [("content-type", "application/json")]
+        if self._api_key:
+            headers.append(("authorization", f"Bearer {self._api_key}"))
+        return HttpAddress(self._url, headers, connect=_CONNECT_SECONDS, read=None)
+
+    @cached_property
+    def _problem(self) -> str | None:
+        """Why no request can be sent. None if there is no known reason."""
+        if needs_proxy(self._url):
+            return (
+                f"the environment sets a proxy for {self.url}, and a decision judge does not use proxies: add the host "
+                "to NO_PROXY, or use a server that needs no proxy as `api_base`"
+            )
+        default_host = urlsplit(self._format.default_url).hostname
+        if not self._api_key and urlsplit(self._url).hostname == default_host:
+            return f"{self._key_variable} is not set: set it, or pass `api_key` (`--api-key` in the shell)"
+        return None
+
+    @cached_property
+    def _redact(self) -> Any:
+        return redactor({"api_key": self._api_key, "api_base": self._url})
+
+    def _about(self, message: str) -> str:
+        return f"[{self.model}] {message}"
+
+    def _message(self, status: int, body: bytes) -> str:
+        # The body is redacted before the message is shortened. Otherwise a part of a key could remain at its end.
+        text = server_message(self._redact(body.decode(errors="replace")).encode())
+        return f"HTTP {status}: {text}" if text else f"HTTP {status}"
+
+    def _lost(self, error: Exception) -> JudgeFailure:
+        """Return the failure for a request without a response."""
+        is_unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+        hint = f" ({self.url}: is the server running?)" if is_unsent else ""
+        message = self._redact(self._about(f"{type(error).__name__}: {error}{hint}"))
+        spend = Spend(calls=1) if is_unsent else UNANSWERED_CALL
+        return JudgeFailure("transport", message, retryable=True, unreachable=is_unsent, spend=spend)
+
+    def _refused(self, status: int, message: str, retry_after: float | None) -> JudgeFailure:
+        """Return the failure for a response that is an error.
+
+        Args:
+            status: The HTTP status, or the status of an error in a reply.
+            message: The server's message.
+            retry_after: The seconds that the server asks to wait.
+        """
+        message = self._about(message.rstrip("."))
+        spend = Spend(calls=1)
+        if status in (408, 429) or (status >= 500 and status != 501):
+            return JudgeFailure(
+                "transport", message, retryable=True, retry_after=retry_after, rate_limited=status == 429, spend=spend
+            )
+        is_too_large = status == 413 or (status in (400, 422) and is_about_size(message))
+        if is_too_large or status == 422:
+            remedy = f": {REMEDY}" if is_too_large else ""
+            return JudgeFailure("config", f"{message}{remedy}", about_text=True, spend=spend)
+        if status in (401, 403):
+            message = f"{message}. {self._key_hint}"
+        elif status in NO_SUCH_PATH and "model" in message.lower().removeprefix(f"[{self.model.lower()}]"):
+            message = f"{message}. Check the name of the model, {self.model!r}"
+        elif status in NO_SUCH_PATH or 300 <= status < 400:
+            other = next(name for name in PROTOCOLS if name != self.protocol)
+            message = (
+                f"{message}. There is no {self.protocol!r} API at {self.url}: check `api_base`, or pass "
+                f"`protocol={other!r}` if the server has the other format"
+            )
+        return JudgeFailure("config", message, spend=spend)
+
+    @property
+    def _key_hint(self) -> str:
+        if self._api_key:
+            return "A key was sent: check that it is this server's"
+        return f"No key was sent: pass it as `api_key` (`--api-key` in the shell), or set {OWN_KEY} to it"
+
+    def _warn_of_extra(self, names: Sequence[str]) -> None:
+        if names and not self._has_warned:
+            self._has_warned = True
+            shown = self._redact(", ".join(repr(name[:40]) for name in names[:3]))
+            message = f"{self.model} answered questions that were not asked ({shown}): these answers are ignored"
+            warnings.warn(message, UserWarning, stacklevel=2)
+
+
+def _request_url(base: str, route: str) -> str:
+    """Return the URL of the requests to a server."""
+    parts = urlsplit(base)
+    path = parts.path.rstrip("/")
+    if not path.endswith(("/decisions", "/systemone")):
+        prefix = "" if not path and route.startswith("/v1/") else "/v1" if not path else ""
+        path = f"{path}{prefix}{route.removeprefix('/v1') if path.endswith('/v1') else route}"
+    return parts._replace(path=path).geturl()
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a response asks to wait. None if it does not ask, or not in a number."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        if 0 <= seconds < float("inf"):
+            return seconds
+    return None
