@@ -400,6 +400,12 @@ def _open_output(out_file: Path, inputs: list[Path | None], ledger: LedgerAddres
 def _make_judge(judge: str, options: JudgeOptions) -> LMJudge:
     if not has_model(judge):
         raise ValueError(f"`--judge` {judge!r} has no model, and nothing to align: name a model")
+    from rubric_integrations.judges.decisions import is_decision_model
+
+    if is_decision_model(judge):
+        raise ValueError(
+            f"`--judge` {judge!r} is a decision model, which has no instructions to align: name a language model"
+        )
     return cast("LMJudge", options.make_judge(judge))
 
 

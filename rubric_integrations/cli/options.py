@@ -174,7 +174,8 @@ class JudgeOptions:
     judge: Annotated[
         list[str] | None,
         typer.Option(
-            help="A model, such as openai/gpt-5-mini or ollama_chat/llama3.2; the file of an aligned judge, such as "
+            help="A model, such as openai/gpt-5-mini or ollama_chat/llama3.2; a decision model, such as "
+            "typesafe/jev-1.13.0 or openai-decisions/gpt-6-luna; the file of an aligned judge, such as "
             "judge.json; or offline (the default), which uses no model. Several judges form a panel, which votes.",
         ),
     ] = None
@@ -237,6 +238,7 @@ class JudgeOptions:
                 a base URL or a setting, or the file is not an aligned judge.
         """
         from rubric_integrations.judges import as_judge, judge_file_of
+        from rubric_integrations.judges.decisions import is_decision_model
 
         settings, own = parse_judge_options(self.judge_option or ())
         server = {"api_base": self.api_base, "api_key": self.api_key}
@@ -247,6 +249,15 @@ class JudgeOptions:
                     option = f"--{name.replace('_', '-')}"
                     raise ValueError(f"`{option}` has no effect on the judge {judge!r}: leave it out, or name a model")
             return as_judge(judge)
+        if is_decision_model(judge):
+            from rubric_integrations.judges.decision_judge import decision_judge_of
+
+            for option in (*settings, *own):
+                raise ValueError(
+                    f"`--judge-option` {option!r} has no effect on the decision model {judge!r}, which reads only "
+                    "questions: leave it out"
+                )
+            return decision_judge_of(judge, **server)
         # The import of DSPy takes a second: only a judge with a model needs it.
         from rubric_integrations.judges.lm_judge import LMJudge, load_judge
         from rubric_integrations.judges.models.names import ModelSettings
@@ -548,12 +559,22 @@ def has_model(judge: str) -> bool:
 
 def describe_requests(judges: Sequence[Judge]) -> str:
     """Describe in one line who sends the requests of the judges' models, where to, and why."""
-    from rubric_integrations.judges.fast_path import describe_path
     from rubric_integrations.judges.protocol import innermost
 
-    members: list[Any] = [member for judge in judges for member in getattr(judge, "members", (judge,))]
-    models = [lm for member in members if (lm := getattr(innermost(member), "lm", None)) is not None]
-    return "; ".join(dict.fromkeys(f"{lm.model}: {describe_path(lm)}" for lm in models))
+    members: list[Any] = [innermost(member) for judge in judges for member in getattr(judge, "members", (judge,))]
+    return "; ".join(dict.fromkeys(filter(None, map(_describe_requests_of, members))))
+
+
+def _describe_requests_of(judge: Any) -> str:
+    """Describe the requests of one judge. Empty for a judge without a model."""
+    if (url := getattr(judge, "url", None)) is not None and hasattr(judge, "model_name"):
+        return f"{judge.model_name}: {url}, one request for all criteria of a submission"
+    if (lm := getattr(judge, "lm", None)) is None:
+        return ""
+    # The import of DSPy takes a second: only a judge with a language model needs it.
+    from rubric_integrations.judges.fast_path import describe_path
+
+    return f"{lm.model}: {describe_path(lm)}"
 
 
 def parse_judge_options(options: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:

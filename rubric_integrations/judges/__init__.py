@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from rubric_integrations._util.lazy import lazy_names
+from rubric_integrations.judges.decisions import is_decision_model
 from rubric_integrations.judges.offline import OfflineJudge
 from rubric_integrations.judges.protocol import (
     AlignmentRecord,
@@ -29,6 +30,7 @@ from rubric_integrations.judges.store import JudgmentStore
 
 if TYPE_CHECKING:
     from rubric_integrations.judges.cascade import Cascade
+    from rubric_integrations.judges.decision_judge import DecisionJudge
     from rubric_integrations.judges.lm_judge import LMJudge
     from rubric_integrations.judges.models.names import ModelSettings, lm_from_fn
     from rubric_integrations.judges.prompts.signatures import as_example
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "Cascade": "cascade",
+    "DecisionJudge": "decision_judge",
     "LMJudge": "lm_judge",
     "ModelSettings": "models.names",
     "as_example": "prompts.signatures",
@@ -50,6 +53,7 @@ __all__ = [
     "BatchJudge",
     "BatchResult",
     "Cascade",
+    "DecisionJudge",
     "Judge",
     "JudgeLike",
     "JudgeRequest",
@@ -83,7 +87,8 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
         judge: A `Judge`, the name `"offline"`, the file of an aligned judge, or a model. A `Judge` is returned
             unchanged. A file is a `Path` or a text that ends with `.json`, and it names its model. A model is a model
             name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts. For a model, the result is
-            an `LMJudge`.
+            an `LMJudge`. For a decision model, it is a `DecisionJudge`: for a name such as `typesafe/jev-1.13.0` or
+            `openai-decisions/gpt-6-luna`, a `dspy.experimental.TypeSafe` or an `OpenAIDecisions` of LangChain.
         system_prompt: Instructions that replace the built-in ones. Only valid if `judge` is a model.
 
     Raises:
@@ -112,6 +117,14 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
                 f"`system_prompt` goes with a model, and has no effect on the judge {judge!r}: give an LMJudge its own"
             )
         return cast("Judge", judge) if name is None else NAMED_JUDGES[name]()
+    if is_decision_model(judge):
+        from rubric_integrations.judges.decision_judge import decision_judge_of
+
+        if system_prompt is not None:
+            raise ValueError(
+                "`system_prompt` has no effect on a decision model, which reads only questions: leave it out"
+            )
+        return decision_judge_of(judge)
     from rubric_integrations.judges.lm_judge import LMJudge
 
     try:

@@ -39,6 +39,8 @@ from rubric_integrations.judges.decisions import (
     TruncatedState,
     TypedQuestion,
     UnreadableDecisions,
+    decision_client_of,
+    split_model_name,
 )
 from rubric_integrations.judges.http import HttpAddress, needs_proxy, send
 from rubric_integrations.judges.models.responses import NO_SUCH_PATH, REMEDY, is_about_size, server_message
@@ -371,6 +373,58 @@ class DecisionJudge:
             shown = self._redact(", ".join(repr(name[:40]) for name in names[:3]))
             message = f"{self.model} answered questions that were not asked ({shown}): these answers are ignored"
             warnings.warn(message, UserWarning, stacklevel=2)
+
+
+def decision_judge_of(model: object, api_base: str | None = None, api_key: str | None = None) -> DecisionJudge:
+    """Make a judge from the name of a decision model, or from a decision model of DSPy or LangChain.
+
+    The model, the address and the key of an object are read. The object is never called, because its client accepts
+    answers that are not correct.
+
+    Args:
+        model: A name such as `typesafe/jev-1.13.0` or `openai-decisions/gpt-6-luna`, or the object.
+        api_base: The base URL of the server, if `model` is a name.
+        api_key: The server's API key, if `model` is a name.
+
+    Raises:
+        ValueError: The object has a setting that cannot be read, or an argument is out of range.
+    """
+    if isinstance(model, str):
+        protocol, name = split_model_name(model)
+        return DecisionJudge(name, protocol=protocol or "system-one", api_base=api_base, api_key=api_key)
+    client: Any = model
+    kind = decision_client_of(model)
+    if kind != type(model).__name__:
+        raise _unreadable(client, "class, which may change answers")
+    for setting in _UNREADABLE_SETTINGS:
+        if getattr(client, setting, None):
+            raise _unreadable(client, f"`{setting}`")
+    protocol = "system-one" if kind == "TypeSafe" else "openai-decisions"
+    return DecisionJudge(client.model, protocol=protocol, api_base=client.base_url, api_key=_key_of(client, protocol))
+
+
+# Settings of the clients that a `DecisionJudge` does not have.
+_UNREADABLE_SETTINGS = (
+    "callbacks", "openai_organization", "default_headers", "default_query", "http_client", "http_async_client",
+)  # fmt: skip
+
+
+def _key_of(client: Any, protocol: DecisionProtocol) -> str | None:
+    """Return the key of a client. None for the key of the environment, which is chosen by the judge's own rules."""
+    key: Any = client.api_key
+    if hasattr(key, "get_secret_value"):
+        key = key.get_secret_value()
+    if key is not None and not isinstance(key, str):
+        raise _unreadable(client, "`api_key`, which is a function")
+    return None if key == os.environ.get(f"{PROTOCOLS[protocol].stem}_API_KEY") else key
+
+
+def _unreadable(client: object, reason: str) -> ValueError:
+    return ValueError(
+        f"the judge is a {type(client).__name__} whose settings a DecisionJudge cannot take over: its "
+        f"{reason}; "
+        "make a DecisionJudge of the model's name, with `api_base` and `api_key`"
+    )
 
 
 def _request_url(base: str, route: str) -> str:

@@ -359,6 +359,31 @@ def split_model_name(name: str) -> tuple[DecisionProtocol | None, str]:
     return None, name
 
 
+# The classes of other libraries whose objects are read: the name of the class, and of its package.
+_CLIENTS = {("TypeSafe", "dspy"), ("OpenAIDecisions", "langchain_openai")}
+
+
+def decision_client_of(value: object) -> str | None:
+    """Return the name of the class if a value is a decision model of DSPy or LangChain, or of a subclass.
+
+    The libraries are not imported for this.
+    """
+    names = ((kind.__name__, kind.__module__.partition(".")[0]) for kind in type(value).__mro__)
+    return next((name for name, package in names if (name, package) in _CLIENTS), None)
+
+
+def is_decision_model(value: object) -> bool:
+    """Whether a value is the name of a decision model, or a decision model of DSPy or LangChain.
+
+    Example:
+        >>> is_decision_model("typesafe/jev-1.13.0"), is_decision_model("openai/gpt-5-mini")
+        (True, False)
+    """
+    if isinstance(value, str):
+        return split_model_name(value)[0] is not None
+    return decision_client_of(value) is not None
+
+
 class _RepeatingObject(dict[str, Any]):
     """A JSON object in which at least one name occurs twice. Readers disagree about the value of such a name."""
 

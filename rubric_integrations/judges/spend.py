@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
+from rubric_integrations.judges.decisions import split_model_name
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, RunStopped
 from rubric_integrations.scoring.judgment import UNANSWERED_CALL, JudgeFailure, Judgment, Spend, SpendTotal
 
@@ -252,7 +253,7 @@ Prices = Mapping[str, tuple[float, float]]
 
 
 def read_prices(prices: Prices | None) -> dict[str, TokenPrice]:
-    """Check prices that a user passes, and return them by the name of the judge. Empty for None.
+    """Check prices that a user passes, and return them by the name of the judge (see `price_name`). Empty for None.
 
     Raises:
         ValueError: A price is not two numbers of at least 0.
@@ -263,12 +264,16 @@ def read_prices(prices: Prices | None) -> dict[str, TokenPrice]:
                 f"`prices` of {name!r} must be two numbers of at least 0, the prices of a million input and output "
                 f"tokens in US dollars, got {numbers!r}"
             )
-    return {name: TokenPrice(*numbers) for name, numbers in (prices or {}).items()}
+    return {split_model_name(name)[1]: TokenPrice(*numbers) for name, numbers in (prices or {}).items()}
 
 
 def price_name(judge: object) -> str:
-    """Return the name of a judge in `prices`: the name of its model or, without a model, of its class."""
-    return str(getattr(getattr(judge, "lm", None), "model", type(judge).__name__))
+    """Return the name of a judge in `prices`: the name of its model or, without a model, of its class.
+
+    The name of a decision model has no prefix, because its price may be written with or without it.
+    """
+    model = getattr(judge, "model_name", type(judge).__name__)
+    return split_model_name(str(getattr(getattr(judge, "lm", None), "model", model)))[1]
 
 
 def price_remedy(name: str) -> str:

@@ -22,6 +22,7 @@ from dspy.utils.exceptions import DSPyError, LMConfigurationError
 
 from rubric_integrations._util.event_loop import run_in_thread, run_sync
 from rubric_integrations.judges.credentials import redact
+from rubric_integrations.judges.decisions import is_decision_model
 from rubric_integrations.judges.models.errors import FINISH_REASON, HAS_FORMAT, response_from_error, to_lm_error
 from rubric_integrations.judges.models.keys import (
     check_provider,
@@ -374,10 +375,16 @@ def to_lm(model: ModelLike, options: ModelSettings = NO_SETTINGS) -> dspy.BaseLM
 
     Raises:
         TypeError: `model` has none of these types.
-        ValueError: The model name is empty, a setting is passed with a model object, a key from the environment would
-            be sent to a server for which it is not intended, the model needs LiteLLM, which is not installed, or the
-            installed DSPy does not call an LM of this class.
+        ValueError: The model name is empty, the model is a decision model, a setting is passed with a model object, a
+            key from the environment would be sent to a server for which it is not intended, the model needs LiteLLM,
+            which is not installed, or the installed DSPy does not call an LM of this class.
     """
+    if is_decision_model(model):
+        shown = repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
+        raise ValueError(
+            f"the model is {shown}, a decision model, which writes no text: pass it as the judge itself, as in "
+            "`PerCriterionGrader(judge=...)`, or make a DecisionJudge"
+        )
     if isinstance(model, str):
         return lm_from_name(model, options)
     source = next((source for source in MODEL_SOURCES.values() if source.matches(model)), None)
