@@ -44,7 +44,7 @@ from rubric_integrations.judges.decisions import (
 )
 from rubric_integrations.judges.http import HttpAddress, needs_proxy, send
 from rubric_integrations.judges.models.responses import NO_SUCH_PATH, REMEDY, is_about_size, server_message
-from rubric_integrations.judges.models.servers import OWN_KEY, Server, check_url, key_for_server
+from rubric_integrations.judges.models.servers import OWN_KEY, ModelServer, check_url, key_for_server
 from rubric_integrations.judges.prompts.render import texts_of
 from rubric_integrations.judges.protocol import BatchResult, Question
 from rubric_integrations.rubric.criterion import Criterion
@@ -284,12 +284,12 @@ class DecisionJudge:
     def _key_variable(self) -> str:
         return f"{self._format.stem}_API_KEY"
 
-    def _server(self, api_base: str | None) -> Server:
+    def _server(self, api_base: str | None) -> ModelServer:
         if api_base is not None:
-            return Server(api_base, "`api_base`")
+            return ModelServer(api_base, "`api_base`")
         names = (f"{self._format.stem}_BASE_URL", f"{self._format.stem}_API_BASE")
-        default = Server(self._format.default_url, "the default endpoint")
-        return next((Server(url, name) for name in names if (url := os.environ.get(name))), default)
+        default = ModelServer(self._format.default_url, "the default endpoint")
+        return next((ModelServer(url, name) for name in names if (url := os.environ.get(name))), default)
 
     @cached_property
     def _address(self) -> HttpAddress:

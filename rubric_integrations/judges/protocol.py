@@ -203,15 +203,29 @@ class ChatModel(Protocol):
         ...
 
 
+class DecisionClient(Protocol):
+    """A decision model of another library: a `dspy.experimental.TypeSafe`, or an `OpenAIDecisions` of LangChain."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        ...
+
+    @property
+    def base_url(self) -> str | None:
+        """The base URL of the server. None for the provider's own."""
+        ...
+
+
 GenerateFn = Callable[[str, str], Awaitable[str]]
 """An async function that takes a system prompt and a user prompt, and returns the model's reply."""
 
 ModelLike = str | DSPyModel | ChatModel | GenerateFn
 """A model: its name, a `dspy.LM`, a LangChain chat model, or an async function of a system prompt and a user prompt."""
 
-JudgeLike = ModelLike | Judge | Path
-"""The type of every `judge=`: a model (see `ModelLike`), a `Judge`, the name `"offline"`, or the file of an aligned
-judge, as a `Path` or as a text that ends with `.json`."""
+JudgeLike = ModelLike | Judge | DecisionClient | Path
+"""The type of every `judge=`: a model (see `ModelLike`), a `Judge`, a decision model of DSPy or LangChain, the name
+`"offline"`, or the file of an aligned judge, as a `Path` or as a text that ends with `.json`."""
 
 
 def fingerprint_of(judge: object) -> str | None:

@@ -26,9 +26,8 @@ from rubric_integrations.scoring.judgment import JudgeFailure, Judgment
 from rubric_integrations.submission import Attachment
 from tests.judges.questions import BINARY, CHOICE, NEEDING, PENALTY, question_about, with_steps
 
-SCALE = Criterion(
-    requirement="Depth", scale=Scale(min=1, max=5, integer=True, levels={"1-2": "poor", "3": "fair", "4-5": "rich"})
-)
+LEVELS: Any = {"1-2": "poor", "3": "fair", "4-5": "rich"}
+SCALE = Criterion(requirement="Depth", scale=Scale(min=1, max=5, integer=True, levels=LEVELS))
 NA = Criterion(
     requirement="Tone",
     options=(Option(label="calm", value=1), Option(label="rude", value=0), Option(label="no tone", na=True)),
@@ -212,8 +211,8 @@ def state_of(submission: Submission, criterion: Criterion = BINARY) -> dict[str,
 
 def test_state_has_each_text_under_its_key() -> None:
     submission = Submission(
-        response="r", query="q", reference="f", context=["c1", "c2"], thinking="t",
-        attachments=[Attachment(data=base64.b64encode(b"notes").decode(), mime_type="text/plain", name="n.txt")],
+        response="r", query="q", reference="f", context=("c1", "c2"), thinking="t",
+        attachments=(Attachment(data=base64.b64encode(b"notes").decode(), mime_type="text/plain", name="n.txt"),),
     )  # fmt: skip
     criterion = Criterion(requirement="r", context="d")
     assert state_of(submission, criterion) == {
@@ -238,7 +237,7 @@ def test_trajectory_is_shown_only_to_criteria_that_need_it() -> None:
 
 
 def test_images_are_data_urls_where_the_protocol_has_them() -> None:
-    submission = Submission(response="r", attachments=[Attachment(data=PNG, mime_type="image/png", name="a.png")])
+    submission = Submission(response="r", attachments=(Attachment(data=PNG, mime_type="image/png", name="a.png"),))
     questions = {1: Question(submission, BINARY)}
     material = render_material(questions, reads_images=True)
     assert material.images == (f"data:image/png;base64,{PNG}",)
@@ -253,7 +252,7 @@ def test_images_are_data_urls_where_the_protocol_has_them() -> None:
     [Attachment(url="https://host/a.png", mime_type="image/png"), Attachment(data=PNG, mime_type="application/pdf")],
 )
 def test_attachment_that_cannot_be_sent_is_a_failure_about_the_text(attachment: Attachment) -> None:
-    questions = {1: Question(Submission(response="r", attachments=[attachment]), BINARY)}
+    questions = {1: Question(Submission(response="r", attachments=(attachment,)), BINARY)}
     with pytest.raises(JudgeFailure) as raised:
         render_material(questions, reads_images=True)
     assert raised.value.about_text
@@ -294,8 +293,8 @@ TEXTS = st.lists(FORGERIES | st.text(max_size=20) | st.characters(categories=["C
 def test_untrusted_text_stands_only_in_string_values_of_fixed_keys(
     protocol: DecisionProtocol, response: str, query: str, document: str
 ) -> None:
-    submission = Submission(response=f"r{response}", query=f"q{query}", context=[f"d{document}"])
-    plain = Submission(response="r", query="q", context=["d"])
+    submission = Submission(response=f"r{response}", query=f"q{query}", context=(f"d{document}",))
+    plain = Submission(response="r", query="q", context=("d",))
 
     def shape(text: Submission) -> tuple[Any, Any]:
         questions = {1: Question(text, BINARY, "Be fair."), 2: Question(text, CHOICE, "Be fair.")}

@@ -39,7 +39,7 @@ from rubric_integrations.judges.credentials import is_credential
 from rubric_integrations.judges.models.servers import (
     KEY_ENDING,
     OWN_KEY,
-    Server,
+    ModelServer,
     check_url,
     first_set,
     host_of,
@@ -178,8 +178,8 @@ def key_for_endpoint(model: str, api_base: str | None = None, *, has_headers: bo
         True
     """
     route = route_of(model)
-    default = Server(_default_url(model) or "", "the default endpoint")
-    server = Server(api_base, "`api_base`") if api_base else _server_of_environment(model)
+    default = ModelServer(_default_url(model) or "", "the default endpoint")
+    server = ModelServer(api_base, "`api_base`") if api_base else _server_of_environment(model)
     own, own_key = _own_variables(model, route), os.environ.get(OWN_KEY)
     if server is None and own_key and default.is_this_machine:
         server = default
@@ -344,7 +344,7 @@ def require_keys_for_server(keys: Iterable[str], url: str) -> None:
     Raises:
         ValueError: A key from the environment would be sent to a server that must not have it, or over http.
     """
-    server = Server(url, "`base_url`")
+    server = ModelServer(url, "`base_url`")
     for key in keys:
         own = sorted(name for name, value in os.environ.items() if value == key and KEY_ENDING.search(name))
         variables = [name for name in own if name != OWN_KEY]
@@ -416,9 +416,9 @@ def server_url_of_environment(model: str) -> str | None:
     return server.url if server else None
 
 
-def _server_of_environment(model: str) -> Server | None:
+def _server_of_environment(model: str) -> ModelServer | None:
     """Return the server that the environment names for models with this prefix. DSPy and LiteLLM use this server."""
-    return next((Server(url, name) for name in _url_variables(model) if (url := os.environ.get(name))), None)
+    return next((ModelServer(url, name) for name in _url_variables(model) if (url := os.environ.get(name))), None)
 
 
 def _url_variables(model: str) -> tuple[str, ...]:

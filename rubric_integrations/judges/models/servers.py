@@ -25,7 +25,7 @@ _URL_ENDINGS = ("_BASE_URL", "_API_BASE", "_ENDPOINT")
 _AMBIGUOUS = re.compile(r"[\\\s\x00-\x1f]")
 
 
-class Server(NamedTuple):
+class ModelServer(NamedTuple):
     """The URL of a server, and the name of the setting that has this URL, for messages."""
 
     url: str
@@ -80,11 +80,15 @@ def hosts_of_environment(stems: Iterable[str]) -> set[str]:
 
 def host_of(url: str | None) -> str:
     """Return the host of a URL. Empty if there is none."""
-    return Server(url, "").host if url else ""
+    return ModelServer(url, "").host if url else ""
 
 
 def own_key_for(
-    server: Server, default: Server, variables: Sequence[str], hosts: Collection[str], others: Sequence[str] = ()
+    server: ModelServer,
+    default: ModelServer,
+    variables: Sequence[str],
+    hosts: Collection[str],
+    others: Sequence[str] = (),
 ) -> str | None:
     """Return the key in `OWN_KEY` if the server gets it. Otherwise check that it may get the provider's key.
 
@@ -109,7 +113,7 @@ def own_key_for(
     return None
 
 
-def key_for_server(server: Server, default_url: str, variable: str) -> str | None:
+def key_for_server(server: ModelServer, default_url: str, variable: str) -> str | None:
     """Return the key of the environment to send to a server. None if no key is set.
 
     Args:
@@ -121,12 +125,12 @@ def key_for_server(server: Server, default_url: str, variable: str) -> str | Non
         ValueError: The key would be sent over http, or to a host that is neither the provider's nor named by the
             environment.
     """
-    default = Server(default_url, "the default endpoint")
+    default = ModelServer(default_url, "the default endpoint")
     hosts = {default.host, *hosts_of_environment([KEY_ENDING.sub("", variable)])}
     return own_key_for(server, default, [variable], hosts) or os.environ.get(variable) or None
 
 
-def refusal(server: Server, name: str) -> ValueError:
+def refusal(server: ModelServer, name: str) -> ValueError:
     """Return the error for a key of the environment that a server must not get.
 
     Args:
@@ -142,7 +146,7 @@ def refusal(server: Server, name: str) -> ValueError:
     )
 
 
-def require_encryption(server: Server, variables: Sequence[str]) -> None:
+def require_encryption(server: ModelServer, variables: Sequence[str]) -> None:
     """Check that no key of the environment is sent over http to another machine.
 
     Raises:
