@@ -204,10 +204,11 @@ class DecisionJudge:
             JudgeFailure: There is no reply, or no part of it can be used. The questions do not fit into one request, or
                 a criterion cannot be asked.
         """
-        self._check(questions)
+        pairs = {number: question_pair(question, abstains=self.abstains) for number, question in questions.items()}
+        self._check(questions, pairs)
         submission = next(iter(questions.values())).submission
         contexts = (question.criterion.context for question in questions.values())
-        material, pairs = await run_on_texts(partial(self._render, questions), *texts_of(submission), *contexts)
+        material = await run_on_texts(partial(self._render, questions), *texts_of(submission), *contexts)
         typed = {name: text for number, pair in pairs.items() for name, text in pair.named(number).items()}
         reply, spend = await self.decide(material.state, typed, material.images)
         answers: dict[int, Judgment] = {}
@@ -217,25 +218,25 @@ class DecisionJudge:
             if fault is not None:
                 faults[number] = fault
                 continue
-            judgment = judgment_of(questions[number], number, reply, abstains=self.abstains)
             neutralized = material.neutralized or pair.neutralized
-            answers[number] = judgment.model_copy(update={"model": reply.model, "neutralized": neutralized})
+            answers[number] = judgment_of(
+                questions[number], number, reply, abstains=self.abstains, neutralized=neutralized
+            )
         return BatchResult(answers, faults, spend)
 
-    def _render(self, questions: Mapping[int, Question]) -> tuple[Material, dict[int, QuestionPair]]:
-        pairs = {number: question_pair(question, abstains=self.abstains) for number, question in questions.items()}
-        return render_material(questions, reads_images=self._format.reads_images), pairs
+    def _render(self, questions: Mapping[int, Question]) -> Material:
+        return render_material(questions, reads_images=self._format.reads_images)
 
-    def _check(self, questions: Mapping[int, Question]) -> None:
+    def _check(self, questions: Mapping[int, Question], pairs: Mapping[int, QuestionPair]) -> None:
         """Check that all questions can be asked in one request.
 
         Raises:
             JudgeFailure: They cannot.
         """
-        for question in questions.values():
-            if problem := refusal(question.criterion):
-                message = f"the criterion {question.criterion.requirement[:80]!r} {problem}"
-                raise JudgeFailure("config", message)
+        for number, pair in pairs.items():
+            if pair.refusal:
+                requirement = questions[number].criterion.requirement
+                raise JudgeFailure("config", f"the criterion {requirement[:80]!r} {pair.refusal}")
         if (count := len(self.split(questions))) > 1:
             message = (
                 f"the {counted(len(questions), 'question')} need {count} requests, because the server accepts "

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any, NamedTuple
+from weakref import ref
 
 from rubric_integrations.judges.decisions import DecisionReply, Distribution, TypedQuestion
 from rubric_integrations.judges.prompts.render import check_length, describe_criterion, options_of, show_files
@@ -174,11 +175,13 @@ class QuestionPair(NamedTuple):
         answer: The question itself.
         sufficient: The question whether the material is sufficient. None if it is not asked.
         neutralized: Whether sanitizing changed a text of the questions.
+        refusal: Why the criterion cannot be asked. None if it can.
     """
 
     answer: TypedQuestion
     sufficient: TypedQuestion | None
     neutralized: bool
+    refusal: str | None = None
 
     def named(self, number: int) -> dict[str, TypedQuestion]:
         """Return the questions by their names in a request."""
@@ -198,6 +201,12 @@ def sufficient_name(number: int) -> str:
     return f"q{number}_sufficient"
 
 
+# By identity, because comparing criteria takes longer than making their questions. All submissions of a run have the
+# same criteria.
+_pairs: dict[int, tuple[ref[Criterion], dict[object, QuestionPair]]] = {}
+_MAX_CRITERIA, _MAX_PAIRS = 1024, 64
+
+
 def question_pair(question: Question, *, abstains: bool) -> QuestionPair:
     """Turn a question of a rubric into typed questions.
 
@@ -205,6 +214,22 @@ def question_pair(question: Question, *, abstains: bool) -> QuestionPair:
         question: The question.
         abstains: Whether the model may abstain.
     """
+    entry = _pairs.get(id(question.criterion))
+    if entry is None or entry[0]() is not question.criterion:
+        if len(_pairs) >= _MAX_CRITERIA:
+            _pairs.clear()
+        entry = _pairs[id(question.criterion)] = (ref(question.criterion), {})
+    pairs, order = entry[1], tuple(option.label for option in question.options)
+    key = (question.guidelines, question.may_abstain, order, abstains)
+    pair = pairs.get(key)
+    if pair is None:
+        if len(pairs) >= _MAX_PAIRS:
+            pairs.clear()
+        pair = pairs[key] = _make_pair(question, abstains)
+    return pair
+
+
+def _make_pair(question: Question, abstains: bool) -> QuestionPair:
     criterion, clean = question.criterion, _Sanitizer()
     guidelines = clean(question.guidelines) if question.guidelines else ""
     text = _form_of(criterion).format(clean(_words_of(criterion)))
@@ -225,7 +250,7 @@ def question_pair(question: Question, *, abstains: bool) -> QuestionPair:
         answer = TypedQuestion("score", text, tuple((clean(level.text), None) for level in levels), guidelines)
     else:
         answer = TypedQuestion("yes or no", text, guidelines=guidelines)
-    return QuestionPair(answer, sufficient, clean.has_changed)
+    return QuestionPair(answer, sufficient, clean.has_changed, refusal(criterion))
 
 
 def _form_of(criterion: Criterion) -> str:
@@ -261,21 +286,26 @@ def split_questions(
         max_questions: The largest number of typed questions in a request. None for no limit.
         abstains: Whether the model may abstain.
     """
-    groups: dict[object, list[tuple[dict[int, Question], int]]] = {}
+    requests: dict[object, list[dict[int, Question]]] = {}
+    sizes: dict[object, int] = {}
     for number, question in questions.items():
         count = 1 if question.criterion.options is not None or not abstains else 2
-        group = groups.setdefault(_material_key(question), [])
-        if not group or (max_questions is not None and group[-1][1] + count > max_questions):
-            group.append(({}, 0))
-        request, size = group[-1]
-        group[-1] = ({**request, number: question}, size + count)
-    return [request for group in groups.values() for request, _ in group]
+        key = _material_key(question)
+        group, size = requests.setdefault(key, []), sizes.get(key, 0) + count
+        if not group or (max_questions is not None and size > max_questions):
+            group.append({})
+            size = count
+        group[-1][number] = question
+        sizes[key] = size
+    return [request for group in requests.values() for request in group]
 
 
 def _material_key(question: Question) -> object:
     """Return what an answer depends on besides the submission and its own question."""
-    criterion = question.criterion
-    return shown_trajectory(question.submission, question.batch_criteria or [criterion]) is not None, criterion.context
+    criterion, submission = question.criterion, question.submission
+    has_steps = submission.trajectory is not None
+    is_shown = has_steps and shown_trajectory(submission, question.batch_criteria or [criterion]) is not None
+    return is_shown, criterion.context
 
 
 class _Level(NamedTuple):
@@ -313,7 +343,9 @@ def _levels_of(scale: Scale) -> list[_Level] | None:
     return levels
 
 
-def judgment_of(question: Question, number: int, reply: DecisionReply, *, abstains: bool) -> Judgment:
+def judgment_of(
+    question: Question, number: int, reply: DecisionReply, *, abstains: bool, neutralized: bool = False
+) -> Judgment:
     """Make the judgment on a criterion from the answers to its typed questions.
 
     Args:
@@ -321,40 +353,62 @@ def judgment_of(question: Question, number: int, reply: DecisionReply, *, abstai
         number: The number of the question.
         reply: A reply that answers all typed questions about the criterion.
         abstains: Whether the model may abstain.
+        neutralized: Whether sanitizing changed a text of the request.
     """
     answer = reply.answers[answer_name(number)]
     sufficient = reply.answers.get(sufficient_name(number))
     criterion = question.criterion
     if criterion.options is not None:
-        judgment = _chosen(question, answer, _may_choose_abstention(question, abstains))
+        decision = _chosen(question, answer, _may_choose_abstention(question, abstains))
     elif criterion.scale is not None:
-        judgment = _scored(criterion, criterion.scale, answer)
+        decision = _scored(criterion, criterion.scale, answer)
     else:
-        judgment = _decided(answer.probabilities[0])
+        decision = _decided(answer.probabilities[0])
+    verdict, value, confidence, expected, probabilities = decision
     if sufficient is not None:
-        judgment = _with_abstention(judgment, sufficient.probabilities[0])
-    return judgment
-
-
-def _decided(met: float) -> Judgment:
-    """Make a judgment from the probability of MET."""
-    unmet, is_met = _complement(met), met >= 0.5
+        share = sufficient.probabilities[0]
+        lacking = probabilities[CANNOT_ASSESS] = _complement(share)
+        if share < 0.5:
+            verdict, value, confidence = CANNOT_ASSESS, None, lacking
     return Judgment(
-        verdict="MET" if is_met else "UNMET",
-        value=1.0 if is_met else 0.0,
-        confidence=max(met, unmet),
-        expected_value=met,
-        probabilities={"MET": met, "UNMET": unmet},
+        verdict=verdict,
+        value=value,
+        confidence=confidence,
+        expected_value=expected,
+        probabilities=probabilities,
+        neutralized=neutralized,
+        model=reply.model,
     )
 
 
-def _chosen(question: Question, answer: Distribution, has_abstention: bool) -> Judgment:
-    """Make a judgment from the probabilities of options."""
+class _Outcome(NamedTuple):
+    """The fields of a judgment that depend on the probabilities."""
+
+    verdict: str
+    value: float | None
+    confidence: float
+    expected_value: float | None
+    probabilities: dict[str, float]
+
+
+def _decided(met: float) -> _Outcome:
+    """Decide a binary criterion by the probability of MET."""
+    unmet = _complement(met)
+    probabilities = {"MET": met, "UNMET": unmet}
+    return (
+        _Outcome("MET", 1.0, met, met, probabilities)
+        if met >= 0.5
+        else _Outcome("UNMET", 0.0, unmet, met, probabilities)
+    )
+
+
+def _chosen(question: Question, answer: Distribution, has_abstention: bool) -> _Outcome:
+    """Choose the most probable option."""
     options = options_of(question)
     labels = [option.label for option in options] + [CANNOT_ASSESS] * has_abstention
     values = [None if option.na else option.value for option in options] + [None] * has_abstention
     verdict, value = interpret_answer(question.criterion, labels[answer.best], question.may_abstain)
-    return Judgment(
+    return _Outcome(
         verdict=verdict,
         value=value,
         confidence=answer.probabilities[answer.best],
@@ -363,26 +417,17 @@ def _chosen(question: Question, answer: Distribution, has_abstention: bool) -> J
     )
 
 
-def _scored(criterion: Criterion, scale: Scale, answer: Distribution) -> Judgment:
-    """Make a judgment from the probabilities of levels."""
+def _scored(criterion: Criterion, scale: Scale, answer: Distribution) -> _Outcome:
+    """Choose the most probable level."""
     levels = _levels_of(scale) or []
     verdict, value = interpret_answer(criterion, f"{levels[answer.best].number:.15g}")
-    return Judgment(
+    return _Outcome(
         verdict=verdict,
         value=value,
         confidence=answer.probabilities[answer.best],
         expected_value=answer.mean([(level.middle - scale.min) / (scale.max - scale.min) for level in levels]),
         probabilities={level.name: share for level, share in zip(levels, answer.probabilities, strict=True)},
     )
-
-
-def _with_abstention(judgment: Judgment, sufficient: float) -> Judgment:
-    """Add the probability that the material is not sufficient. Above 0.5, the judgment is an abstention."""
-    lacking = _complement(sufficient)
-    changes: dict[str, Any] = {"probabilities": {**(judgment.probabilities or {}), CANNOT_ASSESS: lacking}}
-    if sufficient < 0.5:
-        changes |= {"verdict": CANNOT_ASSESS, "value": None, "confidence": lacking}
-    return judgment.model_copy(update=changes)
 
 
 def _complement(probability: float) -> float:

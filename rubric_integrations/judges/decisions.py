@@ -12,6 +12,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from rubric_integrations.judges.models.responses import token_usage
@@ -137,6 +138,8 @@ class Protocol(ABC):
     _types: ClassVar[dict[DecisionKind, str]]
     # The member with the probability of yes.
     _yes: ClassVar[str]
+    # The brackets around the questions.
+    _brackets: ClassVar[str]
 
     def encode(
         self,
@@ -153,8 +156,10 @@ class Protocol(ABC):
             questions: The questions, by name.
             images: Images as data URLs.
         """
-        body = self._body(model, state, questions, images)
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        texts = ",".join([_question_json(self, name, question) for name, question in questions.items()])
+        opening, closing = self._brackets
+        material = self._material(state, images)
+        return f'{{"model":{_dump(model)},{material},"questions":{opening}{texts}{closing}}}'.encode()
 
     def decode(self, body: bytes, questions: Mapping[str, TypedQuestion]) -> DecisionReply:
         """Read the body of a reply with the status 200.
@@ -186,10 +191,12 @@ class Protocol(ABC):
         return DecisionReply(answers, faults, usage, model if isinstance(model, str) and model else None, extra)
 
     @abstractmethod
-    def _body(
-        self, model: str, state: Mapping[str, Any], questions: Mapping[str, TypedQuestion], images: Sequence[str]
-    ) -> dict[str, Any]:
-        """Return the body of a request as JSON."""
+    def _material(self, state: Mapping[str, Any], images: Sequence[str]) -> str:
+        """Return the member of a request with the material, as JSON."""
+
+    @abstractmethod
+    def question_json(self, name: str, question: TypedQuestion) -> str:
+        """Return a question of a request, as JSON."""
 
     @abstractmethod
     def _entries(self, answers: object) -> dict[str, list[object]]:
@@ -220,12 +227,12 @@ class Protocol(ABC):
         if kind != expected:
             raise ValueError(f"the answer has the type {_shown(kind)}, not {expected!r}")
         if question.kind == "yes or no":
-            return Distribution((_probability(answer.get(self._yes), f"`{self._yes}`"),))
+            return Distribution((_probability(answer.get(self._yes), self._yes),))
         shares = self._probabilities(question, answer.get("probabilities"))
         keys: list[object] = _keys_of(question)
         if set(shares) != set(keys):
             raise ValueError(f"`probabilities` has {_shown(list(shares))}, and the answers are {_shown(keys)}")
-        values = [_probability(shares[key], f"the probability of {_shown(key)}") for key in keys]
+        values = [_probability(shares[key], key) for key in keys]
         _require_sum(values)
         if question.kind == "score":
             _require_mean(answer.get("score"), values)
@@ -244,14 +251,13 @@ class SystemOne(Protocol):
     reads_images = False
     _types: ClassVar[dict[DecisionKind, str]] = {"yes or no": "noul", "choice": "choice", "score": "score"}
     _yes = "noul"
+    _brackets = "{}"
 
-    def _body(
-        self, model: str, state: Mapping[str, Any], questions: Mapping[str, TypedQuestion], images: Sequence[str]
-    ) -> dict[str, Any]:
-        bodies = {name: self._question(question) for name, question in questions.items()}
-        return {"model": model, "state": state, "questions": bodies}
+    def _material(self, state: Mapping[str, Any], images: Sequence[str]) -> str:
+        return f'"state":{_dump(state)}'
 
-    def _question(self, question: TypedQuestion) -> dict[str, Any]:
+    def question_json(self, name: str, question: TypedQuestion) -> str:
+        """Return a question of a request, as JSON."""
         text = question.text
         instructions = {"guidelines": question.guidelines, "question": text} if question.guidelines else text
         body: dict[str, Any] = {"type": self._types[question.kind], "instructions": instructions}
@@ -259,7 +265,7 @@ class SystemOne(Protocol):
             body["criteria"] = dict(question.answers)
         elif question.kind == "score":
             body["criteria"] = [text for text, _ in question.answers]
-        return body
+        return f"{_dump(name)}:{_dump(body)}"
 
     def _entries(self, answers: object) -> dict[str, list[object]]:
         if not isinstance(answers, dict):
@@ -289,18 +295,17 @@ class OpenAIDecisions(Protocol):
     reads_images = True
     _types: ClassVar[dict[DecisionKind, str]] = {"yes or no": "predicate", "choice": "choice", "score": "score"}
     _yes = "probability"
+    _brackets = "[]"
 
-    def _body(
-        self, model: str, state: Mapping[str, Any], questions: Mapping[str, TypedQuestion], images: Sequence[str]
-    ) -> dict[str, Any]:
+    def _material(self, state: Mapping[str, Any], images: Sequence[str]) -> str:
         material: Any = json.dumps(state, ensure_ascii=False)
         if images:
             parts = [{"type": "input_image", "image_url": url} for url in images]
             material = [{"role": "user", "content": [{"type": "input_text", "text": material}, *parts]}]
-        bodies = [self._question(name, question) for name, question in questions.items()]
-        return {"model": model, "input": material, "questions": bodies}
+        return f'"input":{_dump(material)}'
 
-    def _question(self, name: str, question: TypedQuestion) -> dict[str, Any]:
+    def question_json(self, name: str, question: TypedQuestion) -> str:
+        """Return a question of a request, as JSON."""
         text = question.text
         instructions = f"Guidelines: {question.guidelines}\n\n{text}" if question.guidelines else text
         body: dict[str, Any] = {"type": self._types[question.kind], "name": name, "instructions": instructions}
@@ -311,7 +316,7 @@ class OpenAIDecisions(Protocol):
             ]
         elif question.kind == "score":
             body["levels"] = [{"label": text} for text, _ in question.answers]
-        return body
+        return _dump(body)
 
     def _entries(self, answers: object) -> dict[str, list[object]]:
         if not isinstance(answers, list):
@@ -338,6 +343,15 @@ class OpenAIDecisions(Protocol):
                 raise ValueError(f"`probabilities` names {_shown(key)} twice")
             shares[key] = share.get("probability")
         return shares
+
+
+_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+# All submissions of a run have the same questions.
+@lru_cache(maxsize=1024)
+def _question_json(protocol: Protocol, name: str, question: TypedQuestion) -> str:
+    return protocol.question_json(name, question)
 
 
 PROTOCOLS: dict[DecisionProtocol, Protocol] = {"system-one": SystemOne(), "openai-decisions": OpenAIDecisions()}
@@ -454,6 +468,8 @@ def _object(value: object, what: str) -> dict[Any, Any]:
     Raises:
         ValueError: The value is not an object, or has a name twice.
     """
+    if type(value) is dict:
+        return cast("dict[Any, Any]", value)
     if not isinstance(value, dict):
         raise ValueError(f"{what} is {_shown(value)}, and must be an object")
     if repeated := _repeated(cast("object", value)):
@@ -481,8 +497,11 @@ def _number(value: object, what: str, high: float) -> float:
     return float(number)
 
 
-def _probability(value: object, what: str) -> float:
-    return _number(value, what, 1.0)
+def _probability(value: object, name: object) -> float:
+    # Most values are correct, and a message takes longer than the check.
+    if type(value) is float and 0.0 <= value <= 1.0:
+        return value
+    return _number(value, f"the probability `{name}`", 1.0)
 
 
 # Hosts may round each probability to two decimals.
