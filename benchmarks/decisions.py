@@ -1,10 +1,11 @@
-"""Measures the CPU time of a decision judge as a multiple of the bare request with aiohttp.
+"""Measures the CPU time of a decision judge and of its client as a multiple of the bare request with aiohttp.
 
     .venv/bin/python benchmarks/decisions.py
 
-One request asks about ten criteria, with a state of 6 KB. The server runs in another process and always sends the same
-correct bytes. Each subject keeps 16 requests in flight. Their rounds alternate, so that other load on the machine
-affects both of them, and the output has the medians.
+One request asks about ten criteria, with a state of 6 KB. The client encodes the request, sends it, and checks the
+reply. The judge also renders the submission and makes the judgments. The server runs in another process and always
+sends the same correct bytes. Each subject keeps 16 requests in flight. Their rounds alternate, so that other load on
+the machine affects all of them, and the output has the medians.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import aiohttp
 from rubric_integrations import Criterion, Submission
 from rubric_integrations.judges import DecisionJudge, Question
 from rubric_integrations.judges.decision_mapping import question_pair, render_material
+from rubric_integrations.judges.decisions import PROTOCOLS
 
 CRITERIA = tuple(Criterion(requirement=f"States the fact with the number {number}") for number in range(10))
 SUBMISSION = Submission(response="The margin was 17.2%. " * 270, query="What was the margin?")
@@ -78,7 +80,7 @@ async def _cpu_seconds(ask: Ask, requests: int) -> float:
 
 
 async def measure(url: str, abstains: bool, requests: int, rounds: int) -> dict[str, float]:
-    """Return the median CPU time of one request in milliseconds, for the bare client and for the judge."""
+    """Return the median CPU time of one request in milliseconds, for each subject."""
     judge = DecisionJudge("jev-1.13.0", api_base=url, abstains=abstains)
     sent: list[bytes] = []
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -88,18 +90,22 @@ async def measure(url: str, abstains: bool, requests: int, rounds: int) -> dict[
                 await response.read()
 
         async def decide() -> None:
+            await judge.decide(state, typed)
+
+        async def judge_all() -> None:
             batch = await judge.judge_batch(QUESTIONS)
             if len(batch.answers) != len(QUESTIONS):
                 raise RuntimeError(batch.faults)
 
-        encode = judge._format.encode  # pyright: ignore[reportPrivateUsage]
         pairs = {number: question_pair(question, abstains=abstains) for number, question in QUESTIONS.items()}
         typed = {name: text for number, pair in pairs.items() for name, text in pair.named(number).items()}
-        sent.append(encode(judge.model, render_material(QUESTIONS, reads_images=False).state, typed))
-        times: dict[str, list[float]] = {"aiohttp": [], "DecisionJudge": []}
+        state = render_material(QUESTIONS, reads_images=False).state
+        sent.append(PROTOCOLS["system-one"].encode(judge.model, state, typed))
+        subjects: dict[str, Ask] = {"aiohttp": bare, "client": decide, "judge": judge_all}
+        times: dict[str, list[float]] = {name: [] for name in subjects}
         for _ in range(rounds):
-            times["aiohttp"].append(await _cpu_seconds(bare, requests))
-            times["DecisionJudge"].append(await _cpu_seconds(decide, requests))
+            for name, subject in subjects.items():
+                times[name].append(await _cpu_seconds(subject, requests))
     return {name: statistics.median(values[1:]) * 1000 for name, values in times.items()}
 
 
@@ -116,9 +122,9 @@ def main() -> None:
         url = f"http://127.0.0.1:{receiver.recv()}"
         times = asyncio.run(measure(url, abstains, options.requests, options.rounds))
         process.terminate()
-        ratio = times["DecisionJudge"] / times["aiohttp"]
-        shown = ", ".join(f"{name} {milliseconds:.3f} ms" for name, milliseconds in times.items())
-        print(f"ten answers{' with abstentions' if abstains else ''}: {shown}, {ratio:.2f} times")
+        bare = times["aiohttp"]
+        shown = ", ".join(f"{name} {median:.3f} ms ({median / bare:.2f})" for name, median in times.items())
+        print(f"ten answers{' with abstentions' if abstains else ''}: {shown}")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from rubric_integrations.cli.options import (
     ModulesOption,
     RowOptions,
     RubricArgument,
+    caution_of,
     describe_requests,
     import_modules,
     ledger_address,
@@ -308,6 +309,8 @@ def grade(
         refuse(str(error))
     if not quiet:
         err.print(plain(describe_requests(members) if judges.uses_model else WHAT_IT_IS), soft_wrap=True)
+        if shared and (warning := caution_of(members, shared.criteria)):
+            err.print(plain(warning), style="yellow", soft_wrap=True)
         print_reading(row_options, file, len(rows))
     for warning in lint(shared) if shared else ():
         if warning.rule == "weight-in-text":

@@ -27,6 +27,7 @@ from rubric_integrations.cli.console import refuse
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import Judge
+    from rubric_integrations.rubric.criterion import Criterion
     from rubric_integrations.runs.ledger import RunLedger
     from rubric_integrations.submission.files import ResponsesFile
 
@@ -565,10 +566,19 @@ def describe_requests(judges: Sequence[Judge]) -> str:
     return "; ".join(dict.fromkeys(filter(None, map(_describe_requests_of, members))))
 
 
+def caution_of(judges: Sequence[Judge], criteria: Sequence[Criterion]) -> str | None:
+    """Return the warning of a decision judge about some criteria. None if there is no such judge or criterion."""
+    from rubric_integrations.judges.protocol import innermost
+
+    members: list[Any] = [innermost(member) for judge in judges for member in getattr(judge, "members", (judge,))]
+    judge = next((member for member in members if hasattr(member, "caution")), None)
+    return judge.caution([criterion for criterion in criteria if criterion.check is None]) if judge else None
+
+
 def _describe_requests_of(judge: Any) -> str:
     """Describe the requests of one judge. Empty for a judge without a model."""
     if (url := getattr(judge, "url", None)) is not None and hasattr(judge, "model_name"):
-        return f"{judge.model_name}: {url}, one request for all criteria of a submission"
+        return f"{judge.model_name}: {url}, many criteria in one request"
     if (lm := getattr(judge, "lm", None)) is None:
         return ""
     # The import of DSPy takes a second: only a judge with a language model needs it.

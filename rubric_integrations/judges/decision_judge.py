@@ -24,6 +24,7 @@ from rubric_integrations.judges.decision_mapping import (
     Material,
     QuestionPair,
     answer_name,
+    caution,
     judgment_of,
     question_pair,
     refusal,
@@ -175,6 +176,13 @@ class DecisionJudge:
         Graders call it before the first request.
         """
         return refusal(criterion)
+
+    def caution(self, criteria: Sequence[Criterion]) -> str | None:
+        """Return a warning about criteria of kinds that decision models are reported to judge badly. None without any.
+
+        The kinds are counting, dates, negation and long material. The command `grade` prints the warning once.
+        """
+        return caution(criteria)
 
     def split(self, questions: Mapping[int, Question]) -> list[dict[int, Question]]:
         """Split questions about one submission into requests for `judge_batch`.

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -87,6 +88,47 @@ def refusal(criterion: Criterion) -> str | None:
     if repeated := next((label for label in labels if labels.count(label) > 1), None):
         return f"has two `options` with the label {repeated!r} after sanitizing: rename one of them"
     return None
+
+
+# In the words of English rubrics. A criterion that is found or missed by mistake changes only a message.
+_WEAKNESSES = {
+    "counting": re.compile(
+        r"\b(?:at least|at most|exactly|more than|fewer than|less than|up to|number of|how many|counts?)\b"
+        r"|\b\d+ (?:words|sentences|paragraphs|items|examples|times|steps|characters)\b",
+        re.IGNORECASE,
+    ),
+    "dates": re.compile(
+        r"\b(?:dates?|deadlines?|years?|months?|weeks?|days?|weekdays?|older|newer|latest|earliest|recent)\b"
+        r"|\b(?:19|20)\d\d\b",
+        re.IGNORECASE,
+    ),
+    "negation": re.compile(r"\b(?:not|no|never|without|avoids?|neither|nor|none|except)\b|n't\b", re.IGNORECASE),
+}
+_LONGEST_NAME, _MAX_NAMES = 40, 3
+
+
+def caution(criteria: Sequence[Criterion]) -> str | None:
+    """Return a warning about criteria of kinds that decision models are reported to judge badly. None without any.
+
+    Example:
+        >>> caution([Criterion(requirement="Has exactly three sentences", name="length")])
+        'Vendors and users report (not measured here) that decision models are weak at counting (length).'
+    """
+    names: dict[str, list[str]] = {}
+    for criterion in criteria:
+        name = criterion.name or repr(criterion.requirement[:_LONGEST_NAME])
+        weaknesses = [kind for kind, pattern in _WEAKNESSES.items() if pattern.search(criterion.requirement)]
+        for kind in (*weaknesses, *(["long material"] if "trajectory" in criterion.needs else [])):
+            names.setdefault(kind, []).append(name)
+    if not names:
+        return None
+    kinds = ", ".join(f"{kind} ({_listed(shown)})" for kind, shown in names.items())
+    return f"Vendors and users report (not measured here) that decision models are weak at {kinds}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more
 
 
 class Material(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
@@ -176,12 +176,16 @@ class Protocol(ABC):
         usage = _usage_of(counts)
         if any(_is_cut(part) for part in (reply, counts)):
             raise TruncatedState(usage)
-        entries = self._entries(reply.get("answers"))
+        entries, repeated = self._entries(reply.get("answers"))
         answers: dict[str, Distribution] = {}
         faults: dict[str, str | JudgeFailure] = {}
         for name, question in questions.items():
             try:
-                answers[name] = self._answer(question, entries.get(name, []))
+                if name not in entries:
+                    raise ValueError("no answer")
+                if name in repeated:
+                    raise ValueError("more than one answer")
+                answers[name] = self._answer(question, entries[name])
             except JudgeFailure as refusal:
                 faults[name] = refusal
             except ValueError as error:
@@ -199,8 +203,8 @@ class Protocol(ABC):
         """Return a question of a request, as JSON."""
 
     @abstractmethod
-    def _entries(self, answers: object) -> dict[str, list[object]]:
-        """Return the entries of a reply by the name of their question."""
+    def _entries(self, answers: object) -> tuple[dict[str, object], Collection[str]]:
+        """Return the entries of a reply by the name of their question, and the names of several entries."""
 
     @abstractmethod
     def _probabilities(self, question: TypedQuestion, value: object) -> dict[object, object]:
@@ -210,16 +214,14 @@ class Protocol(ABC):
             ValueError: The distribution has another form, or names an answer twice.
         """
 
-    def _answer(self, question: TypedQuestion, entries: Sequence[object]) -> Distribution:
+    def _answer(self, question: TypedQuestion, entry: object) -> Distribution:
         """Read the answer to one question.
 
         Raises:
             JudgeFailure: The model refused the question.
-            ValueError: The answer is missing, is there twice, or is not correct.
+            ValueError: The answer is not correct.
         """
-        if len(entries) != 1:
-            raise ValueError(f"{len(entries)} answers" if entries else "no answer")
-        answer = _object(entries[0], "the answer")
+        answer = _object(entry, "the answer")
         kind, expected = answer.get("type"), self._types[question.kind]
         if kind == "refusal":
             message = "the model refused to answer this question"
@@ -267,14 +269,10 @@ class SystemOne(Protocol):
             body["criteria"] = [text for text, _ in question.answers]
         return f"{_dump(name)}:{_dump(body)}"
 
-    def _entries(self, answers: object) -> dict[str, list[object]]:
+    def _entries(self, answers: object) -> tuple[dict[str, object], Collection[str]]:
         if not isinstance(answers, dict):
             raise UnreadableDecisions("the reply has no `answers`, which must be an object")
-        repeated = _repeated(answers)
-        return {
-            str(name): [answer, answer] if name in repeated else [answer]
-            for name, answer in cast("dict[object, object]", answers).items()
-        }
+        return cast("dict[str, object]", answers), _repeated(cast("object", answers))
 
     def _probabilities(self, question: TypedQuestion, value: object) -> dict[object, object]:
         shares = _object(value, "`probabilities`")
@@ -318,17 +316,20 @@ class OpenAIDecisions(Protocol):
             body["levels"] = [{"label": text} for text, _ in question.answers]
         return _dump(body)
 
-    def _entries(self, answers: object) -> dict[str, list[object]]:
+    def _entries(self, answers: object) -> tuple[dict[str, object], Collection[str]]:
         if not isinstance(answers, list):
             raise UnreadableDecisions("the reply has no `answers`, which must be a list")
-        entries: dict[str, list[object]] = {}
+        entries: dict[str, object] = {}
+        repeated: set[str] = set()
         for answer in cast("list[object]", answers):
             # An entry that names no question is the answer to none, and the question without an answer has the fault.
             if isinstance(answer, dict) and "name" not in _repeated(answer):
                 name = cast("dict[str, object]", answer).get("name")
                 if isinstance(name, str):
-                    entries.setdefault(name, []).append(answer)
-        return entries
+                    if name in entries:
+                        repeated.add(name)
+                    entries[name] = answer
+        return entries, repeated
 
     def _probabilities(self, question: TypedQuestion, value: object) -> dict[object, object]:
         if not isinstance(value, list):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rubric_integrations import Criterion, Option, Scale, Submission
 from rubric_integrations.judges import Question
 from rubric_integrations.judges.decision_mapping import (
+    caution,
     judgment_of,
     question_pair,
     refusal,
@@ -308,3 +309,15 @@ def test_untrusted_text_stands_only_in_string_values_of_fixed_keys(
         return body, {key: type(value) for key, value in sent.items()}
 
     assert shape(submission) == shape(plain)
+
+
+def test_caution_names_the_criteria_that_decision_models_judge_badly() -> None:
+    criteria = [
+        Criterion(requirement="Was published before 2020", name="date"), Criterion(requirement="Has no typos"), NEEDING,
+        *(Criterion(requirement=f"Lists at least {number} rivers", name=f"c{number}") for number in range(5)),
+    ]  # fmt: skip
+    assert caution(criteria) == (
+        "Vendors and users report (not measured here) that decision models are weak at dates (date), negation "
+        "('Has no typos'), long material ('Names the river'), counting (c0, c1, c2 and 2 more)."
+    )
+    assert caution([BINARY, CHOICE]) is None
