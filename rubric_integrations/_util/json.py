@@ -67,6 +67,36 @@ them, since one value would be lost
         raise ValueError(f"has a number of more than {sys.get_int_max_str_digits():,} digits: write a text") from None
 
 
+def read_json_file(path: Path, max_bytes: int) -> Any:
+    """Read a JSON file of this library, which may come from an untrusted source.
+
+    Raises:
+        ValueError: The file cannot be read, is too large, or is not JSON without lone surrogates and with finite
+            numbers. The message names the file.
+    """
+    try:
+        refuse_endless(path)
+        with path.open("rb") as opened:
+            data = opened.read(max_bytes + 1)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(data) > max_bytes:
+        raise ValueError(f"{path}: has more than {max_bytes // 1_000_000} MB, which no such file has")
+    try:
+        content = parse_json(data.decode("utf-8-sig"))
+        json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is not text: save the file as UTF-8") from None
+    except UnicodeEncodeError:
+        raise ValueError(f"{path}: has half of a character, such as of an emoji: remove it") from None
+    except RecursionError:
+        raise ValueError(f"{path}: is nested too deeply") from None
+    except ValueError as error:
+        is_number = str(error).startswith("Out of range float")
+        raise ValueError(f"{path}: {'has a number that is not finite' if is_number else error}") from None
+    return content
+
+
 def read_json_lines(path: Path, on_invalid: Callable[[int, str], None] | None = None) -> Iterator[tuple[int, Any]]:
     """Yield the line number, from 1, and the value of each line that is not blank.
 

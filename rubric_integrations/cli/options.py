@@ -17,7 +17,17 @@ from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 
@@ -239,7 +249,9 @@ class JudgeOptions:
                 a base URL or a setting, or the file is not an aligned judge.
         """
         from rubric_integrations.judges import as_judge, judge_file_of
+        from rubric_integrations.judges.cascade import load_cascade
         from rubric_integrations.judges.decisions import is_decision_model
+        from rubric_integrations.judges.thresholds import has_thresholds
 
         settings, own = parse_judge_options(self.judge_option or ())
         server = {"api_base": self.api_base, "api_key": self.api_key}
@@ -259,6 +271,8 @@ class JudgeOptions:
                     "questions: leave it out"
                 )
             return decision_judge_of(judge, **server)
+        if (file := judge_file_of(judge)) and has_thresholds(file):
+            return load_cascade(file, lambda name: self.make_judge(name, confidence=True))
         # The import of DSPy takes a second: only a judge with a model needs it.
         from rubric_integrations.judges.lm_judge import LMJudge, load_judge
         from rubric_integrations.judges.models.names import ModelSettings
@@ -299,8 +313,14 @@ class JudgeOptions:
 
     def _make_cascade(self, expensive: str) -> Judge:
         """Make a cascade of the judges of `--judge` and the expensive model of `--escalate-to`."""
-        from rubric_integrations.judges import Cascade, as_judge
+        from rubric_integrations.judges import Cascade, as_judge, judge_file_of
+        from rubric_integrations.judges.thresholds import has_thresholds
 
+        if (file := judge_file_of(self.judges[0])) and len(self.judges) == 1 and has_thresholds(file):
+            if self.escalate_below is not None:
+                raise ValueError(f"`--escalate-below` has no effect on {file}, which has thresholds: leave it out")
+            cascade: Any = self.make_judge(self.judges[0])
+            return Cascade(cascade.cheap, self.make_judge(expensive), thresholds=cascade.thresholds)
         if self.escalate_below is None:
             raise ValueError(
                 "`--escalate-to` needs `--escalate-below`, the confidence below which a question is escalated: "

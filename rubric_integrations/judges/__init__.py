@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from rubric_integrations.judges.models.names import ModelSettings, lm_from_fn
     from rubric_integrations.judges.prompts.signatures import as_example
     from rubric_integrations.judges.recorded import Readings, read_recorded_replies, read_recorded_reply
+    from rubric_integrations.judges.thresholds import CriterionThresholds, Thresholds
 
 _MODULES = {
     "Cascade": "cascade",
+    "CriterionThresholds": "thresholds",
     "DecisionJudge": "decision_judge",
     "LMJudge": "lm_judge",
     "ModelSettings": "models.names",
@@ -46,6 +48,7 @@ _MODULES = {
     "Readings": "recorded",
     "read_recorded_replies": "recorded",
     "read_recorded_reply": "recorded",
+    "Thresholds": "thresholds",
 }
 
 __all__ = [
@@ -53,6 +56,7 @@ __all__ = [
     "BatchJudge",
     "BatchResult",
     "Cascade",
+    "CriterionThresholds",
     "DecisionJudge",
     "Judge",
     "JudgeLike",
@@ -67,6 +71,7 @@ __all__ = [
     "OverallResult",
     "Question",
     "Readings",
+    "Thresholds",
     "as_example",
     "as_judge",
     "lm_from_fn",
@@ -84,11 +89,12 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
     """Make a judge from any value that a user can pass as `judge=`.
 
     Args:
-        judge: A `Judge`, the name `"offline"`, the file of an aligned judge, or a model. A `Judge` is returned
-            unchanged. A file is a `Path` or a text that ends with `.json`, and it names its model. A model is a model
-            name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts. For a model, the result is
-            an `LMJudge`. For a decision model, it is a `DecisionJudge`: for a name such as `typesafe/jev-1.13.0` or
-            `openai-decisions/gpt-6-luna`, a `dspy.experimental.TypeSafe` or an `OpenAIDecisions` of LangChain.
+        judge: A `Judge`, the name `"offline"`, the file of an aligned judge or of thresholds, or a model. A `Judge` is
+            returned unchanged. A file is a `Path` or a text that ends with `.json`, and it names its model. A model is
+            a model name, a `dspy.LM`, a LangChain chat model, or an async function of two prompts. For a model, the
+            result is an `LMJudge`. For a decision model, it is a `DecisionJudge`: for a name such as
+            `typesafe/jev-1.13.0` or `openai-decisions/gpt-6-luna`, a `dspy.experimental.TypeSafe` or an
+            `OpenAIDecisions` of LangChain.
         system_prompt: Instructions that replace the built-in ones. Only valid if `judge` is a model.
 
     Raises:
@@ -99,6 +105,12 @@ def as_judge(judge: JudgeLike, system_prompt: str | None = None) -> Judge:
     if file := judge_file_of(judge):
         if system_prompt is not None:
             raise ValueError(f"`system_prompt` has no effect on {file}, which has instructions: leave it out")
+        from rubric_integrations.judges.thresholds import has_thresholds
+
+        if has_thresholds(file):
+            from rubric_integrations.judges.cascade import load_cascade
+
+            return load_cascade(file)
         from rubric_integrations.judges.lm_judge import load_judge
 
         return load_judge(file)

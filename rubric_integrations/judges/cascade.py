@@ -1,5 +1,7 @@
 """`Cascade`: asks a cheap judge first, and an expensive judge only if the cheap judge is not confident.
 
+Without an expensive judge, the cascade abstains instead.
+
 A cascade refuses a cheap judge that never states a confidence, because every question would be escalated. It also
 refuses equal judges, because their answers would never differ.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -22,11 +25,14 @@ from rubric_integrations.judges.protocol import (
     RequestJudge,
     Retries,
     answer,
+    answers_independently,
     fingerprint_of,
+    has_label_in,
     innermost,
     without_cache,
 )
-from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment, Spend
+from rubric_integrations.judges.thresholds import Thresholds, ThresholdsLike, as_thresholds, read_thresholds
+from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment, Spend, total_spend
 from rubric_integrations.scoring.labels import LabelledJudgment
 
 
@@ -38,7 +44,7 @@ def check_threshold(escalate_below: object) -> float:
     """
     if escalate_below is None:
         raise ValueError(
-            "`escalate_below` is None: a certificate with this threshold certifies nothing, so use the expensive judge "
+            "`escalate_below` is None, and there are no `thresholds`: a certificate with this threshold certifies nothing, so use the expensive judge "
             "alone, or name a threshold; with 0, every verdict on which the cheap judges agree is kept"
         )
     is_number = isinstance(escalate_below, int | float) and not isinstance(escalate_below, bool)
@@ -47,13 +53,13 @@ def check_threshold(escalate_below: object) -> float:
     return float(cast("float", escalate_below))
 
 
-def as_cheap_judge(judge: JudgeLike, escalate_below: float) -> Judge:
+def as_cheap_judge(judge: JudgeLike, thresholds: Thresholds) -> Judge:
     """Make a cheap judge from any value that a user can pass as a judge.
 
-    A model becomes an `LMJudge`. If the threshold is above 0, this judge has `confidence=True`.
+    If a threshold is above 0, an `LMJudge` that is made from a model has `confidence=True`.
 
     Raises:
-        ValueError: The threshold is above 0, and the judge would state no confidence.
+        ValueError: A threshold is above 0, and the judge would state no confidence.
         TypeError: `judge` is neither a judge nor a model.
     """
     from rubric_integrations.judges import NAMED_JUDGES, as_judge
@@ -61,15 +67,15 @@ def as_cheap_judge(judge: JudgeLike, escalate_below: float) -> Judge:
     is_named = isinstance(judge, str) and (judge in NAMED_JUDGES or judge.endswith(".json"))
     is_model = not is_named and not isinstance(judge, Judge)
     made = as_judge(judge)
-    if escalate_below == 0:
+    if not thresholds.use_confidence:
         return made
-    if is_model:
+    if is_model and is_lm_judge(made):
         from rubric_integrations.judges.lm_judge import LMJudge
 
         made = LMJudge(cast("Any", judge), confidence=True)
     if (is_lm_judge(made) and not cast("Any", innermost(made)).confidence) or judge == "offline":
         raise ValueError(
-            f"the cheap judge {judge!r} states no confidence, so that `escalate_below={escalate_below!r}` would "
+            f"the cheap judge {judge!r} states no confidence, so that `escalate_below={thresholds.pooled!r}` would "
             "escalate every question: use LMJudge(..., confidence=True); or pass two cheap judges, and 0, so that they "
             "must agree"
         )
@@ -101,14 +107,14 @@ def may_state_confidence(judge: Judge, question: Question) -> bool:
     return question.criterion.kind == "binary" or not is_lm_judge(judge)
 
 
-def refuse_equal_answers(cheap: Sequence[Judge], strong: Judge) -> None:
+def refuse_equal_answers(cheap: Sequence[Judge], strong: Judge | None) -> None:
     """Refuse equal judges, because the second answer would always equal the first.
 
     Raises:
         ValueError: Two judges always give the same answer.
     """
     fingerprints = [fingerprint_of(judge) for judge in cheap]
-    identity = fingerprint_of(strong)
+    identity = None if strong is None else fingerprint_of(strong)
     if any(judge is strong for judge in cheap) or (identity is not None and identity in fingerprints):
         raise ValueError("`cheap` and `strong` are the same judge: an escalation would ask it once more")
     for place, judge in enumerate(cheap):
@@ -148,6 +154,9 @@ class Cascade(RequestJudge):
     is escalated, the remaining cheap judges are not asked. The answer to an escalated question is the answer of the
     expensive judge. If the expensive judge fails, the question fails. The cheap answer is not used as a fallback.
 
+    Without an expensive judge, the cascade abstains from a question if it is not certain of the answer. A failure of
+    the cheap judge is then a failure of the question.
+
     Each judge has the retries, the timeout and the limits of the grader, and its own judgments in a ledger. A run with
     another threshold therefore reuses the stored judgments. A grader with only the cheap judge also reuses them (see
     `rubric_integrations.trust.certify`). If a run cannot use the cheap judge at all, for example because its key is
@@ -161,20 +170,24 @@ class Cascade(RequestJudge):
         cheap: The cheap judge, or several cheap judges that must agree. Each can be any value that `judge=` of a grader
             accepts. A model becomes an `LMJudge` with `confidence=True`. To compare two answers of one model, pass the
             same `LMJudge` with a temperature above 0 twice.
-        strong: The expensive judge.
+        strong: The expensive judge. None for no expensive judge.
         escalate_below: The confidence in [0, 1] below which a question is escalated, such as
             `certify(...).threshold`. With 0, confidence is neither requested nor used. Then only failures, abstentions
-            and differing verdicts are escalated. The value None is an error. `certify` returns it as the `threshold` if
-            it could not certify any threshold.
+            and differing verdicts are escalated. The value None needs `thresholds`, because `certify` returns None as
+            the `threshold` if it could not certify any threshold.
+        thresholds: Instead of `escalate_below`, the thresholds of each criterion and verdict, or the path of their
+            file. They can change the cheap judge's verdict, but never the stored judgment.
 
     Attributes:
         cheap: The cheap judges, in the order in which they are asked.
-        strong: The expensive judge.
-        escalate_below: The threshold.
+        strong: The expensive judge, or None.
+        thresholds: The thresholds. With `escalate_below`, they have only this pooled threshold.
+        independent_answers: Whether the answers of the cheap judges to several questions in one request do not depend
+            on each other. `PerCriterionGrader` then asks all questions about a submission in one request.
 
     Raises:
-        ValueError: `escalate_below` is None or out of range, the cheap judge is an `LMJudge` that states no confidence,
-            or two of the judges always give the same answer.
+        ValueError: `escalate_below` is None or out of range, both `escalate_below` and `thresholds` are set, the cheap
+            judge is an `LMJudge` that states no confidence, or two of the judges always give the same answer.
         TypeError: `cheap` or `strong` is neither a judge nor a model.
 
     Example:
@@ -183,23 +196,45 @@ class Cascade(RequestJudge):
         True
     """
 
-    def __init__(self, cheap: JudgeLike | Sequence[JudgeLike], strong: JudgeLike, escalate_below: float | None):
-        threshold = check_threshold(escalate_below)
+    def __init__(
+        self,
+        cheap: JudgeLike | Sequence[JudgeLike],
+        strong: JudgeLike | None = None,
+        escalate_below: float | None = None,
+        thresholds: ThresholdsLike | None = None,
+    ):
+        if thresholds is None:
+            thresholds = Thresholds(pooled=check_threshold(escalate_below))
+        elif escalate_below is not None:
+            raise ValueError(
+                f"`escalate_below` is {escalate_below!r}, and `thresholds` have their own `pooled` threshold: leave "
+                "one of them out"
+            )
         members = list(cheap) if isinstance(cheap, list | tuple) else [cheap]
         if not members:
             raise ValueError("`cheap` is empty: name at least one judge")
         from rubric_integrations.judges import as_judge
 
-        self.cheap = tuple(as_cheap_judge(cast("JudgeLike", member), threshold) for member in members)
-        self.strong = as_judge(strong)
-        self.escalate_below = threshold
+        self.thresholds = as_thresholds(thresholds)
+        self.cheap = tuple(as_cheap_judge(cast("JudgeLike", member), self.thresholds) for member in members)
+        self.strong = None if strong is None else as_judge(strong)
         self._retries: _Retries = _NoRetries()
         refuse_equal_answers(self.cheap, self.strong)
 
     @property
+    def escalate_below(self) -> float | None:
+        """The pooled threshold, for criteria without their own. None if no such verdict is kept."""
+        return self.thresholds.pooled
+
+    @property
     def members(self) -> tuple[Judge, ...]:
-        """All judges: the cheap judges, then the expensive judge."""
-        return (*self.cheap, self.strong)
+        """All judges: the cheap judges, then the expensive judge if there is one."""
+        return self.cheap if self.strong is None else (*self.cheap, self.strong)
+
+    @property
+    def independent_answers(self) -> bool:
+        """Whether the cheap judges' answers in one request do not depend on each other."""
+        return all(map(answers_independently, self.cheap))
 
     def with_members(self, change: Callable[[Judge], Judge], retries: _Retries | None = None) -> Self:
         """Copy this cascade, and replace each of its judges in the copy.
@@ -210,67 +245,134 @@ class Cascade(RequestJudge):
                 object that this cascade uses.
         """
         cascade = copy.copy(self)
-        cascade.cheap, cascade.strong = tuple(map(change, self.cheap)), change(self.strong)
+        cascade.cheap = tuple(map(change, self.cheap))
+        cascade.strong = None if self.strong is None else change(self.strong)
         cascade._retries = retries or self._retries
         return cascade
 
     async def answer(self, request: Request) -> Any:
-        """Answer one criterion, or several criteria about one submission with one request to each judge.
+        """Answer one criterion, or several criteria about one submission.
 
-        The request to the expensive judge is about the criteria that are escalated.
+        Each judge gets one request about several criteria, and the request to the expensive judge is about the
+        criteria that are escalated. Exception: if only the cheap judges' answers do not depend on each other, the
+        expensive judge gets one request for each of these criteria. It then shares its stored judgments with a run in
+        which it is the only judge.
 
         Raises:
-            JudgeFailure: All questions were escalated, and the expensive judge answered none of them. The failure is
-                not retryable if each judge already has its own retries.
+            JudgeFailure: All questions were escalated, and the expensive judge answered none of them. Or there is no
+                expensive judge, and a cheap judge failed. The failure is not retryable if each judge already has its
+                own retries.
         """
         if request.questions is not None:
             return await self._answer_batch(request, request.questions)
-        kept, spend = await self._cheap_judgment(request)
-        if kept is not None:
-            return kept.model_copy(update={"spend": spend, "escalation_cost": 0.0})
-        judgment, lost = await self._ask(self.strong, request)
+        question = request.first_question
+        cheap, spend = await self._cheap_judgment(request, question)
+        if isinstance(cheap, JudgeFailure):
+            raise self._failure(cheap, spend) from cheap
+        if cheap is not None:
+            return self._marked(question, cheap, {"spend": spend, "escalation_cost": 0.0})
+        judgment, lost = await self._ask(cast("Judge", self.strong), request)
         if isinstance(judgment, JudgeFailure):
-            raise self._failure(judgment, spend) from judgment
+            raise self._failure(judgment, spend + judgment.spend) from judgment
         paid = judgment.spend + lost
-        return judgment.model_copy(
-            update={"spend": spend + paid, "escalated": True, "escalation_cost": paid.cost},
+        return self._marked(
+            question, judgment, {"spend": spend + paid, "escalated": True, "escalation_cost": paid.cost}
         )
 
     async def _answer_batch(self, request: Request, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several questions: by the cheap judges and, for the questions that they leave, by the strong judge."""
-        kept, spend = await self._cheap_answers(request, questions)
-        answers = {number: answer.model_copy(update={"escalation_cost": 0.0}) for number, answer in kept.items()}
-        escalated = {number: question for number, question in questions.items() if number not in kept}
+        cheap = await self._cheap_answers(request, questions)
+        answers = {
+            number: self._marked(questions[number], answer, {"escalation_cost": 0.0})
+            for number, answer in cheap.answers.items()
+        }
+        escalated = {
+            number: question
+            for number, question in questions.items()
+            if number not in answers and number not in cheap.faults
+        }
         if not escalated:
-            return BatchResult(answers, {}, spend)
-        batch, lost = await self._ask(self.strong, request.about(escalated))
+            return cheap._replace(answers=answers)
+        batch, cost = await self._strong_answers(request, escalated)
         if isinstance(batch, JudgeFailure):
             if not answers:
-                raise self._failure(batch, spend) from batch
-            return BatchResult(answers, dict.fromkeys(escalated, str(batch)), spend + batch.spend)
+                raise self._failure(batch, cheap.spend + batch.spend) from batch
+            return BatchResult(
+                answers, dict.fromkeys(escalated, self._failure(batch, NO_SPEND)), cheap.spend + batch.spend
+            )
+        answers |= {
+            number: self._marked(questions[number], answer, {"escalated": True, "escalation_cost": cost[number]})
+            for number, answer in batch.answers.items()
+        }
+        return BatchResult(answers, batch.faults, cheap.spend + batch.spend)
+
+    async def _strong_answers(
+        self, request: Request, questions: Mapping[int, Question]
+    ) -> tuple[BatchResult | JudgeFailure, Mapping[int, float | None]]:
+        """Ask the expensive judge about escalated questions. Return its answers, and the cost of each answer."""
+        strong = cast("Judge", self.strong)
+        if self.independent_answers and not answers_independently(strong):
+            return await self._single_answers(strong, request, questions)
+        batch, lost = await self._ask(strong, request.about(questions))
+        if isinstance(batch, JudgeFailure):
+            return batch, {}
         paid: Spend = batch.spend + lost
         share = None if paid.cost is None else paid.cost / max(1, len(batch.answers))
-        marks = {"escalated": True, "escalation_cost": share}
-        answers |= {number: answer.model_copy(update=marks) for number, answer in batch.answers.items()}
-        return BatchResult(answers, batch.faults, spend + paid)
+        return batch._replace(spend=paid), dict.fromkeys(batch.answers, share)
+
+    async def _single_answers(
+        self, judge: Judge, request: Request, questions: Mapping[int, Question]
+    ) -> tuple[BatchResult, Mapping[int, float | None]]:
+        """Ask a judge several questions in one request each."""
+        from rubric_integrations.graders.scheduler import gather_calls
+
+        # Without the criteria of the other questions, the key of a stored judgment is that of a single question.
+        singles = [question._replace(batch_criteria=()) for question in questions.values()]
+        results = await gather_calls(
+            self._asked(judge, Request(request.submission, question, retries=request.retries)) for question in singles
+        )
+        answers: dict[int, Judgment] = {}
+        faults: dict[int, str | JudgeFailure] = {}
+        cost: dict[int, float | None] = {}
+        for number, (outcome, lost) in zip(questions, results, strict=True):
+            paid = outcome.spend + lost
+            if isinstance(outcome, JudgeFailure):
+                faults[number] = self._failure(outcome, NO_SPEND)
+            else:
+                # The spend of a batch contains the spend of its answers.
+                answers[number], cost[number] = outcome.model_copy(update={"spend": NO_SPEND}), paid.cost
+        spend = total_spend(outcome.spend + lost for outcome, lost in results)
+        return BatchResult(answers, faults, spend), cost
+
+    async def _asked(self, judge: Judge, request: Request) -> tuple[Any, Spend]:
+        return await self._ask(judge, request)
 
     def _ask(self, judge: Judge, request: Request) -> Awaitable[tuple[Any, Spend]]:
         """Ask one of the judges, with its own retries. The result may be a failure."""
         return self._retries.outcome(partial(answer, judge, request), request.retries)
 
+    def _marked(self, question: Question, judgment: Judgment, changes: dict[str, Any]) -> Judgment:
+        """Copy a judgment with changes. Mark it if its label was used to find the thresholds."""
+        if has_label_in(self.thresholds.seen, question):
+            changes = {**changes, "trained_on": True}
+        return judgment.model_copy(update=changes)
+
     def fingerprint(self) -> str | None:
-        """Return a text that identifies the judges and the threshold. None if one judge cannot be identified."""
+        """Return a text that identifies the judges and the thresholds. None if one judge cannot be identified."""
         description = self.describe()
         return None if description is None else f"cascade {json.dumps(description)}"
 
     def describe(self) -> dict[str, Any] | None:
-        """Return the fingerprints of the judges and the threshold, as JSON. None if a judge cannot be identified."""
+        """Return the fingerprints of the judges and the thresholds, as JSON. None if a judge cannot be identified."""
         members = [
             member.describe() if isinstance(member, Cascade) else fingerprint_of(member) for member in self.members
         ]
         if None in members:
             return None
-        return {"cheap": members[:-1], "strong": members[-1], "escalate_below": self.escalate_below}
+        strong = None if self.strong is None else members.pop()
+        description: dict[str, Any] = {"cheap": members, "strong": strong, "escalate_below": self.escalate_below}
+        is_pooled = self.thresholds == Thresholds(pooled=self.escalate_below)
+        return description if is_pooled else {**description, "thresholds": self.thresholds.describe()}
 
     def without_cache(self) -> Self:
         """Copy this cascade with judges that use neither a cache of responses nor a store."""
@@ -315,70 +417,116 @@ class Cascade(RequestJudge):
             if callable(prepare):
                 await cast("Awaitable[None]", prepare())
 
-    async def _cheap_judgment(self, request: Request) -> tuple[Judgment | None, Spend]:
-        """Ask the cheap judges. Return the judgment that is kept, or None, and the total spend."""
+    async def _cheap_judgment(
+        self, request: Request, question: Question
+    ) -> tuple[Judgment | JudgeFailure | None, Spend]:
+        """Ask the cheap judges. Return their judgment, and the total spend.
+
+        Returns:
+            The judgment that is kept, or None for a question to escalate. Without an expensive judge, the judgment may
+            be an abstention, or a failure.
+        """
         kept, spend = None, NO_SPEND
         for judge in self.cheap:
-            if self.escalate_below > 0 and not may_state_confidence(judge, request.first_question):
+            if self._states_nothing(judge, question):
                 return None, spend
             judgment, lost = await self._ask(judge, request)
             spend += judgment.spend + lost
-            if isinstance(judgment, JudgeFailure) or not is_kept(
-                judgment.value, judgment.confidence, self.escalate_below
-            ):
-                return None, spend
-            if kept is not None and kept.verdict != judgment.verdict:
-                return None, spend
-            kept = kept or judgment
+            if isinstance(judgment, JudgeFailure):
+                return None if self.strong else judgment, spend
+            verdict = self.thresholds.decide(question.criterion, judgment)
+            if verdict is None or (kept is not None and kept.verdict != verdict.verdict):
+                return None if self.strong else self._abstention(question, judgment, kept), spend
+            kept = kept or verdict
         return kept, spend
 
-    async def _cheap_answers(
-        self, request: Request, questions: Mapping[int, Question]
-    ) -> tuple[dict[int, Judgment], Spend]:
-        """Ask the cheap judges about several criteria. Return the judgments that are kept, and the total spend."""
+    def _states_nothing(self, judge: Judge, question: Question) -> bool:
+        """Whether a call of a cheap judge would be wasted, because the question would be escalated anyway."""
+        return self.strong is not None and self.thresholds.use_confidence and not may_state_confidence(judge, question)
+
+    async def _cheap_answers(self, request: Request, questions: Mapping[int, Question]) -> BatchResult:
+        """Ask the cheap judges about several criteria.
+
+        Returns:
+            The judgments that are kept, and the total spend. Without an expensive judge, also abstentions and faults,
+            so that every question has an answer or a fault.
+
+        Raises:
+            JudgeFailure: There is no expensive judge, and a cheap judge has no answer at all.
+        """
         kept: dict[int, Judgment] = {}
+        abstentions: dict[int, Judgment] = {}
+        faults: dict[int, str | JudgeFailure] = {}
         spend, open_questions = NO_SPEND, dict(questions)
         for judge in self.cheap:
             batch, lost = await self._ask(judge, request.about(open_questions))
             spend += batch.spend + lost
             if isinstance(batch, JudgeFailure):
-                return {}, spend
-            answers: dict[int, Judgment] = {
-                number: answer
-                for number, answer in batch.answers.items()
-                if is_kept(answer.value, answer.confidence, self.escalate_below)
-                and (number not in kept or kept[number].verdict == answer.verdict)
-            }
-            kept = {number: kept.get(number, answer) for number, answer in answers.items()}
+                if self.strong is None:
+                    raise self._failure(batch, spend) from batch
+                return BatchResult({}, {}, spend)
+            earlier, kept = kept, {}
+            for number, judgment in batch.answers.items():
+                question, before = questions[number], earlier.get(number)
+                verdict = self.thresholds.decide(question.criterion, judgment)
+                if verdict is not None and (before is None or before.verdict == verdict.verdict):
+                    kept[number] = before or verdict
+                else:
+                    abstentions[number] = self._abstention(question, judgment, before)
+            faults |= batch.faults
             open_questions = {number: questions[number] for number in kept}
             if not kept:
                 break
-        return kept, spend
+        return BatchResult(kept, {}, spend) if self.strong else BatchResult(kept | abstentions, faults, spend)
+
+    def _abstention(self, question: Question, judgment: Judgment, earlier: Judgment | None) -> Judgment:
+        """Return the abstention from a question if there is no expensive judge.
+
+        Args:
+            question: The question.
+            judgment: The judgment that is not certain, or that differs from the earlier one.
+            earlier: The judgment of an earlier cheap judge, if there is one.
+        """
+        if judgment.value is None:
+            return judgment
+        own = self.thresholds.decide(question.criterion, judgment)
+        if own is not None and earlier is not None:
+            reason = f"the cheap judges differ: {earlier.verdict} and {own.verdict}"
+        else:
+            stated = "no confidence" if judgment.confidence is None else f"the probability {judgment.confidence:.3g}"
+            limit = self.thresholds.limit(question.criterion, judgment.verdict)
+            counts = "never counts, because nothing is certified" if limit is None else f"counts from {limit:.3g}"
+            reason = f"not certain: {judgment.verdict} has {stated}, and {counts}"
+        # The text of the judge is kept, because it explains the probability.
+        reason = f"{reason}. {judgment.reason}" if judgment.reason else reason
+        return judgment.model_copy(
+            update={"verdict": "CANNOT_ASSESS", "value": None, "confidence": None, "reason": reason}
+        )
 
     def _failure(self, failure: JudgeFailure, spend: Spend) -> JudgeFailure:
-        """Return the expensive judge's failure with the total spend. It is final if the judge has its own retries."""
+        """Return a judge's failure with another spend. It is final if the judge has its own retries."""
         final = copy.copy(failure)
-        final.spend = spend + failure.spend
+        final.spend = spend
         final.retryable = failure.retryable and isinstance(self._retries, _NoRetries)
         return final
 
 
-def is_kept(value: float | None, confidence: float | None, escalate_below: float) -> bool:
-    """Whether a cascade keeps a cheap answer: it is a verdict, and its confidence is not below the threshold.
+def load_cascade(path: str | os.PathLike[str], make_judge: Callable[[str], JudgeLike] | None = None) -> Cascade:
+    """Make a cascade without an expensive judge from a file of thresholds and the judge that the file names.
 
     Args:
-        value: The value of the answer. None for an abstention.
-        confidence: The confidence that the judge states. None if the judge does not state one. Such an answer is kept
-            only if the threshold is 0.
-        escalate_below: The threshold.
+        path: The file, as `Thresholds.save` wrote it.
+        make_judge: Makes the judge from its name. None to pass the name itself to `Cascade`.
 
-    Example:
-        >>> is_kept(1.0, 0.8, 0.8), is_kept(1.0, None, 0.8), is_kept(1.0, None, 0.0), is_kept(None, 0.9, 0.8)
-        (True, False, True, False)
+    Raises:
+        ValueError: The file cannot be read, has no thresholds, or names no judge.
     """
-    if value is None:
-        return False
-    return escalate_below == 0 or (confidence is not None and confidence >= escalate_below)
+    thresholds = read_thresholds(path)
+    if thresholds.judge is None:
+        raise ValueError(
+            f"{path}: names no judge: pass it with the judge, as in `Cascade(judge, thresholds={str(path)!r})`"
+        )
+    return Cascade(make_judge(thresholds.judge) if make_judge else thresholds.judge, thresholds=thresholds)
 
 
 def needs_confidence_in_batches(judge: Judge) -> bool:
@@ -390,7 +538,7 @@ def needs_confidence_in_batches(judge: Judge) -> bool:
     inner = innermost(judge)
     if not isinstance(inner, Cascade):
         return False
-    states_none = inner.escalate_below > 0 and any(is_lm_judge(member) for member in inner.cheap)
+    states_none = inner.thresholds.use_confidence and any(is_lm_judge(member) for member in inner.cheap)
     return states_none or any(needs_confidence_in_batches(member) for member in inner.members)
 
 

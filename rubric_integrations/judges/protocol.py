@@ -374,14 +374,19 @@ def is_trained_on(alignment: AlignmentRecord | None, question: Question) -> bool
     A label may lack the query. Therefore two digests are looked up: one with the query and one without. If the question
     is about a part of a long response, the label of the full response is looked up.
     """
-    if alignment is None or not alignment.seen:
+    return alignment is not None and has_label_in(alignment.seen, question)
+
+
+def has_label_in(seen: frozenset[str], question: Question) -> bool:
+    """Return whether the label of a question's submission and criterion is among the labels with these digests."""
+    if not seen:
         return False
     submission = question.submission
     if question.whole_response is not None:
         submission = submission.model_copy(update={"response": question.whole_response})
     without_query = submission.model_copy(update={"query": None})
     digests = {judgment_digest(labelled, question.criterion) for labelled in (submission, without_query)}
-    return not alignment.seen.isdisjoint(digests)
+    return not seen.isdisjoint(digests)
 
 
 def mark_batch(alignment: AlignmentRecord | None, questions: Mapping[int, Question], batch: BatchResult) -> BatchResult:

@@ -24,7 +24,7 @@ import dspy
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from rubric_integrations._util.json import parse_json, refuse_endless
+from rubric_integrations._util.json import read_json_file
 from rubric_integrations._util.records import Record
 from rubric_integrations.judges.calling import ModelCaller
 from rubric_integrations.judges.credentials import SAMPLING_SETTINGS, has_scheme, is_credential, redact, split_url
@@ -32,13 +32,12 @@ from rubric_integrations.judges.models.keys import server_url_of_environment
 from rubric_integrations.judges.models.names import is_plain_lm, settings_of
 from rubric_integrations.judges.prompts.signatures import Attachments, CopiedPrompts, is_example
 from rubric_integrations.judges.protocol import AlignmentRecord
+from rubric_integrations.judges.thresholds import MODEL_NAME, require_kind
 from rubric_integrations.scoring.labels import LabelledJudgment
 
 # A file with a hundred long few-shot examples has less than a tenth of this size.
 _MOST_BYTES = 50_000_000
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-# Without addresses, because LiteLLM sends requests for some models to an address in the model name.
-_MODEL_NAME = re.compile(r"(?!.*https?:)[\w.@:+~-]+(?:/[\w.@:+~-]+)*", re.IGNORECASE)
 # Models that are functions or LangChain objects. They cannot be made again from their names.
 _OBJECTS = ("generate_fn/", "langchain/")
 
@@ -108,7 +107,7 @@ class JudgeFile(Record):
         if self.alignment is None:
             raise ValueError("does not name a model, since its judge was not aligned")
         name = self.alignment.model
-        if name.startswith(_OBJECTS) or not _MODEL_NAME.fullmatch(name):
+        if name.startswith(_OBJECTS) or not MODEL_NAME.fullmatch(name):
             raise ValueError(f"is for the model {name!r}, which cannot be called by its name alone")
         return name
 
@@ -153,18 +152,9 @@ def read_judge_file(path: str | os.PathLike[str]) -> JudgeFile:
     Raises:
         ValueError: The file cannot be read, or `LMJudge.save` has not written it. The message names the file.
     """
+    content = read_json_file(Path(path), _MOST_BYTES)
     try:
-        refuse_endless(Path(path))
-        with Path(path).open("rb") as opened:
-            data = opened.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if len(data) > _MOST_BYTES:
-        raise ValueError(f"{path}: has more than {_MOST_BYTES // 1_000_000} MB, which no judge's file has")
-    try:
-        return _parse(data)
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: is not text: save the file as UTF-8") from None
+        return _parse(content)
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, details["loc"])).removeprefix("prompts.")
@@ -173,19 +163,14 @@ def read_judge_file(path: str | os.PathLike[str]) -> JudgeFile:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _parse(data: bytes) -> JudgeFile:
-    content = parse_json(data.decode("utf-8-sig"))
-    if not isinstance(content, dict) or not isinstance(content.get("schemas"), dict):
+def _parse(content: Any) -> JudgeFile:
+    require_kind(content, None)
+    if not isinstance(content, dict) or not isinstance(cast("Any", content).get("schemas"), dict):
         raise ValueError("`schemas` is missing: the file was not written by `LMJudge.save`, so that it may not fit")
-    try:
-        json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
-    except UnicodeEncodeError:
-        raise ValueError("has half of a character, such as of an emoji: remove it") from None
-    except (ValueError, RecursionError):
-        raise ValueError("has a number that is not finite, or is nested too deeply") from None
-    prompts = {name: part for name, part in content.items() if name in content["schemas"]}
-    sections = {name: content[name] for name in _SECTIONS if name in content}
-    return JudgeFile.model_validate({**sections, "prompts": prompts})
+    sections = cast("dict[str, Any]", content)
+    prompts = {name: part for name, part in sections.items() if name in sections["schemas"]}
+    known = {name: sections[name] for name in _SECTIONS if name in sections}
+    return JudgeFile.model_validate({**known, "prompts": prompts})
 
 
 # The attributes of a predictor that are loaded. DSPy would set any attribute, such as `config` with the address of

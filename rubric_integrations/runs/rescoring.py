@@ -7,7 +7,7 @@ import warnings
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.text import one_line
@@ -17,6 +17,7 @@ from rubric_integrations.graders import GRADERS, CallLimits, Grader, OptionDispl
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import Judge
 from rubric_integrations.judges.store import Lease, LedgerLike
+from rubric_integrations.judges.thresholds import Thresholds, ThresholdsLike, as_thresholds
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import IncompleteRunWarning, describe_stop
 from rubric_integrations.runs.ledger import LedgerError, RunLedger, use_ledger
@@ -66,6 +67,7 @@ def rescore(
     ledger: LedgerLike,
     rubric: RubricLike | RubricFunction | None = None,
     cannot_assess: CannotAssess | None = None,
+    thresholds: ThresholdsLike | None = None,
 ) -> Generator[Rescored]:
     """Score all submissions in a ledger with a new rubric and the grader settings of the last run, without calls.
 
@@ -80,6 +82,8 @@ def rescore(
             function that receives each `Row` and returns its new rubric. The `rubric` of this `Row` is the row's own
             rubric as JSON text.
         cannot_assess: The effect of an abstention on the score. By default, the setting of the run's grader.
+        thresholds: Thresholds for the run's judges, or the path of their file. They replace the thresholds of a
+            `Cascade`, and another judge becomes a `Cascade` without an expensive judge. By default, the run's own.
 
     Raises:
         LedgerError: The ledger has no run, or its last run used a grader class that does not belong to this library, or
@@ -105,11 +109,15 @@ def rescore(
         if not isinstance(store, RunLedger):
             kind = type(store).__name__
             raise TypeError(f"`ledger` must be a path, a URL or a ledger that records submissions, got {kind}")
-        yield from _rescore(store, rubric, cannot_assess)
+        chosen = None if thresholds is None else as_thresholds(thresholds)
+        yield from _rescore(store, rubric, cannot_assess, chosen)
 
 
 def _rescore(
-    ledger: RunLedger, rubric: RubricLike | RubricFunction | None, cannot_assess: CannotAssess | None
+    ledger: RunLedger,
+    rubric: RubricLike | RubricFunction | None,
+    cannot_assess: CannotAssess | None,
+    thresholds: Thresholds | None,
 ) -> Generator[Rescored]:
     """Grade all submissions of a ledger again from its stored judgments."""
     configuration = ledger.latest_grader()
@@ -120,8 +128,14 @@ def _rescore(
             f"`ledger` {ledger.address!r} was written by the grader {configuration['grader']!r}, which is not one of "
             f"{sorted(GRADERS)!r}, so it cannot be rebuilt: run `grade_many` again with the new rubric"
         )
-    judges = [_recorded_judge(description) for description in configuration["judges"]]
-    final = [_final_judge(judge) for judge in judges]
+    judges = [_recorded_judge(description, thresholds) for description in configuration["judges"]]
+    final = [leaf for judge in judges for leaf in _final_judges(judge)]
+    if thresholds is None and any(map(_is_fitted, configuration["judges"])):
+        warnings.warn(
+            f"`ledger` {ledger.address!r} has a digest of the labels with which the thresholds of its judge were found, "
+            "but not the labels: the new reports do not say which answers they may not measure; pass `thresholds`",
+            stacklevel=3,
+        )
     penalty = _length_penalty(ledger, configuration["settings"])
     try:
         grader = _grader(configuration, judges, cannot_assess, penalty).with_store(_ReadOnlyStore(ledger))
@@ -203,17 +217,43 @@ def _grader(
     return grader.with_panel(member._replace(name=name) for member, name in members)
 
 
-def _recorded_judge(description: Any) -> _RecordedJudge | Cascade:
-    """Make a judge from a fingerprint, or a cascade from its description."""
+def _recorded_judge(description: Any, thresholds: Thresholds | None = None) -> _RecordedJudge | Cascade:
+    """Make a judge from a fingerprint, or a cascade from its description.
+
+    Args:
+        description: The fingerprint or the description.
+        thresholds: Thresholds that replace the recorded ones, if there are any.
+    """
     if not isinstance(description, dict):
-        return _RecordedJudge(str(description))
-    cheap = [_recorded_judge(member) for member in description["cheap"]]
-    return Cascade(cheap, _recorded_judge(description["strong"]), description["escalate_below"])
+        judge = _RecordedJudge(str(description))
+        return judge if thresholds is None else Cascade(judge, thresholds=thresholds)
+    recorded = cast("dict[str, Any]", description)
+    cheap = [_recorded_judge(member) for member in recorded["cheap"]]
+    strong = None if recorded["strong"] is None else _recorded_judge(recorded["strong"])
+    if thresholds is None:
+        own = {"pooled": recorded["escalate_below"], **recorded.get("thresholds", {})}
+        thresholds = Thresholds.from_description(own)
+    return Cascade(cheap, strong, thresholds=thresholds)
 
 
-def _final_judge(judge: Any) -> _RecordedJudge:
-    """Return the judge that counts the missing judgments: the expensive judge of a cascade, or the judge itself."""
-    return _final_judge(judge.strong) if isinstance(judge, Cascade) else judge
+def _is_fitted(description: Any) -> bool:
+    """Whether a judge, or a judge inside a cascade, has thresholds that were found with labels."""
+    if not isinstance(description, dict):
+        return False
+    recorded = cast("dict[str, Any]", description)
+    return "trained_on" in recorded.get("thresholds", {}) or any(
+        map(_is_fitted, [*recorded["cheap"], recorded["strong"]])
+    )
+
+
+def _final_judges(judge: Any) -> list[_RecordedJudge]:
+    """Return the judges that count the missing judgments: the judge itself or, of a cascade, the judges that decide.
+
+    These are the expensive judge or, without one, the cheap judges.
+    """
+    if not isinstance(judge, Cascade):
+        return [judge]
+    return [leaf for member in ([judge.strong] if judge.strong else judge.cheap) for leaf in _final_judges(member)]
 
 
 class _RecordedJudge:

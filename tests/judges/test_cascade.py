@@ -14,7 +14,7 @@ import pytest
 
 from rubric_integrations import Criterion
 from rubric_integrations.judges import BatchResult, Cascade, LMJudge, OfflineJudge, Question
-from rubric_integrations.judges.cascade import is_kept
+from rubric_integrations.judges.thresholds import is_kept
 from rubric_integrations.scoring import JudgeFailure, Judgment, LabelledJudgment, Spend
 from rubric_integrations.submission import Submission
 from tests.fakes import FakeBatchJudge, FakeJudge, FakeModel
@@ -210,7 +210,10 @@ def test_batch_keeps_sure_answers_if_the_expensive_judge_fails() -> None:
     cheap = FakeBatchJudge(batch({1: sure(0.9), 2: sure(0.2)}, CHEAP, {3: "x"}))
     result = ask_batch(Cascade(cheap, FakeBatchJudge(broken), 0.8))
     assert list(result.answers) == [1]
-    assert result.faults == {2: "transport: no reply", 3: "transport: no reply"}
+    assert [(result.failure(number).kind, result.failure(number).message) for number in (2, 3)] == [
+        ("transport", "no reply")
+    ] * 2
+    assert result.failure(2).spend == Spend()
     assert result.spend == CHEAP + STRONG
     with pytest.raises(JudgeFailure, match="no reply") as error:
         ask_batch(Cascade(FakeBatchJudge(JudgeFailure("parse", "x", spend=CHEAP)), FakeBatchJudge(broken), 0.8))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.judges import Cascade, Question
-from rubric_integrations.judges.cascade import is_kept
+from rubric_integrations.judges.thresholds import is_kept
 from rubric_integrations.runs import GradedRow
 from rubric_integrations.scoring import Judgment, LabelledJudgment, to_judgment
 from rubric_integrations.scoring.labels import Sampled
