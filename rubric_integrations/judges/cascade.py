@@ -44,8 +44,9 @@ def check_threshold(escalate_below: object) -> float:
     """
     if escalate_below is None:
         raise ValueError(
-            "`escalate_below` is None, and there are no `thresholds`: a certificate with this threshold certifies nothing, so use the expensive judge "
-            "alone, or name a threshold; with 0, every verdict on which the cheap judges agree is kept"
+            "`escalate_below` is None, and there are no `thresholds`: a certificate with this threshold certifies "
+            "nothing, so use the expensive judge alone, or name a threshold; with 0, every verdict on which the cheap "
+            "judges agree is kept"
         )
     is_number = isinstance(escalate_below, int | float) and not isinstance(escalate_below, bool)
     if not is_number or not 0 <= float(cast("float", escalate_below)) <= 1:
@@ -329,7 +330,7 @@ class Cascade(RequestJudge):
         # Without the criteria of the other questions, the key of a stored judgment is that of a single question.
         singles = [question._replace(batch_criteria=()) for question in questions.values()]
         results = await gather_calls(
-            self._asked(judge, Request(request.submission, question, retries=request.retries)) for question in singles
+            self._request(judge, Request(request.submission, question, retries=request.retries)) for question in singles
         )
         answers: dict[int, Judgment] = {}
         faults: dict[int, str | JudgeFailure] = {}
@@ -344,7 +345,7 @@ class Cascade(RequestJudge):
         spend = total_spend(outcome.spend + lost for outcome, lost in results)
         return BatchResult(answers, faults, spend), cost
 
-    async def _asked(self, judge: Judge, request: Request) -> tuple[Any, Spend]:
+    async def _request(self, judge: Judge, request: Request) -> tuple[Any, Spend]:
         return await self._ask(judge, request)
 
     def _ask(self, judge: Judge, request: Request) -> Awaitable[tuple[Any, Spend]]:
@@ -523,9 +524,8 @@ def load_cascade(path: str | os.PathLike[str], make_judge: Callable[[str], Judge
     """
     thresholds = read_thresholds(path)
     if thresholds.judge is None:
-        raise ValueError(
-            f"{path}: names no judge: pass it with the judge, as in `Cascade(judge, thresholds={str(path)!r})`"
-        )
+        example = f"Cascade(judge, thresholds={str(path)!r})"
+        raise ValueError(f"{path}: names no judge: pass it together with the judge, as in `{example}`")
     return Cascade(make_judge(thresholds.judge) if make_judge else thresholds.judge, thresholds=thresholds)
 
 

@@ -57,8 +57,8 @@ class CriterionThresholds(SparseRecord):
 class Thresholds(SparseRecord):
     """The lowest probability at which each verdict of a judge counts, for each criterion and for all others.
 
-    The pooled threshold applies to the verdict that the judge gave. A criterion's threshold of its own can also replace
-    this verdict: with `met=0.3` and `unmet=0.8`, an answer with the probability 0.4 of MET becomes MET. If MET and UNMET
+    The pooled threshold applies to the verdict that the judge gave. The thresholds of a criterion can also replace this
+    verdict: with `met=0.3` and `unmet=0.8`, an answer with the probability 0.4 of MET becomes MET. If MET and UNMET
     both reach their thresholds, the verdict that exceeds its threshold by more counts.
 
     Attributes:
@@ -134,10 +134,10 @@ class Thresholds(SparseRecord):
         if entry is None or judgment.value is None:
             return judgment if is_kept(judgment.value, judgment.confidence, self.pooled) else None
         probabilities = verdict_probabilities(judgment)
-        limits = {verdict: self.limit(criterion, verdict) for verdict in _DECIDED}
-        margins = {
+        limits = [(verdict, self.limit(criterion, verdict)) for verdict in _DECIDED]
+        margins: dict[Verdict, float] = {
             verdict: probabilities[verdict] - limit
-            for verdict, limit in limits.items()
+            for verdict, limit in limits
             if limit is not None and probabilities.get(verdict, -1.0) >= limit
         }
         if not margins:
@@ -228,10 +228,10 @@ def require_kind(content: object, kind: str | None) -> None:
     Raises:
         ValueError: The file has another kind. The message is a predicate of the file.
     """
-    found = cast("dict[str, Any]", content).get("kind") if isinstance(content, dict) else None
-    if found not in (None, *_KINDS):
-        raise ValueError(_newer(found))
-    if found == kind:
+    actual = cast("dict[str, Any]", content).get("kind") if isinstance(content, dict) else None
+    if actual not in (None, *_KINDS):
+        raise ValueError(_newer(actual))
+    if actual == kind:
         return
     if kind is None:
         raise ValueError("has thresholds and no prompts: pass it as `thresholds` of a `Cascade`, or as `judge`")

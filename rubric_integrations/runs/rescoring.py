@@ -132,8 +132,8 @@ def _rescore(
     final = [leaf for judge in judges for leaf in _final_judges(judge)]
     if thresholds is None and any(map(_is_fitted, configuration["judges"])):
         warnings.warn(
-            f"`ledger` {ledger.address!r} has a digest of the labels with which the thresholds of its judge were found, "
-            "but not the labels: the new reports do not say which answers they may not measure; pass `thresholds`",
+            f"`ledger` {ledger.address!r} has only a digest of the labels with which the thresholds of its judge were "
+            "found: the new reports do not mark the answers that must not measure the judge; pass `thresholds`",
             stacklevel=3,
         )
     penalty = _length_penalty(ledger, configuration["settings"])
