@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from rubric_integrations._util.json import read_json_file
 from rubric_integrations._util.records import EncodableText, SparseRecord, UnitScore
 from rubric_integrations.rubric.criterion import Criterion
-from rubric_integrations.scoring.judgment import VERDICT_VALUES, Judgment, Verdict
+from rubric_integrations.scoring.judgment import Judgment
 
 MODEL_NAME = re.compile(r"(?!.*https?:)[\w.@:+~-]+(?:/[\w.@:+~-]+)*", re.IGNORECASE)
 """The names of models in a judge's file. A name contains no address, because LiteLLM sends requests for some models to
@@ -29,7 +29,7 @@ an address in their name."""
 # A file with the labels of a hundred thousand judgments has less than a tenth of this size.
 _MOST_BYTES = 50_000_000
 _KINDS = ("thresholds",)
-_DECIDED: tuple[Verdict, ...] = ("MET", "UNMET")
+_DECIDED = ("MET", "UNMET")
 
 ThresholdSource = Literal["chosen", "tuned", "certified"]
 """The origin of thresholds: `chosen` by a user, `tuned` by an optimizer for its metric, or `certified` (`certify`)."""
@@ -135,7 +135,7 @@ class Thresholds(SparseRecord):
             return judgment if is_kept(judgment.value, judgment.confidence, self.pooled) else None
         probabilities = verdict_probabilities(judgment)
         limits = [(verdict, self.limit(criterion, verdict)) for verdict in _DECIDED]
-        margins: dict[Verdict, float] = {
+        margins = {
             verdict: probabilities[verdict] - limit
             for verdict, limit in limits
             if limit is not None and probabilities.get(verdict, -1.0) >= limit
@@ -143,7 +143,7 @@ class Thresholds(SparseRecord):
         if not margins:
             return None
         verdict = max(margins, key=lambda name: (margins[name], name == judgment.verdict))
-        value, confidence = VERDICT_VALUES[verdict], probabilities[verdict]
+        value, confidence = float(verdict == "MET"), probabilities[verdict]
         if (verdict, confidence) == (judgment.verdict, judgment.confidence):
             return judgment
         return judgment.model_copy(update={"verdict": verdict, "value": value, "confidence": confidence})

@@ -2,6 +2,7 @@
 
 Thresholds are tested in a fixed sequence, from the highest confidence to the lowest. Testing stops at the first
 threshold whose limit of the error rate is too high. Human labels or an expensive judge decide which answers are errors.
+`trust/criterion_certificates.py` tests the thresholds of each criterion.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows
@@ -31,6 +32,9 @@ from rubric_integrations.trust.matching import (
 )
 from rubric_integrations.trust.means import Groups, estimate_mean, number_groups
 from rubric_integrations.trust.statistics import special
+
+if TYPE_CHECKING:
+    from rubric_integrations.trust.criterion_certificates import CriterionCertificates
 
 Signal = Literal["confidence", "agreement", "none"]
 """The source of a cheap judge's confidence: its stated confidence, the agreement of a panel, or none."""
@@ -124,7 +128,7 @@ def truths_of_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgmen
     places = {
         (match.row, place): match
         for match in matches
-        for place, entry in enumerate(_entries(rows[match.row]))
+        for place, entry in enumerate(entries_of(rows[match.row]))
         if entry is match.judged
     }
     wrong = {place: _differs(match) for place, match in places.items() if match.consensus is not None}
@@ -137,7 +141,7 @@ def truths_of_run(rows: Sequence[GradedRow], strong: Sequence[GradedRow]) -> Tru
     Raises:
         ValueError: Rows with equal ids have different responses, or a cascade gave some of the answers.
     """
-    if any(is_of_cascade(entry) for row in strong for entry in _entries(row)):
+    if any(is_of_cascade(entry) for row in strong for entry in entries_of(row)):
         raise ValueError(
             "`truth` was graded by a cascade, whose answers are the cheap judge's where it is sure: these would all "
             "seem right; grade a random sample of the rows by the expensive judge alone"
@@ -150,7 +154,7 @@ def truths_of_run(rows: Sequence[GradedRow], strong: Sequence[GradedRow]) -> Tru
         if strong_row is None:
             continue
         if cheap_row is None:
-            unmatched += len(_entries(strong_row))
+            unmatched += len(entries_of(strong_row))
             continue
         if _response(cheap_row) != _response(strong_row) and None not in (_response(cheap_row), _response(strong_row)):
             raise ValueError(
@@ -159,14 +163,14 @@ def truths_of_run(rows: Sequence[GradedRow], strong: Sequence[GradedRow]) -> Tru
             )
         index = by_identity[id(cheap_row)]
         places = _places_by_words(cheap_row)
-        for entry in _entries(strong_row):
+        for entry in entries_of(strong_row):
             place = places.get((entry.name, entry.requirement))
             if place is None:
                 unmatched += 1
             elif not entry.was_judged:
                 unknown += 1
             else:
-                wrong[index, place] = entry.verdict != _entries(cheap_row)[place].verdict
+                wrong[index, place] = entry.verdict != entries_of(cheap_row)[place].verdict
     return Truths(wrong, unknown, unmatched)
 
 
@@ -185,7 +189,8 @@ def _differs(match: Match) -> bool:
     return match.judge_answer != match.consensus
 
 
-def _entries(row: GradedRow) -> Sequence[CriterionReport]:
+def entries_of(row: GradedRow) -> Sequence[CriterionReport]:
+    """Return the entries of a row's report. Empty for a row without a report."""
     return row.report.criteria if row.report else ()
 
 
@@ -194,7 +199,7 @@ def _response(row: GradedRow) -> str | None:
 
 
 def _places_by_words(row: GradedRow) -> Mapping[tuple[str, str], int]:
-    words = [(entry.name, entry.requirement) for entry in _entries(row)]
+    words = [(entry.name, entry.requirement) for entry in entries_of(row)]
     counts = Counter(words)
     return {pair: place for place, pair in enumerate(words) if counts[pair] == 1}
 
@@ -429,6 +434,27 @@ class Certificate(Record):
         )
 
 
+class Comparison(NamedTuple):
+    """A cheap judge's run, compared with the true answers.
+
+    Attributes:
+        rows: The rows of the run.
+        groups: The number of each row's group.
+        answers: The answers of the cheap judge.
+        wrong: Whether the answer is wrong, for each judgment in `answers` that has a known true answer.
+        truths: All true answers.
+        kind: The source of the true answers.
+    """
+
+    rows: Sequence[GradedRow]
+    groups: Groups
+    answers: CheapAnswers
+    wrong: dict[Place, bool]
+    truths: Truths
+    kind: Truth
+
+
+@overload
 def certify(
     cheap: RunLike,
     truth: Iterable[LabelledJudgment] | RunLike,
@@ -436,7 +462,31 @@ def certify(
     alpha: float = 0.1,
     delta: float = 0.1,
     cluster: Cluster | None = None,
-) -> Certificate:
+    by: None = None,
+) -> Certificate: ...
+
+
+@overload
+def certify(
+    cheap: RunLike,
+    truth: Iterable[LabelledJudgment] | RunLike,
+    *,
+    alpha: float = 0.1,
+    delta: float = 0.1,
+    cluster: Cluster | None = None,
+    by: Literal["criterion"],
+) -> CriterionCertificates: ...
+
+
+def certify(
+    cheap: RunLike,
+    truth: Iterable[LabelledJudgment] | RunLike,
+    *,
+    alpha: float = 0.1,
+    delta: float = 0.1,
+    cluster: Cluster | None = None,
+    by: Literal["criterion"] | None = None,
+) -> Certificate | CriterionCertificates:
     """Find the lowest confidence threshold above which a cheap judge is wrong in at most `alpha` of its answers.
 
     The 50 % of the run's answers with the highest confidence are tested first, then 60 %, and so on up to 100 %. The
@@ -463,12 +513,16 @@ def certify(
         cluster: How to group rows that depend on each other, such as rows about one document: `"query"`, a column of
             the graded table, or a function that gets a row's id. One judgment of each group is drawn. Therefore, a
             large group counts as much as a small one. By default, rows with equal ids are a group.
+        by: With `"criterion"`, the result also has a threshold for MET and one for UNMET of each binary criterion. At
+            most `alpha` of the answers *called* MET are wrong, and of the answers called UNMET, with the probability
+            1 - `delta` / 2 for each of these promises. They apply one by one, and not jointly. The answers need a
+            confidence.
 
     Raises:
         ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
         ValueError: No label belongs to the run, labels were drawn by the judge's verdict, a cascade graded one of the
-            runs, rows with equal ids have different responses, `alpha` or `delta` is out of range, or a row does not
-            have the column of `cluster`.
+            runs, rows with equal ids have different responses, `alpha` or `delta` is out of range, a row does not have
+            the column of `cluster`, or `by` is `"criterion"` and the run has no confidences.
 
     Example:
         >>> from rubric_integrations.scoring import CriterionReport, EvaluationReport
@@ -486,10 +540,23 @@ def certify(
     for name, value in (("alpha", alpha), ("delta", delta)):
         if not 0 < value < 1:
             raise ValueError(f"`{name}` must be above 0 and below 1, got {value!r}: 0.1 is usual")
+    comparison = _compare(cheap, truth, cluster)
+    pooled = _certify_pooled(comparison, alpha, delta, cluster)
+    if by is None:
+        return pooled
+    if by != "criterion":
+        raise ValueError(f"`by` must be None or 'criterion', got {by!r}")
+    from rubric_integrations.trust.criterion_certificates import certify_criteria
+
+    return certify_criteria(comparison, pooled)
+
+
+def _compare(cheap: RunLike, truth: Iterable[LabelledJudgment] | RunLike, cluster: Cluster | None) -> Comparison:
+    """Read a cheap judge's run and the true answers, and compare them."""
     rows = read_rows(cheap)
     kind, truths = _read_truth(rows, cheap, truth)
-    cheap_answers = read_answers(rows)
-    known = {place: is_wrong for place, is_wrong in truths.wrong.items() if place in cheap_answers.confidences}
+    answers = read_answers(rows)
+    known = {place: is_wrong for place, is_wrong in truths.wrong.items() if place in answers.confidences}
     if not known:
         raise ValueError(
             f"none of the {len(truths.wrong) + truths.unmatched:,} true answers belongs to a judgment of `cheap`: they "
@@ -498,7 +565,13 @@ def certify(
     groups = group_rows(rows, cluster)
     if groups is None:
         groups = number_groups([row.id for row in rows])
-    drawn = _draw(rows, known, groups)
+    return Comparison(rows, groups, answers, known, truths, kind)
+
+
+def _certify_pooled(comparison: Comparison, alpha: float, delta: float, cluster: Cluster | None) -> Certificate:
+    """Certify one threshold for all criteria together."""
+    rows, groups, cheap_answers, known, truths, kind = comparison
+    drawn = draw_judgments(rows, known, groups)
     answers = [SureAnswer(cheap_answers.confidences[place], known[place]) for place in drawn]
     all_sure = [confidence for confidence in cheap_answers.confidences.values() if confidence is not None]
     thresholds = [(step, _share(all_sure, step, cheap_answers)) for step in thresholds_of(all_sure)]
@@ -543,11 +616,11 @@ def _read_truth(rows: Sequence[GradedRow], cheap: RunLike, truth: Any) -> tuple[
     return "the strong judge", truths_of_run(rows, read_rows(items))
 
 
-def _draw(rows: Sequence[GradedRow], places: Iterable[Place], groups: Groups) -> list[Place]:
+def draw_judgments(rows: Sequence[GradedRow], places: Iterable[Place], groups: Groups) -> list[Place]:
     """Select one judgment of each group: the judgment with the lowest hash."""
 
     def rank(place: Place) -> tuple[str, Place]:
-        row, entry = rows[place[0]], _entries(rows[place[0]])[place[1]]
+        row, entry = rows[place[0]], entries_of(rows[place[0]])[place[1]]
         text = "\n".join((row.id, _response(row) or "", entry.name, entry.requirement))
         return sha256(text.encode(errors="replace")).hexdigest(), place
 
@@ -567,11 +640,11 @@ def _wrong_criteria(
     """
     by_criterion: dict[tuple[str, str], list[Place]] = {}
     for place in sorted(wrong):
-        entry = _entries(rows[place[0]])[place[1]]
+        entry = entries_of(rows[place[0]])[place[1]]
         by_criterion.setdefault((entry.name, entry.requirement), []).append(place)
     keys, warnings = criterion_keys(by_criterion), list[str]()
     for criterion, places in by_criterion.items():
-        drawn = _draw(rows, places, groups)
+        drawn = draw_judgments(rows, places, groups)
         errors = sum(wrong[place] for place in drawn)
         if lower_bound(errors, len(drawn), delta) > alpha:
             warnings.append(
