@@ -8,11 +8,12 @@ probability are wrong. With delta = .05 for both verdicts, this may happen in at
 that of Clopper and Pearson. The naive threshold is the lowest of the same ones at which the sample has at most alpha of
 wrong answers.
 
-The judges: one whose probabilities are right, one that is wrong in 11.8 % of its answers and states 5.7 %, the same
-with probabilities rounded to two decimals (56 % of them are 0.00 or 1.00), one that is right about MET and wrong in
-every fifth UNMET whatever it states, and one on groups of five equal texts, of which one counts. `labels needed` is the
-smallest of the sizes with which at least 80 % of the runs certify something. The exit code is 1 if a promise is broken
-significantly more often than in 2.5 % of the runs.
+The judges: one whose probabilities are right, one that is wrong in 11.8 % of its answers and states 6.2 %, the same
+with probabilities rounded to two decimals (55 % of them are 0.00 or 1.00), one that is right about MET and wrong in
+every fifth UNMET whatever it states, and one on groups of three equal texts, of which one counts. `labels needed` is
+the smallest of the sizes with which at least 80 % of the runs certify something. `of it` are the labels of answers with
+the verdict that count, and `ungrouped` is the share of broken promises if each text of a group counts. The exit code is
+1 if a promise is broken significantly more often than in 2.5 % of the runs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Array = Any
 ALPHA = DELTA = 0.05
 SIZES = (100, 200, 400, 800, 1600)
 ANSWERS = 2_000
-GROUP = 5
+GROUP = 3
 VERDICTS: tuple[CalledVerdict, ...] = ("MET", "UNMET")
 
 
@@ -50,21 +51,33 @@ class Planted(NamedTuple):
     """
 
     state: Callable[[Array], Array]
-    truth: Callable[[Array], Array] = lambda p: p
+    truth: Callable[[Array], Array]
     group: int = 1
+
+
+def _unchanged(p: Array) -> Array:
+    return p
+
+
+def _rounded(p: Array) -> Array:
+    return np.round(_overconfident(p), 2)
+
+
+def _one_sided(p: Array) -> Array:
+    return np.where(p >= 0.5, p, 0.2)
 
 
 def _overconfident(p: Array) -> Array:
     with np.errstate(divide="ignore"):
-        return 1 / (1 + ((1 - p) / p) ** 2.3)
+        return 1 / (1 + ((1 - p) / p) ** 2)
 
 
 JUDGES = {
-    "calibrated": Planted(lambda p: p),
-    "overconfident": Planted(_overconfident),
-    "rounded": Planted(lambda p: np.round(_overconfident(p), 2)),
-    "one-sided": Planted(lambda p: p, lambda p: np.where(p >= 0.5, p, 0.2)),
-    "in groups": Planted(_overconfident, group=GROUP),
+    "calibrated": Planted(_unchanged, _unchanged),
+    "overconfident": Planted(_overconfident, _unchanged),
+    "rounded": Planted(_rounded, _unchanged),
+    "one-sided": Planted(_unchanged, _one_sided),
+    "in groups": Planted(_overconfident, _unchanged, GROUP),
 }
 
 
@@ -131,12 +144,11 @@ def _naive(called: Sequence[float], answers: Sequence[SureAnswer]) -> float | No
 
 def main() -> None:
     """Print the table. Exit with 1 if a promise is broken."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=1000)
     runs: int = parser.parse_args().runs
     table = Table(title=f"alpha {ALPHA:g}, delta {DELTA:g} for both verdicts, {runs:,} runs a line")
-    columns = ("judge", "verdict", "labels", "called so", "certified", "kept", "broken [95 %]", "naive broken",
-               "broken if grouped rows count singly")  # fmt: skip
+    columns = ("judge", "verdict", "labels", "of it", "certified", "kept", "broken [95 %]", "naive", "ungrouped")
     for column in columns:
         table.add_column(column, justify="left" if column in ("judge", "verdict") else "right")
     needed: list[str] = []
@@ -162,7 +174,7 @@ def main() -> None:
                     _share(population, [part.naive for part in outcomes]), grouped,
                 )  # fmt: skip
             needed.append(f"{name} {verdict} {enough}")
-    console = Console(width=160)
+    console = Console()
     console.print(table)
     console.print(f"labels needed: {'; '.join(needed)}; without an error {kept_needed(0.0, ALPHA, DELTA / 2)}")
     sys.exit(int(is_broken))

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         Alignment,
         Calibration,
         Certificate,
+        CriterionCertificates,
         CriterionDisagreements,
         PanelReport,
         Reliability,
@@ -390,11 +391,15 @@ def align(
     raise typer.Exit(Exit.DONE if alignment.kept else Exit.NOT_PASSED)
 
 
-def _open_output(out_file: Path, inputs: list[Path | None], ledger: LedgerAddress, *, overwrite: bool) -> OutputFile:
+def _open_output(
+    out_file: Path, inputs: list[Path | None], ledger: LedgerAddress | None, *, overwrite: bool
+) -> OutputFile:
     if out_file.suffix.lower() != ".json":
         refuse(f"`--out` {out_file} must end with .json: `--judge` takes any other name for a model")
     files = [path for path in inputs if path is not None]
-    return OutputFile(out_file, option="--out", overwrite=overwrite, inputs=[*files, *ledger_files(ledger)])
+    return OutputFile(
+        out_file, option="--out", overwrite=overwrite, inputs=[*files, *(ledger_files(ledger) if ledger else ())]
+    )
 
 
 def _make_judge(judge: str, options: JudgeOptions) -> LMJudge:
@@ -487,6 +492,19 @@ def certify(
     ],
     alpha: Annotated[float, typer.Option(help="The highest rate of wrong answers among those that are kept.")] = 0.1,
     delta: Annotated[float, typer.Option(help="The probability that the rate is higher than --alpha.")] = 0.1,
+    by: Annotated[
+        Literal["criterion"] | None,
+        typer.Option(help="Certify MET and UNMET of each criterion, each with half of --delta."),
+    ] = None,
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", help="With --by criterion: write the thresholds to this .json file, for `--judge`."),
+    ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(help="With --out: the name of the cheap judge's model. By default, the name in its run."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")] = False,
     cluster: ClusterOption = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,
@@ -499,9 +517,16 @@ def certify(
     from rubric_integrations.trust import certify as certify_run
 
     require_different([cheap, truth], "the run of the cheap judge, and labels or the run of the expensive judge")
+    if by is None and (out_file or judge):
+        refuse("`--out` and `--judge` need `--by criterion`: one threshold is a number for `--escalate-below`")
+    file = _open_output(out_file, [cheap, truth], None, overwrite=overwrite) if out_file else None
     with refuse_bad_input(cheap, truth):
         run = load_run(cheap)
         answers = load_run(truth) if is_run_file(truth) else load_labels(truth, run, None, strict=strict)
+        if by is not None:
+            certificates = certify_run(run, answers, alpha=alpha, delta=delta, cluster=cluster, by=by)
+            _write_thresholds(certificates, judge, file, as_json=as_json)
+            return
         certificate = certify_run(run, answers, alpha=alpha, delta=delta, cluster=cluster)
     print_warnings(certificate.warnings)
     if as_json:
@@ -509,6 +534,30 @@ def certify(
     else:
         _print_certificate(certificate)
     if certificate.threshold is None:
+        raise typer.Exit(Exit.NOT_PASSED)
+
+
+def _write_thresholds(
+    certificates: CriterionCertificates, judge: str | None, file: OutputFile | None, *, as_json: bool
+) -> None:
+    """Print the certificates of each criterion. If something is certified, write the thresholds to a file."""
+    thresholds = certificates.thresholds(judge)
+    is_certified = bool(certificates.certified) or certificates.pooled.threshold is not None
+    if file is not None and is_certified:
+        with file as opened:
+            opened.write(thresholds.file_text())
+    print_warnings(certificates.warnings)
+    if as_json:
+        print_json(certificates)
+    else:
+        columns = ("criterion", "verdict", "from", "labelled", "wrong", "at most", "labels missing")
+        table = figures_table("Thresholds of each criterion", columns, text=["criterion", "verdict"])
+        for row in certificates.table:
+            table.add_row(*map(plain, map(str, row)))
+        out.print(table)
+        end = [] if file is None else [f"thresholds: {f'written to {file.path}' if is_certified else 'not written'}"]
+        print_lines([certificates.headline, *end])
+    if not is_certified:
         raise typer.Exit(Exit.NOT_PASSED)
 
 

@@ -217,6 +217,7 @@ class Cascade(RequestJudge):
         from rubric_integrations.judges import as_judge
 
         self.thresholds = as_thresholds(thresholds)
+        self._seen = frozenset(self.thresholds.trained_on)
         self.cheap = tuple(as_cheap_judge(cast("JudgeLike", member), self.thresholds) for member in members)
         self.strong = None if strong is None else as_judge(strong)
         self._retries: _Retries = _NoRetries()
@@ -354,7 +355,7 @@ class Cascade(RequestJudge):
 
     def _marked(self, question: Question, judgment: Judgment, changes: dict[str, Any]) -> Judgment:
         """Copy a judgment with changes. Mark it if its label was used to find the thresholds."""
-        if has_label_in(self.thresholds.seen, question):
+        if has_label_in(self._seen, question):
             changes = {**changes, "trained_on": True}
         return judgment.model_copy(update=changes)
 

@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
@@ -107,18 +106,9 @@ class Thresholds(SparseRecord):
 
     @model_validator(mode="after")
     def _require_distinct_criteria(self) -> Self:
-        if len(self._by_requirement) < len(self.criteria):
+        if len({entry.requirement for entry in self.criteria}) < len(self.criteria):
             raise ValueError("`criteria` has a requirement twice: keep one entry")
         return self
-
-    @cached_property
-    def _by_requirement(self) -> dict[str, CriterionThresholds]:
-        return {entry.requirement: entry for entry in self.criteria}
-
-    @cached_property
-    def seen(self) -> frozenset[str]:
-        """The digests of the judgments whose labels were used to find the thresholds."""
-        return frozenset(self.trained_on)
 
     @property
     def use_confidence(self) -> bool:
@@ -130,8 +120,7 @@ class Thresholds(SparseRecord):
 
         An abstention stays one: its result is None.
         """
-        entry = self._by_requirement.get(criterion.full_requirement) if criterion.kind == "binary" else None
-        if entry is None or judgment.value is None:
+        if judgment.value is None or self._entry_of(criterion) is None:
             return judgment if is_kept(judgment.value, judgment.confidence, self.pooled) else None
         probabilities = verdict_probabilities(judgment)
         limits = [(verdict, self.limit(criterion, verdict)) for verdict in _DECIDED]
@@ -150,7 +139,7 @@ class Thresholds(SparseRecord):
 
     def limit(self, criterion: Criterion, verdict: str) -> float | None:
         """Return the lowest probability at which a verdict on a criterion counts. None if it never counts."""
-        entry = self._by_requirement.get(criterion.full_requirement) if criterion.kind == "binary" else None
+        entry = self._entry_of(criterion)
         if entry is None:
             return self.pooled
         limit = entry.met if verdict == "MET" else entry.unmet
@@ -158,14 +147,21 @@ class Thresholds(SparseRecord):
             return max(0.5, self.pooled)
         return limit
 
+    def _entry_of(self, criterion: Criterion) -> CriterionThresholds | None:
+        if not self.criteria or criterion.kind != "binary":
+            return None
+        requirement = criterion.full_requirement
+        return next((entry for entry in self.criteria if entry.requirement == requirement), None)
+
     def describe(self) -> dict[str, Any]:
         """Return the thresholds as JSON for the record of a run, with a digest instead of `trained_on`.
 
         `from_description` reads it.
         """
         record = self.model_dump(mode="json", include={"source", "pooled", "criteria"})
-        seen = sha256("\n".join(sorted(self.seen)).encode()).hexdigest()[:32] if self.seen else None
-        return record | ({"trained_on": seen} if seen else {})
+        if self.trained_on:
+            record["trained_on"] = sha256("\n".join(sorted(self.trained_on)).encode()).hexdigest()[:32]
+        return record
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> Self:
@@ -174,8 +170,11 @@ class Thresholds(SparseRecord):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the thresholds to a JSON file, which can be used wherever a judge is named if `judge` is set."""
-        text = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=2)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        Path(path).write_text(self.file_text(), encoding="utf-8")
+
+    def file_text(self) -> str:
+        """Return the text that `save` writes."""
+        return json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=2) + "\n"
 
 
 ThresholdsLike: TypeAlias = Thresholds | str | os.PathLike[str]

@@ -19,6 +19,11 @@ from rubric_integrations.trust.certification import Certificate, CertificateStep
 from rubric_integrations.trust.comparable_runs import Comparability, comparability
 from rubric_integrations.trust.comparison import CriterionChange, RunComparison, compare_runs
 from rubric_integrations.trust.confidence import ConfidenceBin, Reliability, SelectivePoint, reliability
+from rubric_integrations.trust.criterion_certificates import (
+    CriterionCertificate,
+    CriterionCertificates,
+    VerdictCertificate,
+)
 from rubric_integrations.trust.disagreements import CriterionDisagreements, Direction, Disagreement, find_disagreements
 from rubric_integrations.trust.gates import GateResult, SequentialGate, fewest_to_pass, gate, gate_comparison, gate_rows
 from rubric_integrations.trust.labels import LabelsError, read_labels
@@ -77,6 +82,8 @@ __all__ = [
     "ConfidenceBin",
     "CriterionAgreement",
     "CriterionCalibration",
+    "CriterionCertificate",
+    "CriterionCertificates",
     "CriterionChange",
     "CriterionDisagreements",
     "CriterionTrend",
@@ -102,6 +109,7 @@ __all__ = [
     "StepFigures",
     "Trend",
     "VerdictAgreement",
+    "VerdictCertificate",
     "WordingProposal",
     "agreement",
     "align",
