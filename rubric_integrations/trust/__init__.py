@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rubric_integrations._util.lazy import lazy_names
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust.calibration import Calibration, CriterionCalibration, calibrate, calibrate_rate
-from rubric_integrations.trust.certification import Certificate, CertificateStep, certify
+from rubric_integrations.trust.certification import Certificate, CertificateStep
 from rubric_integrations.trust.comparable_runs import Comparability, comparability
 from rubric_integrations.trust.comparison import CriterionChange, RunComparison, compare_runs
 from rubric_integrations.trust.confidence import ConfidenceBin, Reliability, SelectivePoint, reliability
@@ -23,6 +23,7 @@ from rubric_integrations.trust.criterion_certificates import (
     CriterionCertificate,
     CriterionCertificates,
     VerdictCertificate,
+    certify,
 )
 from rubric_integrations.trust.disagreements import CriterionDisagreements, Direction, Disagreement, find_disagreements
 from rubric_integrations.trust.gates import GateResult, SequentialGate, fewest_to_pass, gate, gate_comparison, gate_rows

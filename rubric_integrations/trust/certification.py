@@ -1,8 +1,8 @@
-"""`certify`: finds the confidence threshold above which the error rate of a cheap judge has an upper limit.
+"""Certificates of `certify`: the confidence threshold above which the error rate of a cheap judge has an upper limit.
 
 Thresholds are tested in a fixed sequence, from the highest confidence to the lowest. Testing stops at the first
 threshold whose limit of the error rate is too high. Human labels or an expensive judge decide which answers are errors.
-`trust/criterion_certificates.py` tests the thresholds of each criterion.
+`trust/criterion_certificates.py` has `certify`, and tests the thresholds of each criterion.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple
 
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows
@@ -32,9 +32,6 @@ from rubric_integrations.trust.matching import (
 )
 from rubric_integrations.trust.means import Groups, estimate_mean, number_groups
 from rubric_integrations.trust.statistics import special
-
-if TYPE_CHECKING:
-    from rubric_integrations.trust.criterion_certificates import CriterionCertificates
 
 Signal = Literal["confidence", "agreement", "none"]
 """The source of a cheap judge's confidence: its stated confidence, the agreement of a panel, or none."""
@@ -434,7 +431,7 @@ class Certificate(Record):
         )
 
 
-class Comparison(NamedTuple):
+class ComparedAnswers(NamedTuple):
     """A cheap judge's run, compared with the true answers.
 
     Attributes:
@@ -454,104 +451,9 @@ class Comparison(NamedTuple):
     kind: Truth
 
 
-@overload
-def certify(
-    cheap: RunLike,
-    truth: Iterable[LabelledJudgment] | RunLike,
-    *,
-    alpha: float = 0.1,
-    delta: float = 0.1,
-    cluster: Cluster | None = None,
-    by: None = None,
-) -> Certificate: ...
-
-
-@overload
-def certify(
-    cheap: RunLike,
-    truth: Iterable[LabelledJudgment] | RunLike,
-    *,
-    alpha: float = 0.1,
-    delta: float = 0.1,
-    cluster: Cluster | None = None,
-    by: Literal["criterion"],
-) -> CriterionCertificates: ...
-
-
-def certify(
-    cheap: RunLike,
-    truth: Iterable[LabelledJudgment] | RunLike,
-    *,
-    alpha: float = 0.1,
-    delta: float = 0.1,
-    cluster: Cluster | None = None,
-    by: Literal["criterion"] | None = None,
-) -> Certificate | CriterionCertificates:
-    """Find the lowest confidence threshold above which a cheap judge is wrong in at most `alpha` of its answers.
-
-    The 50 % of the run's answers with the highest confidence are tested first, then 60 %, and so on up to 100 %. The
-    test stops when the exact upper limit of the rate of wrong answers is above `alpha`. An abstention or a failure of
-    the cheap judge is never kept. An answer is wrong if it differs from the true answer, also if the true answer is an
-    abstention.
-
-    The judgments of one submission depend on each other. Therefore, only one labelled judgment of each submission
-    counts. This judgment is selected by a hash of the row and the criterion, and not by a random seed. A user could try
-    seeds until one of them gives a certificate, which would invalidate the guarantee.
-
-    Do not select a threshold because at most `alpha` of the answers above it are wrong in a sample. In about half of
-    all cases, the true rate is higher than `alpha`, even for large samples.
-
-    Args:
-        cheap: The rows, graded only by the cheap judge: the path of a file that `grade --out` wrote, results of
-            `grade_many`, or reports. The judge is an `LMJudge` with `confidence=True`, or a panel of cheap judges whose
-            agreement replaces the confidence.
-        truth: Human labels of a random part of the run, or a run of the expensive judge on the same rows or on a random
-            sample of them. A path to either is also accepted. The escalated answers of a cascade are not a random
-            sample.
-        alpha: The highest accepted rate of wrong answers among the kept answers, above 0 and below 1.
-        delta: The probability that the guarantee fails, above 0 and below 1.
-        cluster: How to group rows that depend on each other, such as rows about one document: `"query"`, a column of
-            the graded table, or a function that gets a row's id. One judgment of each group is drawn. Therefore, a
-            large group counts as much as a small one. By default, rows with equal ids are a group.
-        by: With `"criterion"`, the result also has a threshold for MET and one for UNMET of each binary criterion. At
-            most `alpha` of the answers *called* MET are wrong, and of the answers called UNMET, with the probability
-            1 - `delta` / 2 for each of these promises. They apply one by one, and not jointly. The answers need a
-            confidence.
-
-    Raises:
-        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
-        ValueError: No label belongs to the run, labels were drawn by the judge's verdict, a cascade graded one of the
-            runs, rows with equal ids have different responses, `alpha` or `delta` is out of range, a row does not have
-            the column of `cluster`, or `by` is `"criterion"` and the run has no confidences.
-
-    Example:
-        >>> from rubric_integrations.scoring import CriterionReport, EvaluationReport
-        >>> def report(verdict: str, confidence: float | None) -> EvaluationReport:
-        ...     answer = {"verdict": verdict, "value": float(verdict == "MET"), "confidence": confidence}
-        ...     entry = CriterionReport(name="c1", requirement="Is polite", weight=1, **answer)
-        ...     grade = {"score": None, "raw_score": None, "passed": False, "complete": True, "coverage": 1}
-        ...     return EvaluationReport(**grade, report=[entry])
-        >>> cheap = [report("MET", 0.99)] * 80 + [report("MET", 0.6)] * 20
-        >>> strong = [report("MET", None)] * 80 + [report("UNMET", None)] * 20
-        >>> certificate = certify(cheap, strong)
-        >>> certificate.threshold, certificate.kept.value, certificate.errors
-        (0.99, 0.8, 0)
-    """
-    for name, value in (("alpha", alpha), ("delta", delta)):
-        if not 0 < value < 1:
-            raise ValueError(f"`{name}` must be above 0 and below 1, got {value!r}: 0.1 is usual")
-    comparison = _compare(cheap, truth, cluster)
-    pooled = _certify_pooled(comparison, alpha, delta, cluster)
-    if by is None:
-        return pooled
-    if by != "criterion":
-        raise ValueError(f"`by` must be None or 'criterion', got {by!r}")
-    from rubric_integrations.trust.criterion_certificates import certify_criteria
-
-    return certify_criteria(comparison, pooled)
-
-
-def _compare(cheap: RunLike, truth: Iterable[LabelledJudgment] | RunLike, cluster: Cluster | None) -> Comparison:
+def compare_answers(
+    cheap: RunLike, truth: Iterable[LabelledJudgment] | RunLike, cluster: Cluster | None
+) -> ComparedAnswers:
     """Read a cheap judge's run and the true answers, and compare them."""
     rows = read_rows(cheap)
     kind, truths = _read_truth(rows, cheap, truth)
@@ -565,12 +467,12 @@ def _compare(cheap: RunLike, truth: Iterable[LabelledJudgment] | RunLike, cluste
     groups = group_rows(rows, cluster)
     if groups is None:
         groups = number_groups([row.id for row in rows])
-    return Comparison(rows, groups, answers, known, truths, kind)
+    return ComparedAnswers(rows, groups, answers, known, truths, kind)
 
 
-def _certify_pooled(comparison: Comparison, alpha: float, delta: float, cluster: Cluster | None) -> Certificate:
+def certify_pooled(compared: ComparedAnswers, alpha: float, delta: float, cluster: Cluster | None) -> Certificate:
     """Certify one threshold for all criteria together."""
-    rows, groups, cheap_answers, known, truths, kind = comparison
+    rows, groups, cheap_answers, known, truths, kind = compared
     drawn = draw_judgments(rows, known, groups)
     answers = [SureAnswer(cheap_answers.confidences[place], known[place]) for place in drawn]
     all_sure = [confidence for confidence in cheap_answers.confidences.values() if confidence is not None]

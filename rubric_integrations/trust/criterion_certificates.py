@@ -1,4 +1,4 @@
-"""`certify(..., by="criterion")`: certifies a threshold for MET and one for UNMET of each criterion.
+"""`certify`: certifies one threshold for all criteria, or one for MET and one for UNMET of each criterion.
 
 The promise about a verdict bounds the rate of wrong answers among the answers that a judge *calls* by this verdict. A
 wrong MET and a wrong UNMET therefore have separate bounds, which the rate of a pooled threshold can hide.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias, overload
 
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations._util.text import counted
@@ -17,21 +17,23 @@ from rubric_integrations.judges.thresholds import MODEL_NAME, CriterionThreshold
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.judgment import Judgment
-from rubric_integrations.scoring.labels import judgment_digest
+from rubric_integrations.scoring.labels import LabelledJudgment, judgment_digest
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.trust.certification import (
     Certificate,
     CertificateStep,
-    Comparison,
+    ComparedAnswers,
     Place,
     SureAnswer,
+    certify_pooled,
+    compare_answers,
     draw_judgments,
     entries_of,
     fixed_sequence_steps,
     kept_needed,
     thresholds_of,
 )
-from rubric_integrations.trust.matching import criterion_keys
+from rubric_integrations.trust.matching import Cluster, RunLike, criterion_keys
 
 CalledVerdict: TypeAlias = Literal["MET", "UNMET"]
 """A verdict that a judge gives to a binary criterion."""
@@ -204,6 +206,99 @@ class CriterionCertificates(Record):
         return html_table(self.summary(), _COLUMNS, self.table)
 
 
+@overload
+def certify(
+    cheap: RunLike,
+    truth: Iterable[LabelledJudgment] | RunLike,
+    *,
+    alpha: float = 0.1,
+    delta: float = 0.1,
+    cluster: Cluster | None = None,
+    by: None = None,
+) -> Certificate: ...
+
+
+@overload
+def certify(
+    cheap: RunLike,
+    truth: Iterable[LabelledJudgment] | RunLike,
+    *,
+    alpha: float = 0.1,
+    delta: float = 0.1,
+    cluster: Cluster | None = None,
+    by: Literal["criterion"],
+) -> CriterionCertificates: ...
+
+
+def certify(
+    cheap: RunLike,
+    truth: Iterable[LabelledJudgment] | RunLike,
+    *,
+    alpha: float = 0.1,
+    delta: float = 0.1,
+    cluster: Cluster | None = None,
+    by: Literal["criterion"] | None = None,
+) -> Certificate | CriterionCertificates:
+    """Find the lowest confidence threshold above which a cheap judge is wrong in at most `alpha` of its answers.
+
+    The 50 % of the run's answers with the highest confidence are tested first, then 60 %, and so on up to 100 %. The
+    test stops when the exact upper limit of the rate of wrong answers is above `alpha`. An abstention or a failure of
+    the cheap judge is never kept. An answer is wrong if it differs from the true answer, also if the true answer is an
+    abstention.
+
+    The judgments of one submission depend on each other. Therefore, only one labelled judgment of each submission
+    counts. This judgment is selected by a hash of the row and the criterion, and not by a random seed. A user could try
+    seeds until one of them gives a certificate, which would invalidate the guarantee.
+
+    Do not select a threshold because at most `alpha` of the answers above it are wrong in a sample. In about half of
+    all cases, the true rate is higher than `alpha`, even for large samples.
+
+    Args:
+        cheap: The rows, graded only by the cheap judge: the path of a file that `grade --out` wrote, results of
+            `grade_many`, or reports. The judge is an `LMJudge` with `confidence=True`, or a panel of cheap judges whose
+            agreement replaces the confidence.
+        truth: Human labels of a random part of the run, or a run of the expensive judge on the same rows or on a random
+            sample of them. A path to either is also accepted. The escalated answers of a cascade are not a random
+            sample.
+        alpha: The highest accepted rate of wrong answers among the kept answers, above 0 and below 1.
+        delta: The probability that the guarantee fails, above 0 and below 1.
+        cluster: How to group rows that depend on each other, such as rows about one document: `"query"`, a column of
+            the graded table, or a function that gets a row's id. One judgment of each group is drawn. Therefore, a
+            large group counts as much as a small one. By default, rows with equal ids are a group.
+        by: With `"criterion"`, the result also has a threshold for MET and one for UNMET of each binary criterion. At
+            most `alpha` of the answers *called* MET are wrong, and of the answers called UNMET, with the probability
+            1 - `delta` / 2 for each of these promises. They apply one by one, and not jointly. The answers need a
+            confidence.
+
+    Raises:
+        ChosenLabelsError: Every label has `sampled="chosen"`: annotators selected the judgments themselves.
+        ValueError: No label belongs to the run, labels were drawn by the judge's verdict, a cascade graded one of the
+            runs, rows with equal ids have different responses, `alpha` or `delta` is out of range, a row does not have
+            the column of `cluster`, or `by` is `"criterion"` and the run has no confidences.
+
+    Example:
+        >>> from rubric_integrations.scoring import CriterionReport, EvaluationReport
+        >>> def report(verdict: str, confidence: float | None) -> EvaluationReport:
+        ...     answer = {"verdict": verdict, "value": float(verdict == "MET"), "confidence": confidence}
+        ...     entry = CriterionReport(name="c1", requirement="Is polite", weight=1, **answer)
+        ...     grade = {"score": None, "raw_score": None, "passed": False, "complete": True, "coverage": 1}
+        ...     return EvaluationReport(**grade, report=[entry])
+        >>> cheap = [report("MET", 0.99)] * 80 + [report("MET", 0.6)] * 20
+        >>> strong = [report("MET", None)] * 80 + [report("UNMET", None)] * 20
+        >>> certificate = certify(cheap, strong)
+        >>> certificate.threshold, certificate.kept.value, certificate.errors
+        (0.99, 0.8, 0)
+    """
+    for name, value in (("alpha", alpha), ("delta", delta)):
+        if not 0 < value < 1:
+            raise ValueError(f"`{name}` must be above 0 and below 1, got {value!r}: 0.1 is usual")
+    if by not in (None, "criterion"):
+        raise ValueError(f"`by` must be None or 'criterion', got {by!r}")
+    compared = compare_answers(cheap, truth, cluster)
+    pooled = certify_pooled(compared, alpha, delta, cluster)
+    return pooled if by is None else _certify_criteria(compared, pooled)
+
+
 class _Called(NamedTuple):
     """An answer of the cheap judge to a binary criterion, with its verdict and the probability of this verdict."""
 
@@ -211,38 +306,38 @@ class _Called(NamedTuple):
     probability: float
 
 
-def certify_criteria(comparison: Comparison, pooled: Certificate) -> CriterionCertificates:
+def _certify_criteria(compared: ComparedAnswers, pooled: Certificate) -> CriterionCertificates:
     """Certify the thresholds of each binary criterion that has labels.
 
     Args:
-        comparison: The cheap judge's run and the true answers.
+        compared: The cheap judge's run and the true answers.
         pooled: The certificate of all criteria together, with the same `alpha` and `delta`.
 
     Raises:
         ValueError: The run has no confidences.
     """
-    if comparison.answers.signal != "confidence":
+    if compared.answers.signal != "confidence":
         raise ValueError(
             '`by="criterion"` needs the probability of each verdict, and the run has none: grade the rows by a '
             "decision judge, or by LMJudge(..., confidence=True)"
         )
-    rows, names = comparison.rows, dict[str, str]()
+    rows, names = compared.rows, dict[str, str]()
     by_criterion: dict[str, dict[Place, _Called]] = {}
-    for place in sorted(comparison.answers.confidences):
+    for place in sorted(compared.answers.confidences):
         entry = entries_of(rows[place[0]])[place[1]]
         called = _called(entry)
         if called is not None:
             names.setdefault(entry.requirement, entry.name)
             by_criterion.setdefault(entry.requirement, {})[place] = called
-    labelled = {entries_of(rows[row])[place].requirement for row, place in comparison.wrong}
+    labelled = {entries_of(rows[row])[place].requirement for row, place in compared.wrong}
     keys = criterion_keys([(names[words], words) for words in by_criterion])
     criteria: dict[str, CriterionCertificate] = {}
     for requirement, answers in by_criterion.items():
         if requirement in labelled:
-            parts = [_certify_called(comparison, answers, verdict, pooled) for verdict in ("MET", "UNMET")]
+            parts = [_certify_called(compared, answers, verdict, pooled) for verdict in ("MET", "UNMET")]
             entry = CriterionCertificate(requirement=requirement, met=parts[0], unmet=parts[1])
             criteria[keys[names[requirement], requirement]] = entry
-    trained_on = _label_digests(comparison) if comparison.kind == "labels" else ()
+    trained_on = _label_digests(compared) if compared.kind == "labels" else ()
     return CriterionCertificates(
         alpha=pooled.alpha,
         delta=pooled.delta,
@@ -250,7 +345,7 @@ def certify_criteria(comparison: Comparison, pooled: Certificate) -> CriterionCe
         pooled=pooled,
         judge=_judge_name(rows),
         trained_on=trained_on,
-        warnings=(*pooled.warnings, *_warnings(comparison, len(by_criterion) - len(criteria), trained_on)),
+        warnings=(*pooled.warnings, *_warnings(compared, len(by_criterion) - len(criteria), trained_on)),
     )
 
 
@@ -311,13 +406,13 @@ def certify_verdict(
 
 
 def _certify_called(
-    comparison: Comparison, answers: Mapping[Place, _Called], verdict: CalledVerdict, pooled: Certificate
+    compared: ComparedAnswers, answers: Mapping[Place, _Called], verdict: CalledVerdict, pooled: Certificate
 ) -> VerdictCertificate:
     """Certify one verdict on one criterion by one labelled answer of each group."""
     called = {place: answer.probability for place, answer in answers.items() if answer.verdict == verdict}
-    known = [place for place in called if place in comparison.wrong]
-    drawn = draw_judgments(comparison.rows, known, comparison.groups)
-    labelled = [SureAnswer(called[place], comparison.wrong[place]) for place in drawn]
+    known = [place for place in called if place in compared.wrong]
+    drawn = draw_judgments(compared.rows, known, compared.groups)
+    labelled = [SureAnswer(called[place], compared.wrong[place]) for place in drawn]
     return certify_verdict(verdict, list(called.values()), labelled, pooled.alpha, pooled.delta / 2)
 
 
@@ -327,9 +422,9 @@ def _labels_missing(labelled: int, kept: int, errors: int, alpha: float, delta: 
     return None if needed is None else max(1, math.ceil(needed * (labelled / kept if kept else 1)) - labelled)
 
 
-def _label_digests(comparison: Comparison) -> tuple[str, ...]:
+def _label_digests(compared: ComparedAnswers) -> tuple[str, ...]:
     """Return the digests of the judgments whose labels were used."""
-    rows = [(comparison.rows[row], place) for row, place in comparison.wrong]
+    rows = [(compared.rows[row], place) for row, place in compared.wrong]
     digests = {
         judgment_digest(row.submission, Criterion(requirement=entries_of(row)[place].requirement))
         for row, place in rows
@@ -345,10 +440,10 @@ def _judge_name(rows: Sequence[GradedRow]) -> str | None:
     return name if "/" in name and MODEL_NAME.fullmatch(name) else None
 
 
-def _warnings(comparison: Comparison, unlabelled: int, trained_on: Sequence[str]) -> list[str]:
+def _warnings(compared: ComparedAnswers, unlabelled: int, trained_on: Sequence[str]) -> list[str]:
     warnings: list[str] = []
     if unlabelled:
         warnings.append(f"{counted(unlabelled, 'binary criterion', 'binary criteria')} without labels: not certified")
-    if comparison.kind == "labels" and not trained_on:
+    if compared.kind == "labels" and not trained_on:
         warnings.append("the run has no texts: its labels cannot be marked as used, so measure the judge with others")
     return warnings

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Submission
+from rubric_integrations.judges.thresholds import read_thresholds
 from tests.cli.commands import run
 from tests.cli.trust_files import write_labels, write_run
 from tests.trust.runs import binary_rubric, run_of
@@ -79,3 +80,35 @@ def test_certify_refuses_bad_input_in_one_line(files: Path) -> None:
         assert result.exit_code == 2, result.output
         assert words in result.stderr
         assert "Traceback" not in result.stderr
+
+
+def test_certify_by_criterion_writes_a_file_that_names_its_judge(files: Path) -> None:
+    arguments = ("certify", files / "cheap.jsonl", files / "labels.jsonl", "--by", "criterion", "--alpha", 0.05)
+    result = run(*arguments, "--delta", 0.05, "--out", files / "judge.json", "--judge", "openai/gpt-4.1-nano")
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    assert "c0 │ MET │ 0.99 │ 100 │ 0 of 80" in text
+    assert "c0 │ UNMET │ - │ 0 │ 0 of 0 │ - │ 72" in text
+    assert "These promises hold one by one, and not jointly." in text
+    thresholds = read_thresholds(files / "judge.json")
+    assert (thresholds.judge, thresholds.criteria[0].met, len(thresholds.trained_on)) == (
+        "openai/gpt-4.1-nano", 0.99, 100,
+    )  # fmt: skip
+    assert run(*arguments, "--out", files / "judge.json").exit_code == 2
+    figures: dict[str, Any] = json.loads(run(*arguments, "--json").stdout, parse_constant=pytest.fail)
+    assert figures["criteria"]["c0"]["met"]["threshold"] == 0.99
+
+
+def test_certify_by_criterion_of_nothing_exits_with_1_and_writes_nothing(files: Path) -> None:
+    write_labels(files / "few.jsonl", truth_labels([False] * 20))
+    arguments = ("certify", files / "cheap.jsonl", files / "few.jsonl", "--by", "criterion")
+    result = run(*arguments, "--out", files / "judge.json")
+    assert result.exit_code == 1
+    assert "thresholds: not written" in result.stdout
+    assert not (files / "judge.json").exists()
+
+
+def test_file_of_thresholds_alone_needs_the_option_by(files: Path) -> None:
+    result = run("certify", files / "cheap.jsonl", files / "labels.jsonl", "--out", files / "judge.json")
+    assert result.exit_code == 2
+    assert "`--out` and `--judge` need `--by criterion`" in result.stderr

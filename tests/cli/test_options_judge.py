@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rubric_integrations.cli.options import JUDGE_OPTIONS, JudgeOptions
-from rubric_integrations.judges import Cascade, LMJudge
+from rubric_integrations.judges import Cascade, LMJudge, Thresholds
 from rubric_integrations.judges.protocol import fingerprint_of
 from tests.cli.commands import grade, read_lines, run
 from tests.judges.questions import MET_REPLY
@@ -248,6 +249,27 @@ def test_options_that_make_no_cascade_exit_with_2(files: Path, options: list[str
     result = grade(files, "--judge", "openai/m", *options)
     assert result.exit_code == 2, result.output
     assert words in result.stderr
+
+
+def test_file_of_thresholds_is_a_judge_that_may_have_an_expensive_one(tmp_path: Path) -> None:
+    path = tmp_path / "judge.json"
+    Thresholds(judge="openai/m", pooled=0.9).save(path)
+    options = JudgeOptions([str(path)], api_base="http://localhost/v1", judge_option=["temperature=0.5"])
+    [alone] = options.make_judges()
+    [cascade] = replace(options, escalate_to="openai/n").make_judges()
+    for judge, count in ((alone, 1), (cascade, 2)):
+        assert isinstance(judge, Cascade)
+        assert (judge.escalate_below, len(judge.members)) == (0.9, count)
+        [cheap] = judge.cheap
+        assert isinstance(cheap, LMJudge)
+        assert (cheap.confidence, cheap.lm.kwargs["api_base"], cheap.lm.kwargs["temperature"]) == (
+            True, "http://localhost/v1", 0.5,
+        )  # fmt: skip
+    with pytest.raises(ValueError, match=r"`--escalate-below` has no effect on .*judge\.json, which has thresholds"):
+        replace(options, escalate_to="openai/n", escalate_below=0.8).make_judges()
+    Thresholds(pooled=0.9).save(path)
+    with pytest.raises(ValueError, match="names no judge"):
+        options.make_judges()
 
 
 def test_graded_file_of_a_cascade_says_what_was_escalated(files: Path, server: OpenAIServer) -> None:

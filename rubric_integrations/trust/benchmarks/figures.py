@@ -15,7 +15,8 @@ from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
 from rubric_integrations.scoring.voting import count_votes
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.benchmarks.sets import BenchmarkSet, Question, RecordedJudge
-from rubric_integrations.trust.certification import Certificate, certify
+from rubric_integrations.trust.certification import Certificate
+from rubric_integrations.trust.criterion_certificates import certify
 from rubric_integrations.trust.matching import Match, answer_levels, group_rows, match_labels
 from rubric_integrations.trust.means import Groups, estimate_ac1, estimate_shift, select_groups
 from rubric_integrations.trust.measure import CriterionAgreement, measure_criterion
