@@ -130,8 +130,11 @@ def simulate(planted: Planted, verdict: CalledVerdict, labels: int, rng: np.rand
         [SureAnswer(float(probability[place]), bool(wrong[place])) for place in chosen] for chosen in (places, first)
     )
     called = probability[is_called].tolist()
-    certificates = [certify_verdict(verdict, called, answers, ALPHA, DELTA / 2) for answers in (drawn, every)]
-    return Outcome(certificates[0].threshold, _naive(called, drawn), certificates[1].threshold, len(drawn))
+    certified = certify_verdict(verdict, called, drawn, ALPHA, DELTA / 2).threshold
+    ungrouped = certified
+    if planted.group > 1:
+        ungrouped = certify_verdict(verdict, called, every, ALPHA, DELTA / 2).threshold
+    return Outcome(certified, _naive(called, drawn), ungrouped, len(drawn))
 
 
 def _naive(called: Sequence[float], answers: Sequence[SureAnswer]) -> float | None:

@@ -266,6 +266,8 @@ def test_description_of_a_cascade_without_thresholds_is_as_before() -> None:
         return make(FakeJudge(fingerprint="a"), FakeJudge(fingerprint="b"), *settings, **more).describe()
 
     assert describe(Cascade, 0.8) == {"cheap": ["a"], "strong": "b", "escalate_below": 0.8}
+    fingerprint = Cascade(FakeJudge(fingerprint="a"), FakeJudge(fingerprint="b"), 0.8).fingerprint()
+    assert fingerprint == 'cascade {"cheap": ["a"], "strong": "b", "escalate_below": 0.8}'
     assert describe(Cascade, thresholds=Thresholds(pooled=0.8)) == describe(Cascade, 0.8)
     others: Sequence[Any] = [
         describe(Cascade, thresholds=value) for value in (limits("r0", 0.9, None), limits("r0", None, 0.9))
