@@ -10,10 +10,11 @@ wrong answers.
 
 The judges: one whose probabilities are right, one that is wrong in 11.8 % of its answers and states 6.2 %, the same
 with probabilities rounded to two decimals (55 % of them are 0.00 or 1.00), one that is right about MET and wrong in
-every fifth UNMET whatever it states, and one on groups of three equal texts, of which one counts. `labels needed` is
-the smallest of the sizes with which at least 80 % of the runs certify something. `of it` are the labels of answers with
-the verdict that count, and `ungrouped` is the share of broken promises if each text of a group counts. The exit code is
-1 if a promise is broken significantly more often than in 2.5 % of the runs.
+every fifth UNMET whatever it states, one that is wrong just above alpha whatever it states, and one on groups of three
+equal texts, of which one counts. `labels needed` is the smallest of the sizes with which at least 80 % of the runs
+certify something. `of it` are the labels of answers with the verdict that count, and `ungrouped` is the share of broken
+promises if each text of a group counts. The exit code is 1 if a promise is broken significantly more often than in 2.5
+% of the runs.
 """
 
 from __future__ import annotations
@@ -67,6 +68,10 @@ def _one_sided(p: Array) -> Array:
     return np.where(p >= 0.5, p, 0.2)
 
 
+def _at_the_limit(p: Array) -> Array:
+    return np.where(p >= 0.5, 1 - ALPHA - 1e-6, ALPHA + 1e-6)
+
+
 def _overconfident(p: Array) -> Array:
     with np.errstate(divide="ignore"):
         return 1 / (1 + ((1 - p) / p) ** 2)
@@ -77,6 +82,7 @@ JUDGES = {
     "overconfident": Planted(_overconfident, _unchanged),
     "rounded": Planted(_rounded, _unchanged),
     "one-sided": Planted(_unchanged, _one_sided),
+    "at the limit": Planted(_overconfident, _at_the_limit),
     "in groups": Planted(_overconfident, _unchanged, GROUP),
 }
 
