@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from rubric_integrations.graders.rounds import Round
 from rubric_integrations.graders.scheduler import CallLimiter
-from rubric_integrations.judges.protocol import Judge, Question, Request, answer, innermost
+from rubric_integrations.judges.protocol import Judge, Question, Request, answer, split_for
 from rubric_integrations.scoring.judgment import JudgeFailure, Outcome, Spend
 from rubric_integrations.submission.submission import shown_trajectory
 
@@ -65,7 +65,5 @@ def groups_of(judge: Judge, questions: Iterable[tuple[int, Question]]) -> Iterat
     for index, question in questions:
         sees_trajectory = shown_trajectory(question.submission, [question.criterion]) is not None
         groups.setdefault((question.guidelines, sees_trajectory), {})[index] = question
-    split: Callable[[Mapping[int, Question]], Iterable[Mapping[int, Question]]] | None
-    split = getattr(innermost(judge), "split", None)
     for group in groups.values():
-        yield from [group] if split is None else split(group)
+        yield from split_for(judge, group)

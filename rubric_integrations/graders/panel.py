@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rubric_integrations.graders.scheduler import CallLimiter, is_limited, limit_judge
 from rubric_integrations.judges.cascade import Cascade
-from rubric_integrations.judges.protocol import AlignmentRecord, Judge, fingerprint_of, innermost
+from rubric_integrations.judges.protocol import AlignmentRecord, Judge, fingerprint_of, innermost, refusal_of
 from rubric_integrations.judges.store import JudgmentStore, StoredJudge
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
@@ -104,9 +104,7 @@ def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
         ValueError: A criterion names a judge that is not on the panel, or a judge refuses a criterion.
     """
     names = [member.name for member in panel]
-    refusals = {
-        member.name: refusal for member in panel if (refusal := getattr(innermost(member.judge), "refusal", None))
-    }
+    choosy = [member for member in panel if hasattr(innermost(member.judge), "refusal")]
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
         if criterion.judge is not None and criterion.judge not in names:
             others = ", ".join(map(repr, names))
@@ -115,10 +113,10 @@ def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
                 "one of them, where `default` is the judge of a grader with only one, or remove `judge`. Otherwise "
                 "another judge would answer in its place"
             )
-        if criterion.check is None:
-            for name, refusal in refusals.items():
-                if criterion.judge in (None, name) and (problem := refusal(criterion)):
-                    raise ValueError(f"`{key}` {problem} (the judge {name!r} cannot answer it)")
+        for member in choosy:
+            is_asked = criterion.check is None and criterion.judge in (None, member.name)
+            if is_asked and (problem := refusal_of(member.judge, criterion)):
+                raise ValueError(f"`{key}` {problem} (the judge {member.name!r} cannot answer it)")
 
 
 def _name_of(judge: Judge) -> str:

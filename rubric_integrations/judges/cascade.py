@@ -29,9 +29,12 @@ from rubric_integrations.judges.protocol import (
     fingerprint_of,
     has_label_in,
     innermost,
+    refusal_of,
+    split_for,
     without_cache,
 )
 from rubric_integrations.judges.thresholds import Thresholds, ThresholdsLike, as_thresholds, read_thresholds
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment, Spend, total_spend
 from rubric_integrations.scoring.labels import LabelledJudgment
 
@@ -237,6 +240,18 @@ class Cascade(RequestJudge):
     def independent_answers(self) -> bool:
         """Whether the cheap judges' answers in one request do not depend on each other."""
         return all(map(answers_independently, self.cheap))
+
+    def refusal(self, criterion: Criterion) -> str | None:
+        """Return why this cascade cannot answer a criterion. What a cheap judge cannot answer is escalated."""
+        asked = self.cheap if self.strong is None else (self.strong,)
+        return next((problem for judge in asked if (problem := refusal_of(judge, criterion))), None)
+
+    def split(self, questions: Mapping[int, Question]) -> list[Mapping[int, Question]]:
+        """Split questions into requests that each of the judges accepts."""
+        groups: list[Mapping[int, Question]] = [questions]
+        for judge in self.members:
+            groups = [part for group in groups for part in split_for(judge, group)]
+        return groups
 
     def with_members(self, change: Callable[[Judge], Judge], retries: _Retries | None = None) -> Self:
         """Copy this cascade, and replace each of its judges in the copy.
@@ -444,7 +459,10 @@ class Cascade(RequestJudge):
 
     def _states_nothing(self, judge: Judge, question: Question) -> bool:
         """Whether a call of a cheap judge would be wasted, because the question would be escalated anyway."""
-        return self.strong is not None and self.thresholds.use_confidence and not may_state_confidence(judge, question)
+        if self.strong is None:
+            return False
+        states_none = self.thresholds.use_confidence and not may_state_confidence(judge, question)
+        return states_none or refusal_of(judge, question.criterion) is not None
 
     async def _cheap_answers(self, request: Request, questions: Mapping[int, Question]) -> BatchResult:
         """Ask the cheap judges about several criteria.
@@ -461,6 +479,9 @@ class Cascade(RequestJudge):
         faults: dict[int, str | JudgeFailure] = {}
         spend, open_questions = NO_SPEND, dict(questions)
         for judge in self.cheap:
+            open_questions = {i: asked for i, asked in open_questions.items() if not self._states_nothing(judge, asked)}
+            if not open_questions:
+                return BatchResult({}, {}, spend)
             batch, lost = await self._ask(judge, request.about(open_questions))
             spend += batch.spend + lost
             if isinstance(batch, JudgeFailure):

@@ -129,7 +129,7 @@ class Judge(Protocol):
       US dollars. A run with `max_cost` needs this method, or the price of the judge's tokens in `prices`.
     - `independent_answers: bool`: whether the answer to a question of `judge_batch` does not depend on the other
       questions of the request. `PerCriterionGrader` then asks all questions about a submission in one request.
-    - `split(questions) -> Iterable[Mapping[int, Question]]`, with `independent_answers`: the questions of each request,
+    - `split(questions) -> Sequence[Mapping[int, Question]]`, with `independent_answers`: the questions of each request,
       if the server limits their number.
     - `refusal(criterion) -> str | None`: why the judge cannot answer a criterion, and what to do. A grader calls it
       before the first request.
@@ -523,6 +523,18 @@ def answer(judge: Any, request: Request) -> Awaitable[Any]:
 def answers_independently(judge: Judge) -> bool:
     """Whether the judge's answers to several questions in one request do not depend on each other."""
     return bool(getattr(innermost(judge), "independent_answers", False))
+
+
+def refusal_of(judge: Judge, criterion: Criterion) -> str | None:
+    """Return why a judge cannot answer a criterion, and what to do. None if it can, or does not say."""
+    refusal: Any = getattr(innermost(judge), "refusal", None)
+    return cast("str | None", refusal(criterion)) if callable(refusal) else None
+
+
+def split_for(judge: Judge, questions: Mapping[int, Question]) -> Sequence[Mapping[int, Question]]:
+    """Split questions into the requests that a judge accepts. One request if the judge has no method `split`."""
+    split: Any = getattr(innermost(judge), "split", None)
+    return cast("Sequence[Mapping[int, Question]]", split(questions)) if callable(split) else [questions]
 
 
 def innermost(judge: Judge) -> Judge:

@@ -143,6 +143,11 @@ def test_parts_of_a_response_are_requests_of_their_own() -> None:
     assert report.criteria[0].reason.startswith("part 2 of 2")
 
 
+class NoScales(FakeIndependentJudge):
+    def refusal(self, criterion: Criterion) -> str | None:
+        return "has a scale: use options" if criterion.scale else None
+
+
 class FourAtMost(FakeIndependentJudge):
     def split(self, questions: Mapping[int, Question]) -> list[dict[int, Question]]:
         return [
@@ -158,10 +163,6 @@ def test_judge_splits_a_request() -> None:
 
 
 def test_criterion_that_a_judge_cannot_answer_is_refused_before_the_first_request() -> None:
-    class NoScales(FakeIndependentJudge):
-        def refusal(self, criterion: Criterion) -> str | None:
-            return "has a scale: use options" if criterion.scale else None
-
     judge = NoScales()
     rubric = Rubric([Criterion(requirement="r1"), Criterion(name="depth", requirement="r2", scale=Scale(max=10))])
     for graded in (PerCriterionGrader(judge), PerCriterionGrader(judges=[FakeJudge(), judge])):
@@ -203,3 +204,26 @@ def test_escalated_questions_go_to_a_strong_judge_one_by_one() -> None:
     report = rubric_of("r1", "r2", "r3").grade_sync("a", grader=PerCriterionGrader(cascade))
     assert [row.verdict for row in report.criteria] == ["MET", "UNMET", "UNMET"]
     assert (cheap.requests, strong.requirements) == ([["r1", "r2", "r3"]], ["r2", "r3"])
+
+
+def test_criterion_that_a_cheap_judge_cannot_answer_goes_to_the_strong_one() -> None:
+    rubric = Rubric([Criterion(requirement="r1"), Criterion(name="depth", requirement="r2", scale=Scale(max=10))])
+    cheap, strong = NoScales(), FakeJudge({"r2": "7"})
+    report = rubric.grade_sync("a", grader=PerCriterionGrader(Cascade(cheap, strong, escalate_below=0)))
+    assert ([row.verdict for row in report.criteria], cheap.requests) == (["MET", "7"], [["r1"]])
+    only_scales = Rubric(rubric.criteria[1:])
+    assert only_scales.grade_sync(
+        "a", grader=PerCriterionGrader(Cascade(NoScales(), strong, escalate_below=0))
+    ).complete
+    for cascade in (
+        Cascade(NoScales(), escalate_below=0),
+        Cascade(FakeIndependentJudge(), NoScales(), escalate_below=0),
+    ):
+        with pytest.raises(ValueError, match=r"`depth` has a scale: use options"):
+            rubric.grade_sync("a", grader=PerCriterionGrader(cascade))
+
+
+def test_cascade_splits_requests_for_each_of_its_judges() -> None:
+    cheap, strong = FakeIndependentJudge("CANNOT_ASSESS"), FourAtMost()
+    report = TEN.grade_sync("a", grader=PerCriterionGrader(Cascade(cheap, strong, escalate_below=0)))
+    assert (report.score, sorted(map(len, strong.requests))) == (1.0, [2, 4, 4])
