@@ -525,8 +525,16 @@ def test_every_module_that_makes_a_model_is_a_source_of_models() -> None:
 
 # Size.
 
+GRADER_MODULES = [module for module in MODULES if module.startswith("graders/")]
 # The most branches of a function in a module: loops, conditions and their parts, and handlers of errors.
-MAX_BRANCHES = {"submission/files.py": 15}
+MAX_BRANCHES = {"submission/files.py": 15, **dict.fromkeys(GRADER_MODULES, 12)}
+MAX_LEVELS = 3
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
+
+
+def functions_of(module: str) -> list[Function]:
+    return [node for node in nodes_of(ROOT / module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def branches_of(function: ast.AST) -> int:
@@ -536,15 +544,112 @@ def branches_of(function: ast.AST) -> int:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             nodes += ast.iter_child_nodes(node)
         count += len(node.values) - 1 if isinstance(node, ast.BoolOp) else 0
-        count += isinstance(node, ast.If | ast.IfExp | ast.For | ast.While | ast.ExceptHandler | ast.match_case)
+        count += len(node.ifs) if isinstance(node, ast.comprehension) else 0
+        kinds = ast.If | ast.IfExp | ast.For | ast.AsyncFor | ast.While | ast.ExceptHandler | ast.match_case
+        count += isinstance(node, kinds)
     return count
+
+
+def levels_of(node: ast.AST) -> int:
+    """Return how deep the blocks in a node are nested, without those of functions within it."""
+    inner = [child for child in ast.iter_child_nodes(node) if not isinstance(child, Function | ast.Lambda)]
+    is_elif = isinstance(node, ast.If) and len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
+    levels = [
+        levels_of(child) + (isinstance(child, BLOCKS) and not (is_elif and child in getattr(node, "orelse", ())))
+        for child in inner
+    ]
+    return max(levels, default=0)
 
 
 @pytest.mark.parametrize("module", MAX_BRANCHES)
 def test_function_has_few_branches(module: str) -> None:
-    functions = [node for node in nodes_of(ROOT / module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     most = MAX_BRANCHES[module]
-    assert {function.name: count for function in functions if (count := branches_of(function)) > most} == {}
+    assert {function.name: count for function in functions_of(module) if (count := branches_of(function)) > most} == {}
+
+
+def test_branches_and_levels_of_a_function_are_counted() -> None:
+    source = """
+async def call(items):
+    async with slot:
+        try:
+            if a and b: pass
+            elif c: pass
+            else: pass
+        except ValueError:
+            return [item for item in items if item]
+    def inner():
+        for item in items: pass
+"""
+    function = ast.parse(source).body[0]
+    assert (branches_of(function), levels_of(function)) == (5, 3)
+
+
+@pytest.mark.parametrize("module", GRADER_MODULES)
+def test_function_of_graders_is_nested_at_most_three_levels_deep(module: str) -> None:
+    deep = {function.name: levels for function in functions_of(module) if (levels := levels_of(function)) > MAX_LEVELS}
+    assert deep == {}
+
+
+# State.
+
+
+class Assignment(NamedTuple):
+    """An assignment to an attribute in a method: `owner.attribute = ...`."""
+
+    owner: str
+    attribute: str
+    method: str
+
+
+def assignments_of(cls: ast.ClassDef) -> set[Assignment]:
+    return {
+        Assignment(ast.unparse(node.value), node.attr, method.name)
+        for method in cls.body
+        if isinstance(method, Function)
+        for node in ast.walk(method)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del)
+    }
+
+
+GRADER_CLASSES = {
+    node.name: node for module in GRADER_MODULES for node in nodes_of(ROOT / module) if isinstance(node, ast.ClassDef)
+}
+
+
+def bases_of(name: str) -> list[str]:
+    """Return the names of the base classes of a class that are in `graders`."""
+    direct = [base for node in GRADER_CLASSES[name].bases if (base := ast.unparse(node)) in GRADER_CLASSES]
+    return [*direct, *(further for base in direct for further in bases_of(base))]
+
+
+def test_private_attribute_of_graders_is_assigned_by_its_class_alone() -> None:
+    own = {
+        name: {a.attribute for a in assignments_of(cls) if a.owner == "self"} for name, cls in GRADER_CLASSES.items()
+    }
+    faults = [
+        (name, f"{each.owner}.{each.attribute}")
+        for name, cls in GRADER_CLASSES.items()
+        for each in assignments_of(cls)
+        if each.attribute.startswith("_")
+        and not each.attribute.endswith("__")
+        and (each.attribute not in own[name] or any(each.attribute in own[base] for base in bases_of(name)))
+    ]
+    assert faults == []
+
+
+def test_grader_is_changed_by_its_constructor_alone() -> None:
+    graders = [name for name in GRADER_CLASSES if "Grader" in (name, *bases_of(name))]
+    assert len(graders) > 4
+    changes = {
+        (name, each) for name in graders for each in assignments_of(GRADER_CLASSES[name]) if each.owner == "self"
+    }
+    assert {(name, each) for name, each in changes if each.method != "__init__"} == set()
+
+
+@pytest.mark.parametrize("module", GRADER_MODULES)
+def test_module_of_graders_does_not_copy_an_object_to_change_it(module: str) -> None:
+    copies = [ast.unparse(node) for node in nodes_of(ROOT / module) if isinstance(node, ast.Call)]
+    assert [call for call in copies if call in ("copy.copy(self)", "copy(self)", "copy.deepcopy(self)")] == []
 
 
 # Names and wording.

@@ -104,5 +104,6 @@ def judge_failures(answers: Sequence[Any]) -> list[JudgeFailure]:
 
 
 def _is_lost(outcome: Outcome) -> bool:
-    is_repeated = isinstance(outcome, JudgeFailure) and outcome.repeats is None
-    return is_repeated and outcome.kind in (*_LOST, "cancelled")
+    if not isinstance(outcome, JudgeFailure) or outcome.repeats is not None:
+        return False
+    return outcome.kind in (*_LOST, "cancelled")
