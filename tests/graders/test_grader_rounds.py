@@ -89,6 +89,17 @@ async def test_round_of_a_grader_of_the_users_own_makes_one_attempt_and_counts_t
     assert (report.score, report.spend.calls, len(judge.questions)) == (1.0, 5, 5)
 
 
+async def test_later_round_of_a_users_judge_that_calls_ours_requests_only_lost_judgments() -> None:
+    class OwnGrader(PerCriterionGrader):
+        async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
+            return list(await super().judge(rubric, submission))
+
+    judge = FakeJudge({"r0": [*[unreadable() for _ in range(4)], "MET"], "r1": "MET"})
+    report = await OwnGrader(judge).grade(rubric_of(2), TEXT)
+    assert (report.score, report.spend.calls) == (1.0, 6)
+    assert judge.requirements.count("r1") == 1
+
+
 async def test_failure_of_an_unknown_kind_has_no_second_round() -> None:
     class OwnGrader(PerCriterionGrader):
         rounds = 0
