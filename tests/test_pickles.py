@@ -32,6 +32,7 @@ from rubric_integrations import (
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import Grader, PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import LMJudge, lm_from_fn
+from rubric_integrations.judges.decisions import ErrorInReply
 from rubric_integrations.judges.models.errors import ResponseError
 from rubric_integrations.judges.models.responses import ErrorResponse
 from rubric_integrations.judges.protocol import RunStopped
@@ -178,6 +179,7 @@ def error_types() -> Iterator[type[BaseException]]:
 REPORT = RUBRIC.grade_sync("Please.", grader=PerCriterionGrader("offline"))
 # The errors whose constructors need more than a message.
 ARGUMENTS: dict[type[BaseException], tuple[Any, ...]] = {
+    ErrorInReply: (429, "slow down"),
     JudgeError: ("no answer", REPORT),
     JudgeFailure: ("parse", "no answer"),
     LeaseExpired: ("transport", "too late"),

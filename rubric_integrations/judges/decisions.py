@@ -374,8 +374,9 @@ def split_model_name(name: str) -> tuple[DecisionProtocol | None, str]:
     return None, name
 
 
-# The classes of other libraries whose objects are read: the name of the class, and of its package.
-_CLIENTS = {("TypeSafe", "dspy"), ("OpenAIDecisions", "langchain_openai")}
+# The classes of decision models in other libraries: the name of the class, and of its package. Objects of the first two
+# are read. Objects of the third are refused.
+_CLIENTS = {("TypeSafe", "dspy"), ("OpenAIDecisions", "langchain_openai"), ("BaseDecisionModel", "langchain_core")}
 
 
 def decision_client_of(value: object) -> str | None:

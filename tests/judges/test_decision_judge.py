@@ -549,6 +549,14 @@ def test_setting_of_a_client_that_cannot_be_read_is_refused_by_name(settings: di
         as_judge(decisions_client(**{"api_key": "sk-own", **settings}))
 
 
+def test_other_decision_model_of_langchain_is_refused_by_name() -> None:
+    base = type("BaseDecisionModel", (), {"__module__": "langchain_core.decisions"})
+    client: Any = type("OwnClassifier", (base,), {"ainvoke": None})()
+    for make in (as_judge, LMJudge):
+        with pytest.raises(ValueError, match=r"OwnClassifier.*DecisionJudge"):
+            make(client)
+
+
 def test_client_of_a_subclass_or_with_callbacks_is_refused() -> None:
     class Own(TYPESAFE):
         pass
