@@ -430,8 +430,7 @@ def _key_of(client: Any, protocol: DecisionProtocol) -> str | None:
 
 def _unreadable(client: object, reason: str) -> ValueError:
     return ValueError(
-        f"the judge is a {type(client).__name__} whose settings a DecisionJudge cannot take over: its "
-        f"{reason}; "
+        f"a {type(client).__name__} with this {reason} cannot be the judge, because a DecisionJudge does not have it: "
         "make a DecisionJudge of the model's name, with `api_base` and `api_key`"
     )
 
@@ -441,8 +440,8 @@ def _request_url(base: str, route: str) -> str:
     parts = urlsplit(base)
     path = parts.path.rstrip("/")
     if not path.endswith(("/decisions", "/systemone")):
-        prefix = "" if not path and route.startswith("/v1/") else "/v1" if not path else ""
-        path = f"{path}{prefix}{route.removeprefix('/v1') if path.endswith('/v1') else route}"
+        is_versioned = path.endswith("/v1")
+        path = f"{path or '/v1'}{route.removeprefix('/v1') if is_versioned or not path else route}"
     return parts._replace(path=path).geturl()
 
 

@@ -582,7 +582,7 @@ def test_strategies_that_need_text_refuse_the_judge() -> None:
         RubricAsJudgeGrader(judge)
     with pytest.raises(TypeError, match="must be an LMJudge"):
         align(judge, [])  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match="batches need a language model"):
+    with pytest.raises(TypeError, match="batches need a model that writes text"):
         judges_of(PerCriterionGrader(judge))
 
 
