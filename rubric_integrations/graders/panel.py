@@ -125,7 +125,7 @@ def _name_of(judge: Judge) -> str:
     lm = getattr(judge, "lm", None)
     # Judges without a model may have a `name` of another meaning.
     own = getattr(judge, "name", None) if lm is not None else None
-    name = str(own or getattr(lm, "model", type(judge).__name__))
+    name = str(own or getattr(lm, "model", None) or getattr(judge, "model_name", type(judge).__name__))
     alignment = getattr(judge, "alignment", None)
     return f"{name} (aligned)" if isinstance(alignment, AlignmentRecord) and alignment.kept else name
 

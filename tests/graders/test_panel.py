@@ -11,7 +11,7 @@ from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubri
 from rubric_integrations.graders import CallLimits, PerCriterionOneShotGrader, RubricAsJudgeGrader, Voting
 from rubric_integrations.graders.panel import make_panel
 from rubric_integrations.graders.scheduler import CallLimiter
-from rubric_integrations.judges import LMJudge
+from rubric_integrations.judges import DecisionJudge, LMJudge
 from rubric_integrations.scoring import JudgeFailure
 from tests.fakes import FakeJudge
 from tests.graders.rubrics import ONE
@@ -97,3 +97,8 @@ def test_panel_of_models_votes_under_the_graders_of_one_call(server: OpenAIServe
     assert (whole.score, whole.llm_raw_score, list(whole.judge_scores.values())) == (0.5, 50.0, [0.9, 0.5, 0.4])
     one_shot = ONE.grade_sync("text", grader=PerCriterionOneShotGrader(judges=judges))
     assert (one_shot.score, one_shot.mean_agreement) == (1.0, pytest.approx(2 / 3))
+
+
+def test_judge_without_an_lm_is_named_by_its_model() -> None:
+    [member] = make_panel([DecisionJudge("jev-1.13.0", api_key="k")], None, LIMITER)
+    assert (member.name, member.model) == ("default", "jev-1.13.0")
