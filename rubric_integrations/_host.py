@@ -6,6 +6,7 @@ import threading
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
+from rubric_integrations.judges.composite import require_reasons
 from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.judges.store import JudgmentStore, LedgerLike
 
@@ -45,12 +46,13 @@ class HostGrader:
             processes.
         remembers_refusals: Whether a text that the judge has refused is not asked about again. Set it to false for a
             host in production, whose judge may be repaired or replaced while the host lives.
+        needs_reasons: Whether a judge that never gives a reason is refused.
 
     Raises:
         LedgerError: The ledger cannot be used.
         TypeError: `grader` is not a grader, or there is a ledger and the judge has no `fingerprint`.
-        ValueError: Neither `judge` nor `grader` is passed, or both are, or a setting is passed that is only allowed
-            with `judge`.
+        ValueError: Neither `judge` nor `grader` is passed, or both are, a setting is passed that is only allowed with
+            `judge`, or a judge never gives the reasons that the host needs.
 
     Example:
         >>> grader = HostGrader("RubricEvaluator", "offline", None)
@@ -71,6 +73,7 @@ class HostGrader:
         is_shared: bool = False,
         opens_late: bool = False,
         remembers_refusals: bool = True,
+        needs_reasons: bool = False,
     ):
         if (judge is None) == (grader is None):
             passed = "neither" if judge is None else "both"
@@ -83,6 +86,8 @@ class HostGrader:
                 "cannot_assess": cannot_assess != "skip", "normalize": not normalize, "limits": limits is not None
             }  # fmt: skip
             _check_grader(host, grader, [name for name, is_set in settings.items() if is_set])
+        if needs_reasons:
+            require_reasons(host, [judge] if grader is None else grader.judges)
         self._host, self._judge, self._grader = host, judge, grader
         self._ledger = None if ledger is None else portable_ledger(ledger)
         self._cannot_assess: CannotAssess = cannot_assess

@@ -160,6 +160,12 @@ def _read_flag(value: str) -> bool:
     return value == "true"
 
 
+def _read_reason(value: str) -> str:
+    if value not in ("always", "if_lost", "never"):
+        raise ValueError
+    return value
+
+
 JUDGE_OPTIONS = {
     "temperature": OptionKey(float, "a number"),
     "max_tokens": OptionKey(int, "a whole number"),
@@ -168,6 +174,7 @@ JUDGE_OPTIONS = {
     "service_tier": OptionKey(str, "text"),
     "system_prompt": OptionKey(str, "text", is_of_model=False),
     "confidence": OptionKey(_read_flag, "true or false", is_of_model=False),
+    "reason": OptionKey(_read_reason, "always, if_lost or never", is_of_model=False),
     "name": OptionKey(str, "text", is_of_model=False),
 }
 """The keys of `--judge-option`, except `header.NAME`."""

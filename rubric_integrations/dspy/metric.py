@@ -18,6 +18,7 @@ import dspy
 from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.terminal import counting_bar
+from rubric_integrations.dspy import feedback_text
 from rubric_integrations.dspy.examples import ContextSource, submission_of
 from rubric_integrations.dspy.feedback_text import PredictorCriteria, RubricScore, feedback, objective_scores, rubric_of
 from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary, ReportCache
@@ -220,7 +221,10 @@ class RubricMetric:
             if judge is None:
                 raise ValueError("`judge_lm` of `RubricMetric` goes with `judge`, not with `grader`: leave it out")
             judge = JudgeWithModel(as_judge(judge), judge_lm)
-        opened = HostGrader("RubricMetric", judge, grader, ledger, cannot_assess=cannot_assess, limits=limits)
+        opened = HostGrader(
+            "RubricMetric", judge, grader, ledger, cannot_assess=cannot_assess, limits=limits,
+            needs_reasons=feedback is feedback_text.feedback,
+        )  # fmt: skip
         self.grader = opened().for_run()
         if context is not None:
             if fields.context is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rubric_integrations.graders.scheduler import CallLimiter, is_limited, limit_judge
-from rubric_integrations.judges.cascade import Cascade
+from rubric_integrations.judges.composite import CompositeJudge
 from rubric_integrations.judges.protocol import AlignmentRecord, Judge, fingerprint_of, innermost, refusal_of
 from rubric_integrations.judges.store import JudgmentStore, StoredJudge
 from rubric_integrations.rubric.criterion import Criterion
@@ -77,7 +77,7 @@ def stored_judges(judges: Sequence[Judge], store: JudgmentStore, sample: int) ->
     duplicates = Counter[str]()
 
     def stored(judge: Judge) -> Judge:
-        if isinstance(judge, Cascade):
+        if isinstance(judge, CompositeJudge):
             return judge.with_members(stored)
         fingerprint = fingerprint_of(judge) or ""
         duplicates[fingerprint] += 1
@@ -92,7 +92,7 @@ def describe_judge(judge: Judge) -> str | dict[str, Any]:
 
     The result is an empty text if a judge has no fingerprint.
     """
-    if isinstance(judge, Cascade):
+    if isinstance(judge, CompositeJudge):
         return judge.describe() or ""
     return fingerprint_of(judge) or ""
 
@@ -120,8 +120,8 @@ def require_judges(rubric: Rubric, panel: Sequence[PanelMember]) -> None:
 
 
 def _name_of(judge: Judge) -> str:
-    if isinstance(judge, Cascade):
-        return " then ".join(_name_of(innermost(member)) for member in judge.members)
+    if isinstance(judge, CompositeJudge):
+        return " then ".join(_name_of(innermost(member)) for member in judge.answering_members)
     lm = getattr(judge, "lm", None)
     # Judges without a model may have a `name` of another meaning.
     own = getattr(judge, "name", None) if lm is not None else None

@@ -30,7 +30,8 @@ from rubric_integrations.graders.endpoint import (
 )
 from rubric_integrations.graders.rounds import current_round
 from rubric_integrations.graders.settings import CallLimits
-from rubric_integrations.judges.cascade import Cascade, is_lm_judge, judges_inside
+from rubric_integrations.judges.cascade import is_lm_judge, judges_inside
+from rubric_integrations.judges.composite import CompositeJudge
 from rubric_integrations.judges.credentials import is_credential, redactor
 from rubric_integrations.judges.protocol import (
     BatchResult,
@@ -743,7 +744,7 @@ def limit_judge(judge: Judge, limiter: CallLimiter) -> Judge:
     If the judge already has a limiter, the new limiter replaces it. The limits apply to the innermost judge, inside of
     wrappers such as a store. In a cascade, the limits and the retries apply to each judge separately.
     """
-    if isinstance(judge, Cascade):
+    if isinstance(judge, CompositeJudge):
         return judge.with_members(lambda member: limit_judge(member, limiter), limiter)
     if isinstance(judge, LimitedJudge):
         return LimitedJudge(judge.inner, limiter, judge)
@@ -756,6 +757,6 @@ def is_limited(judge: Judge) -> bool:
     """Return whether the calls of a judge are limited, at any depth of its wrappers."""
     if isinstance(judge, LimitedJudge):
         return True
-    if isinstance(judge, Cascade):
+    if isinstance(judge, CompositeJudge):
         return all(map(is_limited, judge.members))
     return isinstance(judge, JudgeWrapper) and is_limited(judge.inner)

@@ -31,6 +31,7 @@ from rubric_integrations.judges.store import JudgmentStore
 if TYPE_CHECKING:
     from rubric_integrations.judges.cascade import Cascade
     from rubric_integrations.judges.decision_judge import DecisionJudge
+    from rubric_integrations.judges.explained import Explained
     from rubric_integrations.judges.lm_judge import LMJudge
     from rubric_integrations.judges.models.names import ModelSettings, lm_from_fn
     from rubric_integrations.judges.prompts.signatures import as_example
@@ -41,6 +42,7 @@ _MODULES = {
     "Cascade": "cascade",
     "CriterionThresholds": "thresholds",
     "DecisionJudge": "decision_judge",
+    "Explained": "explained",
     "LMJudge": "lm_judge",
     "ModelSettings": "models.names",
     "as_example": "prompts.signatures",
@@ -58,6 +60,7 @@ __all__ = [
     "Cascade",
     "CriterionThresholds",
     "DecisionJudge",
+    "Explained",
     "Judge",
     "JudgeLike",
     "JudgeRequest",

@@ -46,9 +46,8 @@ from rubric_integrations.judges.prompts.render import PromptInputs, ShownFile, d
 from rubric_integrations.judges.prompts.signatures import (
     ANSWER_FIELDS,
     OPTIONAL_FIELDS,
+    BatchEntry,
     CacheControlAdapter,
-    CitedJudgment,
-    CriterionJudgment,
     JudgeAdapter,
     expected_ids,
     read_probabilities,
@@ -182,17 +181,18 @@ class ModelCaller:
             temperature that the user chose is never left out.
 
     Attributes:
+        default_temperature: The default temperature of the judge's model, or None.
         form: The form of the next request, without the settings that the model's server has refused.
     """
 
     def __init__(self, confidence: bool, default_temperature: float | None = None):
-        self._confidence, self._default_temperature = confidence, default_temperature
+        self._confidence, self.default_temperature = confidence, default_temperature
         self._templates = {reply_format: TemplateCache() for reply_format in REPLY_FORMATS}
         self.form = RequestForm()
         self._trial = FormatTrial()
 
     def __reduce__(self) -> Any:
-        return ModelCaller, (self._confidence, self._default_temperature)
+        return ModelCaller, (self._confidence, self.default_temperature)
 
     async def call(
         self,
@@ -336,7 +336,7 @@ class ModelCaller:
 
     def has_default(self, lm: dspy.BaseLM) -> bool:
         """Return whether the temperature of `lm` is the judge's default, which the user did not choose."""
-        default = self._default_temperature
+        default = self.default_temperature
         return default is not None and lm.kwargs.get("temperature") == default
 
     def _request(
@@ -551,7 +551,7 @@ def interpret_fields(
     return Judgment(
         verdict=verdict,
         value=value,
-        reason=fields["explanation"],
+        reason=fields.get("explanation", ""),
         spend=spend,
         neutralized=neutralized,
         confidence=probabilities.confidence,
@@ -598,7 +598,7 @@ def _undressed(text: str) -> str:
 
 
 def interpret_entries(
-    questions: Mapping[int, Question], entries: Sequence[CriterionJudgment], spend: Spend, neutralized: bool
+    questions: Mapping[int, Question], entries: Sequence[BatchEntry], spend: Spend, neutralized: bool
 ) -> BatchResult:
     """Assign the entries of a batch reply to its questions.
 
@@ -611,7 +611,7 @@ def interpret_entries(
         spend: The spend of the request.
         neutralized: Whether sanitizing changed a text of the request.
     """
-    by_number: dict[int, list[CriterionJudgment]] = {}
+    by_number: dict[int, list[BatchEntry]] = {}
     for entry in entries:
         by_number.setdefault(entry.id, []).append(entry)
     answers: dict[int, Judgment] = {}
@@ -627,8 +627,11 @@ def interpret_entries(
             faults[number] = str(error)
             continue
         entry = candidates[0]
-        evidence = tuple(entry.evidence) if isinstance(entry, CitedJudgment) else ()
         answers[number] = Judgment(
-            verdict=verdict, value=value, reason=entry.explanation, neutralized=neutralized, evidence=evidence
+            verdict=verdict,
+            value=value,
+            reason=entry.explanation,
+            neutralized=neutralized,
+            evidence=tuple(getattr(entry, "evidence", ())),
         )
     return BatchResult(answers, faults, spend)

@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar, cast
 
+from rubric_integrations.judges.composite import CompositeJudge
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
     JudgeLike,
     Question,
     Request,
-    RequestJudge,
     Retries,
     answer,
     answers_independently,
@@ -150,7 +150,7 @@ class _NoRetries:
             return failure, NO_SPEND
 
 
-class Cascade(RequestJudge):
+class Cascade(CompositeJudge):
     """A judge that asks a cheap judge first, and escalates uncertain questions to an expensive judge.
 
     A question is escalated if the cheap judge fails or abstains, if it states no `confidence`, or if its confidence is
@@ -382,7 +382,8 @@ class Cascade(RequestJudge):
     def describe(self) -> dict[str, Any] | None:
         """Return the fingerprints of the judges and the thresholds, as JSON. None if a judge cannot be identified."""
         members = [
-            member.describe() if isinstance(member, Cascade) else fingerprint_of(member) for member in self.members
+            member.describe() if isinstance(member, CompositeJudge) else fingerprint_of(member)
+            for member in self.members
         ]
         if None in members:
             return None
@@ -558,15 +559,17 @@ def needs_confidence_in_batches(judge: Judge) -> bool:
     `PerCriterionOneShotGrader` refuses it.
     """
     inner = innermost(judge)
-    if not isinstance(inner, Cascade):
+    if not isinstance(inner, CompositeJudge):
         return False
-    states_none = inner.thresholds.use_confidence and any(is_lm_judge(member) for member in inner.cheap)
+    states_none = (
+        isinstance(inner, Cascade) and inner.thresholds.use_confidence and any(map(is_lm_judge, inner.cheap))
+    )
     return states_none or any(needs_confidence_in_batches(member) for member in inner.members)
 
 
 def judges_inside(judge: Judge) -> list[Judge]:
-    """Return the judges inside all wrappers and cascades."""
+    """Return the judges inside all wrappers, cascades and other composite judges."""
     inner = innermost(judge)
-    if not isinstance(inner, Cascade):
+    if not isinstance(inner, CompositeJudge):
         return [inner]
     return [leaf for member in inner.members for leaf in judges_inside(member)]

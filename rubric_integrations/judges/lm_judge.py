@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, Self, cast, get_args
 
 import dspy
 from dspy.utils.exceptions import DSPyError
@@ -36,13 +36,14 @@ from rubric_integrations.judges.models.names import (
 )
 from rubric_integrations.judges.offline import OfflineJudge
 from rubric_integrations.judges.prompts.render import (
+    PromptInputs,
     batch_inputs,
     render_inputs,
     render_question,
     rubric_inputs,
     texts_of,
 )
-from rubric_integrations.judges.prompts.signatures import JudgeAdapter, as_example, judge_signatures
+from rubric_integrations.judges.prompts.signatures import ExplainAnswer, JudgeAdapter, as_example
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
@@ -50,6 +51,7 @@ from rubric_integrations.judges.protocol import (
     ModelLike,
     OverallResult,
     Question,
+    ReasonPolicy,
     Request,
     RequestForm,
     RequestWrapper,
@@ -70,7 +72,7 @@ from rubric_integrations.judges.saved import (
 )
 from rubric_integrations.judges.spend import TokenPrice, prompt_bytes
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment
+from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment, to_judgment
 from rubric_integrations.scoring.labels import LabelledJudgment, examples_of_criterion, select_examples
 from rubric_integrations.submission.submission import Submission
 
@@ -116,6 +118,10 @@ class LMJudge(SavedPrompts):
         confidence: Whether to request the probability of each verdict on binary criteria with DSPy's experimental
             `Choice`. The judgments then have `confidence` and `expected_value`. Has no effect if the installed DSPy
             lacks `Choice`.
+        reason: Which answers have a reason: `always`; `if_lost`, only where points are lost, after the answer, which
+            saves output tokens; or `never`. An overall score always has a reason. Nobody has measured how `if_lost` and
+            `never` change a judge's accuracy: compare its agreement with your labels. With `never`, a question
+            about the steps of a trajectory is a failure, because its answer would cite them without a reason.
         framework_cache: Whether to use the response cache of a `dspy.LM` or chat model if the model has one. It is off
             by default. With a cache, every retry would get the same reply. Equal judges of a panel would also get the
             same reply.
@@ -140,6 +146,12 @@ class LMJudge(SavedPrompts):
         [0.0, None]
     """
 
+    criterion: dspy.Predict
+    option: dspy.Predict
+    scale: dspy.Predict
+    criteria: dspy.Predict
+    whole: dspy.Predict
+
     def __init__(
         self,
         model: ModelLike,
@@ -152,6 +164,7 @@ class LMJudge(SavedPrompts):
         examples: Sequence[LabelledJudgment] = (),
         max_examples: int = 4,
         confidence: bool = False,
+        reason: ReasonPolicy = "always",
         framework_cache: bool = False,
         name: str | None = None,
     ):
@@ -162,16 +175,17 @@ class LMJudge(SavedPrompts):
         settings = settings.joined(ModelSettings(api_base, api_key, temperature))
         lm = to_lm(model, settings)
         self.lm = lm if framework_cache else without_framework_cache(lm)
-        self.confidence = confidence
+        if reason not in get_args(ReasonPolicy):
+            raise ValueError(f"`reason` must be 'always', 'if_lost' or 'never', got {reason!r}")
+        self.confidence, self.reason = confidence, reason
         self.examples, self.max_examples = tuple(examples), max_examples
         if isinstance(max_examples, bool) or max_examples < 0:
             raise ValueError(f"`max_examples` must be at least 0, got {max_examples!r}")
         is_default = isinstance(model, str) and settings.temperature is None
         self._caller = ModelCaller(confidence, self.lm.kwargs.get("temperature") if is_default else None)
-        self.criterion, self.option, self.scale, self.criteria, self.whole = (
-            dspy.Predict(signature.with_instructions(system_prompt) if system_prompt else signature)
-            for signature in judge_signatures(confidence).values()
-        )
+        for predictor, signature in self.signatures().items():
+            used = signature.with_instructions(system_prompt) if system_prompt else signature
+            setattr(self, predictor, dspy.Predict(used))
         self._own_bytes, self._fingerprint = Memo[int](), Memo[str | None]()
 
     def __copy__(self) -> Self:
@@ -195,7 +209,12 @@ class LMJudge(SavedPrompts):
     @property
     def runs_user_code(self) -> bool:
         """Whether an answer may run a user's code: a function, a LangChain chat model, or a subclass of `dspy.LM`."""
-        return type(self) is not LMJudge or not (is_plain_lm(self.lm) and is_priced(self.lm))
+        return type(self) not in (LMJudge, Explainer) or not (is_plain_lm(self.lm) and is_priced(self.lm))
+
+    @property
+    def gives_reasons(self) -> bool:
+        """Whether the answers to criteria may have reasons."""
+        return self.reason != "never"
 
     async def prepare(self) -> None:
         """Load the model prices before the first call. Otherwise the first call would load them within its timeout."""
@@ -283,7 +302,7 @@ class LMJudge(SavedPrompts):
         Raises:
             JudgeFailure: The model did not reply, or its reply is not an answer to the criterion.
         """
-        prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
+        prompt = self._checked(await run_on_texts(partial(render_question, question), *texts_of(question.submission)))
         # Read once: each attribute look-up of a `dspy.Module` is a function call.
         own = self.__dict__
         reply = await own["_caller"].call(
@@ -296,11 +315,28 @@ class LMJudge(SavedPrompts):
         trained_on = is_trained_on(self.alignment, question)
         return interpret_fields(question, reply.fields, reply.spend, prompt.neutralized, trained_on=trained_on)
 
+    def _checked(self, prompt: PromptInputs) -> PromptInputs:
+        """Refuse a question about numbered steps if the judge gives no reasons.
+
+        Raises:
+            JudgeFailure: The judge would see numbered steps, which it cites next to a reason.
+        """
+        if prompt.requests_evidence and not self.gives_reasons:
+            raise JudgeFailure(
+                "config",
+                "a judge that sees the steps of a trajectory cites them next to its reason, and this one has "
+                "`reason='never'`: use `reason='if_lost'`, or hide the steps (`show_trajectory`)",
+            )
+        return prompt
+
     def _demos(self, question: Question) -> list[dspy.Example]:
         """Select the few-shot examples that are shown before a question."""
         kind, response = question.criterion.kind, question.whole_response or question.submission.response
         examples = select_examples(self.examples, kind, self.max_examples, response)
-        return [as_example(example) for example in (*examples, *examples_of_criterion(question.criterion, response))]
+        shown = (*examples, *examples_of_criterion(question.criterion, response))
+        if self.reason == "if_lost":
+            shown = [example.model_copy(update={"reason": ""}) if _is_best(example) else example for example in shown]
+        return [as_example(example) for example in shown]
 
     async def judge_batch(self, questions: Mapping[int, Question]) -> BatchResult:
         """Answer several criteria about one submission in one request.
@@ -311,7 +347,7 @@ class LMJudge(SavedPrompts):
         first = next(iter(questions.values()))
         own, criteria = batch_inputs(questions), criteria_of_request(questions)
         render = partial(render_inputs, first.submission, first.guidelines, own, criteria)
-        prompt = await run_on_texts(render, *texts_of(first.submission))
+        prompt = self._checked(await run_on_texts(render, *texts_of(first.submission)))
         reply = await self._caller.call(self.lm, self.criteria, prompt, warm_prompt_cache=first.warm_prompt_cache)
         batch = interpret_entries(questions, reply.fields["judgments"], reply.spend, prompt.neutralized)
         return mark_batch(self.alignment, questions, batch)
@@ -375,7 +411,7 @@ class LMJudge(SavedPrompts):
             >>> request.protocol, request.url, json.loads(request.body)["model"]
             ('openai', 'https://api.openai.com/v1/chat/completions', 'gpt-5-mini')
         """
-        prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
+        prompt = self._checked(await run_on_texts(partial(render_question, question), *texts_of(question.submission)))
         return await self._caller.prepare(self.lm, self._predictor_for(prompt.inputs), prompt, self._demos(question))
 
     async def read_reply(self, question: Question, body: bytes, *, status: int = 200) -> Judgment:
@@ -398,6 +434,54 @@ class LMJudge(SavedPrompts):
         reply = await self._caller.read(self.lm, predict, prompt, demos, body, status)
         trained_on = is_trained_on(self.alignment, question)
         return interpret_fields(question, reply.fields, reply.spend, prompt.neutralized, trained_on=trained_on)
+
+
+class Explainer(LMJudge):
+    """Explains answers that another judge has given, for `Explained`.
+
+    Args:
+        judge: The judge whose model, settings and name are used.
+
+    Attributes:
+        explanation: The DSPy predictor.
+    """
+
+    explanation: dspy.Predict
+
+    def __init__(self, judge: LMJudge):
+        super().__init__(judge.lm, framework_cache=True, name=judge.name)
+        self._caller = ModelCaller(False, judge._caller.default_temperature)
+
+    def signatures(self) -> dict[str, type[dspy.Signature]]:
+        """Return the signature of the predictor, by its name."""
+        return {"explanation": ExplainAnswer}
+
+    async def judge(self, question: Question) -> Judgment:
+        """Explain the answer of a question.
+
+        Returns:
+            A judgment with the given answer and the reason for it.
+
+        Raises:
+            JudgeFailure: The model did not reply, or its reply has no explanation.
+        """
+        prompt = await run_on_texts(partial(render_question, question), *texts_of(question.submission))
+        # The judge that answers cites the steps.
+        prompt = prompt._replace(requests_evidence=False)
+        reply = await self._caller.call(self.lm, self.explanation, prompt)
+        reason = reply.fields["explanation"].strip()
+        if not reason:
+            raise JudgeFailure("parse", "the explanation is empty", retryable=True, spend=reply.spend)
+        judgment = to_judgment(question.criterion, question.given_answer, question.may_abstain)
+        return judgment.model_copy(
+            update={"reason": reason, "spend": reply.spend, "neutralized": prompt.neutralized},
+        )
+
+
+def _is_best(example: LabelledJudgment) -> bool:
+    """Whether the label of an example loses no points."""
+    criterion = example.criterion
+    return to_judgment(criterion, example.verdict).value == (0.0 if criterion.is_penalty else 1.0)
 
 
 def _predictor_name(inputs: Mapping[str, Any]) -> str:
@@ -424,8 +508,8 @@ def load_judge(path: str | os.PathLike[str], settings: ModelSettings = NO_SETTIN
         how = f'`LMJudge("openai/gpt-5-mini").load({str(path)!r})`'
         raise ValueError(f"{path}: {error}: load it into a judge of your model, as in {how}") from None
     chosen: dict[str, Any] = {**file.settings.model_dump(exclude_none=True), **settings.chosen()}
-    confidence = chosen.pop("confidence", False)
-    return LMJudge(name, settings=ModelSettings(**chosen), confidence=confidence).load(path)
+    own = {argument: chosen.pop(argument) for argument in ("confidence", "reason") if argument in chosen}
+    return LMJudge(name, settings=ModelSettings(**chosen), **own).load(path)
 
 
 class JudgeWithModel(RequestWrapper):

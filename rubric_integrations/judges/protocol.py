@@ -48,6 +48,8 @@ class Question(NamedTuple):
             submission. The provider can then cache the part of the prompt that these requests share.
         whole_response: The full response if `submission` has only a part of the response or a shortened response.
             Otherwise None.
+        given_answer: The verdict of another judge that is to be explained and not to be changed. Empty for a question
+            that is to be answered.
     """
 
     submission: Submission
@@ -58,6 +60,7 @@ class Question(NamedTuple):
     batch_criteria: Sequence[Criterion] = ()
     warm_prompt_cache: bool = False
     whole_response: str | None = None
+    given_answer: str = ""
 
 
 def criteria_of_request(questions: Mapping[int, Question]) -> Sequence[Criterion]:
@@ -402,6 +405,9 @@ RequestProtocol = Literal["openai", "anthropic"]
 
 ReplyFormat = Literal["schema", "json", "text"]
 """The strictest format of a reply: a JSON Schema, JSON mode, or a text whose form only the prompt describes."""
+
+ReasonPolicy = Literal["always", "if_lost", "never"]
+"""Which answers of a judge have a reason: all, only the answers that lose points, or none."""
 
 REPLY_FORMATS: tuple[ReplyFormat, ...] = get_args(ReplyFormat)
 """All formats, the strictest first."""

@@ -31,7 +31,7 @@ from rubric_integrations.judges.credentials import SAMPLING_SETTINGS, has_scheme
 from rubric_integrations.judges.models.keys import server_url_of_environment
 from rubric_integrations.judges.models.names import is_plain_lm, settings_of
 from rubric_integrations.judges.prompts.signatures import Attachments, CopiedPrompts, is_example
-from rubric_integrations.judges.protocol import AlignmentRecord
+from rubric_integrations.judges.protocol import AlignmentRecord, ReasonPolicy
 from rubric_integrations.judges.thresholds import MODEL_NAME, require_kind
 from rubric_integrations.scoring.labels import LabelledJudgment
 
@@ -47,6 +47,7 @@ class JudgeSettings(Record):
 
     Attributes:
         confidence: Whether the judge requests probabilities.
+        reason: Which answers have a reason.
         temperature: The sampling temperature. None for the default.
         max_tokens: The largest number of tokens in a reply. None for the provider's default.
         seed: The sampling seed.
@@ -54,6 +55,7 @@ class JudgeSettings(Record):
     """
 
     confidence: bool = False
+    reason: ReasonPolicy = "always"
     temperature: Annotated[float, Field(ge=0)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     seed: int | None = None
@@ -294,7 +296,7 @@ class SavedPrompts(CopiedPrompts):
         # The default is left out, because a loaded judge has it too. It can then omit it if a server refuses it.
         if self._caller.has_default(self.lm):
             settings.pop("temperature")
-        return JudgeSettings(confidence=self.confidence, **settings)
+        return JudgeSettings(confidence=self.confidence, reason=self.reason, **settings)
 
     def _require_texts(self) -> None:
         compiled = {

@@ -199,7 +199,9 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
             raise ValueError(f"`max_revisions` must be at least 0, got {max_revisions!r}")
         self.rubrics, self.max_revisions = RowRubrics(rubric if callable(rubric) else as_rubric(rubric)), max_revisions
         self.on_judge_failure, self.timeout = on_judge_failure, timeout
-        self._grader = HostGrader("RubricMiddleware", judge, grader, ledger, remembers_refusals=False)
+        self._grader = HostGrader(
+            "RubricMiddleware", judge, grader, ledger, remembers_refusals=False, needs_reasons=True
+        )
         self._has_graded = False
         suffix = "" if name == _SENDER else f"_{name}"
         self._name = _UniqueName(type(self).__name__ + suffix)

@@ -15,6 +15,7 @@ from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
 from rubric_integrations.graders import GRADERS, CallLimits, Grader, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.cascade import Cascade
+from rubric_integrations.judges.explained import Explained
 from rubric_integrations.judges.protocol import Judge
 from rubric_integrations.judges.store import Lease, LedgerLike
 from rubric_integrations.judges.thresholds import Thresholds, ThresholdsLike, as_thresholds
@@ -217,8 +218,8 @@ def _grader(
     return grader.with_panel(member._replace(name=name) for member, name in members)
 
 
-def _recorded_judge(description: Any, thresholds: Thresholds | None = None) -> _RecordedJudge | Cascade:
-    """Make a judge from a fingerprint, or a cascade from its description.
+def _recorded_judge(description: Any, thresholds: Thresholds | None = None) -> _RecordedJudge | Cascade | Explained:
+    """Make a judge from a fingerprint, or a cascade or an explained judge from its description.
 
     Args:
         description: The fingerprint or the description.
@@ -228,6 +229,9 @@ def _recorded_judge(description: Any, thresholds: Thresholds | None = None) -> _
         judge = _RecordedJudge(str(description))
         return judge if thresholds is None else Cascade(judge, thresholds=thresholds)
     recorded = cast("dict[str, Any]", description)
+    if "explained_by" in recorded:
+        by = _RecordedJudge(recorded["explained_by"], recorded["explainer"])
+        return Explained(_recorded_judge(recorded["judge"], thresholds), by)
     cheap = [_recorded_judge(member) for member in recorded["cheap"]]
     strong = None if recorded["strong"] is None else _recorded_judge(recorded["strong"])
     if thresholds is None:
@@ -237,10 +241,12 @@ def _recorded_judge(description: Any, thresholds: Thresholds | None = None) -> _
 
 
 def _is_fitted(description: Any) -> bool:
-    """Whether a judge, or a judge inside a cascade, has thresholds that were found with labels."""
+    """Whether a judge, or a judge inside of it, has thresholds that were found with labels."""
     if not isinstance(description, dict):
         return False
     recorded = cast("dict[str, Any]", description)
+    if "explained_by" in recorded:
+        return _is_fitted(recorded["judge"])
     return "trained_on" in recorded.get("thresholds", {}) or any(
         map(_is_fitted, [*recorded["cheap"], recorded["strong"]])
     )
@@ -251,6 +257,8 @@ def _final_judges(judge: Any) -> list[_RecordedJudge]:
 
     These are the expensive judge or, without one, the cheap judges.
     """
+    if isinstance(judge, Explained):
+        return _final_judges(judge.answering)
     if not isinstance(judge, Cascade):
         return [judge]
     return [leaf for member in ([judge.strong] if judge.strong else judge.cheap) for leaf in _final_judges(member)]
@@ -259,8 +267,8 @@ def _final_judges(judge: Any) -> list[_RecordedJudge]:
 class _RecordedJudge:
     """Replaces a judge of an earlier run, by its fingerprint. It counts the judgments that are not in the ledger."""
 
-    def __init__(self, fingerprint: str):
-        self._fingerprint = fingerprint
+    def __init__(self, fingerprint: str, name: str = ""):
+        self._fingerprint, self.name = fingerprint, name
         self.missing = 0
 
     def fingerprint(self) -> str:

@@ -38,8 +38,8 @@ from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, 
 from rubric_integrations.graders import Grader
 from rubric_integrations.graders.endpoint import JudgeUnusable, WarmUp, WrongSetting
 from rubric_integrations.graders.scheduler import answered_text
-from rubric_integrations.judges.cascade import Cascade
-from rubric_integrations.judges.protocol import RunStopped, innermost
+from rubric_integrations.judges.cascade import judges_inside
+from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend import Prices, SpendLimit, price_name, spend_of_grade
 from rubric_integrations.judges.store import JudgmentStore, LedgerLike, StoreError
 from rubric_integrations.rubric.rubric import Rubric, require_grader
@@ -277,9 +277,7 @@ def check_priced_judges(limit: SpendLimit, grader: Grader) -> None:
     Raises:
         ValueError: A name is not the name of a judge.
     """
-    judges = [innermost(judge) for judge in grader.judges]
-    members = [member for judge in judges for member in (judge.members if isinstance(judge, Cascade) else (judge,))]
-    names = dict.fromkeys(price_name(innermost(member)) for member in members)
+    names = dict.fromkeys(price_name(inner) for judge in grader.judges for inner in judges_inside(judge))
     for name in limit.prices:
         if name not in names:
             judges_text = ", ".join(map(repr, names))

@@ -270,7 +270,10 @@ def _require_own_end(text: str, reply: ReplyObject, outputs: Mapping[str, Any], 
         ValueError: The reply may have been cut off inside a quotation.
     """
     explanations = [outputs.get("explanation"), *(entry.explanation for entry in outputs.get("judgments", ()))]
-    written = [explanation for explanation in explanations if explanation]
+    if not any(explanations):  # they were not requested, and the judge may have written some
+        entries = reply.fields.get("judgments", ())
+        explanations = [fields.get("explanation") for fields in (reply.fields, *entries) if isinstance(fields, Mapping)]
+    written = [explanation for explanation in explanations if isinstance(explanation, str) and explanation]
     if problem := incomplete_reply_problem(text, reply.text, written, texts):
         raise ValueError(
             f"the reply ends {problem}, and nothing reports whether it was cut off there: use a model whose client "
@@ -350,10 +353,10 @@ def _parse_field(reply: Mapping[str, Any], output: _Output) -> Any:
     name, annotation, choices, _ = output
     if name == _EVIDENCE:
         return parse_citations(reply.get(name))
+    # A verdict without its explanation is still the judge's verdict.
+    if name == "explanation" and reply.get(name) is None:
+        return strengths_and_weaknesses(reply)
     if name not in reply:
-        # A verdict without its explanation is still the judge's verdict.
-        if name == "explanation":
-            return strengths_and_weaknesses(reply)
         raise ValueError(f"the reply has no `{name}`")
     value = reply[name]
     if name in _ANSWER_NAMES and (problem := _other_answer(reply, name, _ANSWER_NAMES[name])):

@@ -279,14 +279,20 @@ def criterion_inputs(question: Question) -> dict[str, str]:
         own["scale"] = describe_numbers(criterion, criterion.scale)
     else:
         own["kind"] = polarity(criterion)
+    if question.given_answer:
+        is_choice = criterion.options is not None
+        own["answer"] = option_code(question, question.given_answer) if is_choice else question.given_answer
     return own
 
 
 def render_question(question: Question) -> PromptInputs:
     """Render the inputs of a signature for a question on one criterion."""
     own = criterion_inputs(question)
-    kind = own.pop("kind", None)
-    return render_inputs(question.submission, question.guidelines, own, [question.criterion], kind)
+    kind, answer = own.pop("kind", None), own.pop("answer", None)
+    prompt = render_inputs(question.submission, question.guidelines, own, [question.criterion], kind)
+    if answer is not None:  # a verdict, a number or a code, which need no fence
+        prompt.inputs["answer"] = answer
+    return prompt
 
 
 def describe_criterion(criterion: Criterion) -> str:

@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations._util.json import refuse_endless
 from rubric_integrations._util.records import Record, html_table
+from rubric_integrations.judges.composite import require_reasons
 from rubric_integrations.judges.lm_judge import LMJudge
 from rubric_integrations.judges.models.names import to_lm
 from rubric_integrations.judges.protocol import AlignmentRecord, ModelLike
@@ -377,7 +378,8 @@ def align(
 
     Raises:
         TypeError: `judge` is not an `LMJudge`, or `optimizer` is neither a name nor a DSPy optimizer.
-        ValueError: A setting is out of range, there are too few labels, or all labels have the same answer.
+        ValueError: A setting is out of range, there are too few labels, all labels have the same answer, or GEPA would
+            improve a judge with `reason="never"`.
         AttemptsError: (a ValueError) The file of attempts cannot be read or written.
         AlignmentError: A limit is reached, the judge or the model that proposes instructions cannot be used, or the
             judge failed on more than 20 % of the questions of a measurement. No result is kept. `spend` contains the
@@ -389,6 +391,8 @@ def align(
             f"`judge` must be an LMJudge, whose prompts can be changed, got {type(judge).__name__}: make one of a "
             'model with `LMJudge("openai/gpt-5-mini")`'
         )
+    if optimizer == "gepa" or isinstance(optimizer, dspy.GEPA):
+        require_reasons("align", [judge])
     if not 0 < alpha < 0.5:
         raise ValueError(f"`alpha` must be above 0 and below 0.5, got {alpha!r}")
     earlier: AlignmentRecord | None = getattr(judge, "alignment", None)
