@@ -108,7 +108,7 @@ class PerCriterionOneShotGrader(CriterionGrader):
             TypeError: A judge answers one criterion at a time.
         """
         super().check_settings()
-        for inner in (inner for member in self.panel for inner in judges_inside(member.judge)):
+        for inner in (inner for member in self.panel for inner in judges_inside(member.judge, answering=True)):
             if not isinstance(inner, BatchJudge):
                 raise TypeError(
                     f"the judge {type(inner).__name__} answers one criterion at a time: use PerCriterionGrader, or "

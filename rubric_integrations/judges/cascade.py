@@ -567,9 +567,15 @@ def needs_confidence_in_batches(judge: Judge) -> bool:
     return states_none or any(needs_confidence_in_batches(member) for member in inner.members)
 
 
-def judges_inside(judge: Judge) -> list[Judge]:
-    """Return the judges inside all wrappers, cascades and other composite judges."""
+def judges_inside(judge: Judge, *, answering: bool = False) -> list[Judge]:
+    """Return the judges inside all wrappers, cascades and other composite judges.
+
+    Args:
+        judge: The judge.
+        answering: Whether to leave out judges that answer no questions, such as the explainer of `Explained`.
+    """
     inner = innermost(judge)
     if not isinstance(inner, CompositeJudge):
         return [inner]
-    return [leaf for member in inner.members for leaf in judges_inside(member)]
+    members = inner.answering_members if answering else inner.members
+    return [leaf for member in members for leaf in judges_inside(member, answering=answering)]

@@ -305,9 +305,9 @@ def report_by_condition(
         verdict, value = (fallback.verdict, fallback.value) if fallback else (None, None)
         return report(verdict=verdict, value=value, error=f"whether it applies was not judged: {condition.error}")
     if condition.value is None:
-        reason = f"whether it applies cannot be assessed: {condition.reason}"
+        reason = f"whether it applies cannot be assessed: {condition.reason}".removesuffix(": ")
         return report(verdict="CANNOT_ASSESS", value=None, reason=reason)
-    reason = f"does not apply: {condition.reason}"
+    reason = f"does not apply: {condition.reason}".removesuffix(": ")
     return report(verdict=NOT_APPLICABLE, value=None, reason=reason, passed=True, not_applicable=True)
 
 
