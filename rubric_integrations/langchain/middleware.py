@@ -330,7 +330,7 @@ def _revision_request(report: EvaluationReport) -> str:
     """Return the message that lists the unmet criteria, highest weight first. Empty if no criterion is unmet."""
     unmet = [row for row in report.criteria if row.value is not None and not row.passed]
     lines = [
-        f"- {'Avoid' if row.weight < 0 else 'Missing'}: {row.requirement} ({row.reason})"
+        f"- {'Avoid' if row.weight < 0 else 'Missing'}: {row.requirement} ({row.shown_reason})"
         for row in sorted(unmet, key=lambda row: -abs(row.weight))
     ]
     return "\n".join(["Your answer does not pass yet. Answer again in full, and fix this:", *lines]) if lines else ""

@@ -91,7 +91,7 @@ def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[Renderab
     yield plain(f"{counted(len(worst), 'row')} where it is not as the rubric wants, the lowest first:")
     for _, _, row, criterion in sorted(worst, key=lambda entry: entry[:2], reverse=True):
         yield Text()
-        yield plain(f"row {row.id}: {criterion.verdict}. {_cut(criterion.reason)}")
+        yield plain(f"row {row.id}: {criterion.verdict}. {_cut(criterion.explanation)}")
         yield from _excerpts(row)
 
 

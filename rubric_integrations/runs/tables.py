@@ -70,7 +70,7 @@ def grade_record(graded: Graded) -> dict[str, Any]:
             "name": encodable(row.name),
             "verdict": row.verdict,
             "value": row.value,
-            "reason": row.reason,
+            "reason": row.shown_reason,
             "error": row.error,
         }
         for row in (report.criteria if report else ())

@@ -211,7 +211,8 @@ class Judgment(SparseRecord):
     Attributes:
         verdict: The answer as text: MET, UNMET or CANNOT_ASSESS, an option's label, or a number on a scale.
         value: The value of the verdict in [0, 1]. None for an abstention.
-        reason: Why, in the judge's words.
+        reason: Why, in the judge's words. Empty if the judge gives no reason. It begins with `given afterwards by` if
+            another model gave it (see `Explained`).
         spend: The calls, tokens and cost of the judgment.
         neutralized: Whether text that imitates the structure of a prompt was changed before the judge saw it.
         confidence: The confidence in [0, 1] that the judge stated. None if it was not requested.

@@ -46,7 +46,8 @@ class CriterionReport(SparseRecord):
             verdict, and for a criterion that was not asked about.
         value: The value of the verdict in [0, 1]. None for an abstention, a criterion that does not apply, a failure
             without a fallback verdict, and a criterion that was not asked about.
-        reason: The judge's reason for the verdict.
+        reason: The judge's reason for the verdict. Empty if the judge gives none. It begins with `given afterwards by`
+            if another model gave it (see `Explained`).
         error: Why the judge failed. None if it did not fail. If there is also a verdict, it is the fallback of
             `on_failure`.
         required: Whether the submission fails if this criterion does not pass.
@@ -125,7 +126,21 @@ class CriterionReport(SparseRecord):
         """Yield only the most important fields, to keep a printed report readable."""
         yield "name", self.name
         yield "verdict", self.verdict
-        yield ("error", self.error) if self.error else ("reason", self.reason)
+        yield ("error", self.error) if self.error else ("reason", self.shown_reason)
+
+    @property
+    def shown_reason(self) -> str:
+        """The judge's reason. If a decision model gave none, the probability that it gives to its verdict.
+
+        Example:
+            >>> row = {"name": "c1", "requirement": "r", "weight": 1.0, "verdict": "MET", "value": 1.0}
+            >>> CriterionReport(**row, probabilities={"MET": 0.93, "UNMET": 0.07}).shown_reason
+            'probability 0.93, no reason given'
+        """
+        if self.reason or not self.probabilities:
+            return self.reason
+        probability = self.probabilities.get(self.verdict or "")
+        return "no reason given" if probability is None else f"probability {probability:.2f}, no reason given"
 
     @property
     def explanation(self) -> str:
@@ -137,9 +152,9 @@ class CriterionReport(SparseRecord):
             'It looked. (steps 2, 5)'
         """
         if self.error or not self.evidence:
-            return self.error or self.reason
+            return self.error or self.shown_reason
         steps = f"({'step' if len(self.evidence) == 1 else 'steps'} {', '.join(map(str, self.evidence))})"
-        return f"{self.reason} {steps}".strip()
+        return f"{self.shown_reason} {steps}".strip()
 
     def to_criterion(self) -> Criterion:
         """Return the criterion with the fields that the report has: its name, requirement, weight and possible answers.
@@ -400,7 +415,8 @@ class EvaluationReport(SparseRecord):
         columns = ["name", "requirement", "weight", "required", "verdict", "value", "passed", "reason", "error"]
         optional = ("tags", "metadata", "evidence", "escalated")
         columns += [name for name in optional if any(getattr(row, name) for row in self.criteria)]
-        return data_frame([{name: getattr(row, name) for name in columns} for row in self.criteria], columns)
+        rows = [{name: getattr(row, name) for name in columns} | {"reason": row.shown_reason} for row in self.criteria]
+        return data_frame(rows, columns)
 
     @property
     def criteria(self) -> tuple[CriterionReport, ...]:

@@ -276,6 +276,6 @@ def _describe(match: Match, rows: Sequence[GradedRow]) -> Disagreement:
         raters=len(match.labels),
         unanimous=len(set(match.answers)) == 1,
         confidence=match.judged.confidence,
-        judge_reason=match.judged.reason,
+        judge_reason=match.judged.shown_reason,
         people_reasons=tuple(label.reason for label in match.labels if label.reason.strip()),
     )

@@ -290,7 +290,7 @@ class PageData:
                 [c.name, c.requirement, c.weight, c.required, tags, answer_values(c, settings), *_possible_answers(c)]
             )
             position = self._criteria.setdefault(text, len(self._criteria))
-            reason = c.error or c.reason
+            reason = c.error or c.shown_reason
             answers.append([position, *_answer(c), reason, term.words, term.value, *filter(None, [_more(c)])])
         details = {
             "why": why_not_passed(row) or None,

@@ -13,6 +13,7 @@ Ids, the rubric, answers, scores and spend are kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rubric_integrations._util.text import counted
 from rubric_integrations.reporting.page.figures import Comparison
@@ -47,9 +48,9 @@ def redact_row(row: GradedRow) -> GradedRow:
 
 def _redact_criterion(entry: CriterionReport) -> CriterionReport:
     votes = tuple(map(_redact_vote, entry.votes))
-    return entry.model_copy(
-        update={"reason": "", "error": _redact_error(entry.error), "votes": votes, "metadata": None}
-    )
+    # Without probabilities, the page does not say that the judge gave no reason.
+    left_out: dict[str, Any] = {"reason": "", "probabilities": None, "metadata": None}
+    return entry.model_copy(update={**left_out, "error": _redact_error(entry.error), "votes": votes})
 
 
 def _redact_vote(vote: Vote) -> Vote:
