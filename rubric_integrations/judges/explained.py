@@ -170,7 +170,7 @@ def _as_explainer(by: ModelLike | Judge) -> Judge:
 
     if is_judge and not isinstance(by, LMJudge):
         return by
-    return Explainer(by if isinstance(by, LMJudge) else LMJudge(cast("ModelLike", by)))
+    return Explainer(by if isinstance(by, LMJudge) else LMJudge(by))
 
 
 def _needs_reason(criterion: Criterion, judgment: Judgment) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dspy
 import pytest
@@ -28,7 +26,7 @@ from rubric_integrations.scoring import JudgeFailure, LabelledJudgment
 from rubric_integrations.trust import align
 from tests.fakes import FakeModel, FakeStore
 from tests.judges.questions import BINARY, CRITERIA, NEEDING, PENALTY, SUBMISSION, Listener, question_about, with_steps
-from tests.judges.test_saved import record
+from tests.judges.test_saved import COPIES, record
 from tests.openai_server import OpenAIServer, Reply
 
 REASONS: tuple[Any, ...] = ("always", "if_lost", "never")
@@ -136,7 +134,9 @@ async def test_request_is_made_from_a_template_in_one_request_for_each_form(serv
     assert first == second == other
     fields = list(first["response_format"]["json_schema"]["schema"]["properties"])
     assert fields == (["verdict", "explanation"] if reason == "if_lost" else ["verdict"])
-    assert [template for cache in judge._caller._templates.values() for template in cache.templates.values()] != [None]
+    assert [
+        template for cache in cast("Any", judge)._caller._templates.values() for template in cache.templates.values()
+    ] != [None]
 
 
 @pytest.mark.parametrize("reason", ["if_lost", "never"])
@@ -215,7 +215,7 @@ def test_saved_judge_keeps_the_setting_and_fits_no_other_judge(tmp_path: Path, r
         LMJudge("openai/m", api_key="none").load(tmp_path / "judge.json")
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda judge: pickle.loads(pickle.dumps(judge))])
+@pytest.mark.parametrize("copied", list(COPIES.values()))
 def test_copy_keeps_the_setting(copied: Any) -> None:
     judge = LMJudge("openai/m", api_key="none", reason="if_lost")
     assert (copied(judge).reason, copied(judge).fingerprint()) == ("if_lost", judge.fingerprint())

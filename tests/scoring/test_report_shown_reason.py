@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import cast
+from typing import Any, cast
 
 from rich.console import Console
 
@@ -53,7 +53,7 @@ def test_every_report_and_export_says_that_no_reason_was_given() -> None:
         printed(*show_criterion(run, "river")),
         printed(*show_row(run, "a")),
         junit.to_xml(seconds=0),
-        report._repr_html_(),
+        cast("Any", report)._repr_html_(),
         feedback(report),
         str(to_feedback(RUBRIC, report, "rubric")[1].comment),
         outcomes_of(report)[1].explanation,

@@ -479,13 +479,12 @@ def judge_signatures(confidence: bool = False, reason: ReasonPolicy = "always") 
         reason: Which answers are explained. An overall score is always explained, because nothing else in its report
             says what it consists of.
     """
-    return {
-        "criterion": with_probabilities(with_reason(JudgeCriterion, reason), confidence),
-        "option": with_reason(JudgeOption, reason),
-        "scale": with_reason(JudgeScale, reason),
-        "criteria": with_reason(JudgeBatch, reason),
-        "whole": JudgeOverall,
-    }
+    signatures: dict[str, Any] = {
+        "criterion": JudgeCriterion, "option": JudgeOption, "scale": JudgeScale, "criteria": JudgeBatch,
+    }  # fmt: skip
+    explained = {name: with_reason(signature, reason) for name, signature in signatures.items()}
+    explained["criterion"] = with_probabilities(explained["criterion"], confidence)
+    return {**explained, "whole": JudgeOverall}
 
 
 class CopiedPrompts(dspy.Module):

@@ -391,7 +391,7 @@ def align(
             f"`judge` must be an LMJudge, whose prompts can be changed, got {type(judge).__name__}: make one of a "
             'model with `LMJudge("openai/gpt-5-mini")`'
         )
-    if optimizer == "gepa" or isinstance(optimizer, dspy.GEPA):
+    if optimizer == "gepa" or isinstance(optimizer, cast("Any", dspy.GEPA)):
         require_reasons("align", [judge])
     if not 0 < alpha < 0.5:
         raise ValueError(f"`alpha` must be above 0 and below 0.5, got {alpha!r}")
