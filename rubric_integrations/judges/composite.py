@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, Self, TypeVar
@@ -65,6 +66,11 @@ class CompositeJudge(RequestJudge):
     @abstractmethod
     def describe(self) -> dict[str, Any] | None:
         """Return the fingerprints of the members and the settings, as JSON. None if a member cannot be identified."""
+
+    def fingerprint(self) -> str | None:
+        """Return a text that identifies the members and the settings. None if a member cannot be identified."""
+        description = self.describe()
+        return None if description is None else f"{type(self).__name__.lower()} {json.dumps(description)}"
 
     @property
     def gives_reasons(self) -> bool:

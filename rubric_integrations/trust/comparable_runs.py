@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from rubric_integrations.rubric.answers import Option, Scale
 from rubric_integrations.runs.files import GradedRow, import_notes, matched_rows
@@ -169,7 +169,7 @@ class _Differences:
         if not grader:
             self._unrecorded[number] += 1
             return
-        judges: list[Any] = grader.get("judges") or []
+        judges: list[Any] = _without_explainers(grader.get("judges") or [])
         self._judges[number].add(json.dumps(sorted(judges, key=str), sort_keys=True) if all(judges) else "")
         self._judge_names[number].add(", ".join(map(str, grader.get("names") or ())))
 
@@ -393,6 +393,16 @@ def fingerprints(judges: str) -> list[list[Any]]:
                 yield parts
 
     return list(find(json.loads(judges) if judges else []))
+
+
+def _without_explainers(record: Any) -> Any:
+    """Return the record of judges without the models that only explain answers (see `Explained`)."""
+    if isinstance(record, dict):
+        members = cast("dict[str, Any]", record)
+        if "explained_by" in members:
+            return _without_explainers(members["judge"])
+        return {name: _without_explainers(member) for name, member in members.items()}
+    return list(map(_without_explainers, cast("list[Any]", record))) if isinstance(record, list) else record
 
 
 # Providers that may replace the model behind a name. With another server, the name is a model of that server.

@@ -13,6 +13,7 @@ import pytest
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
+from rubric_integrations.graders.endpoint import JudgeUnusable
 from rubric_integrations.judges import BatchResult, Cascade, Explained, Judge, LMJudge, Question
 from rubric_integrations.judges.lm_judge import Explainer
 from rubric_integrations.judges.protocol import answers_independently
@@ -23,7 +24,7 @@ from tests.judges.questions import BINARY, CHOICE, CLEAR, NEEDING, PENALTY, SCAL
 from tests.openai_server import OpenAIServer, Reply
 
 ANSWER, REASON = Spend(calls=1, cost=0.01), Spend(calls=1, cost=0.5)
-SAID = "given afterwards by gpt-5-mini: "
+PREFIX = "given afterwards by gpt-5-mini: "
 
 
 class Explaining(FakeJudge):
@@ -74,7 +75,7 @@ async def test_reason_is_requested_where_points_may_be_lost(
     explainer = Explaining()
     judgment = await Explained(FakeJudge(answer, spend=ANSWER), explainer).judge(question_about(criterion))
     assert judgment.verdict == answer
-    assert judgment.reason == (f"{SAID}about {criterion.requirement}" if is_explained else "")
+    assert judgment.reason == (f"{PREFIX}about {criterion.requirement}" if is_explained else "")
     assert len(explainer.questions) == is_explained
     assert judgment.spend.cost == pytest.approx(0.51 if is_explained else 0.01)
 
@@ -122,7 +123,12 @@ def test_answers_of_one_request_are_explained_one_by_one_at_the_same_time() -> N
     questions = [Criterion(requirement=f"r{number}") for number in range(4)]
     judge, explainer = FakeBatchJudge(batch_of({1: "UNMET", 2: "MET", 3: "UNMET", 4: "UNMET"})), Explaining()
     report = grade(Explained(judge, explainer), *questions, grader=PerCriterionOneShotGrader)
-    assert [row.reason for row in report.criteria] == [f"{SAID}about r0", "", f"{SAID}about r2", f"{SAID}about r3"]
+    assert [row.reason for row in report.criteria] == [
+        f"{PREFIX}about r0",
+        "",
+        f"{PREFIX}about r2",
+        f"{PREFIX}about r3",
+    ]
     assert (judge.requests, len(explainer.questions), explainer.peak) == ([[1, 2, 3, 4]], 3, 3)
     assert all(not question.batch_criteria for question in explainer.questions)
     assert report.spend.calls == 4
@@ -133,7 +139,7 @@ def test_lost_answer_of_a_request_stays_a_fault() -> None:
     explainer = Explaining()
     judge = Explained(FakeBatchJudge(first, second), explainer)
     report = grade(judge, Criterion(requirement="a"), Criterion(requirement="b"), grader=PerCriterionOneShotGrader)
-    assert [row.reason for row in report.criteria] == [f"{SAID}about a", f"{SAID}about b"]
+    assert [row.reason for row in report.criteria] == [f"{PREFIX}about a", f"{PREFIX}about b"]
     assert explainer.requirements == ["a", "b"]
 
 
@@ -148,13 +154,15 @@ def test_ledger_shares_verdicts_with_a_run_without_reasons_and_with_other_explai
     one, other = Explaining("one"), Explaining("other")
 
     def run(used: Judge, grader: Any = PerCriterionGrader) -> tuple[int, ...]:
-        before = [len(asked.questions) for asked in (judge, one, other)]
+        before = [len(used_judge.questions) for used_judge in (judge, one, other)]
         [graded] = grade_many(["The Nile."], rubric, grader(used), ledger=tmp_path / "run.sqlite")
         assert graded.report is not None
         assert [row.verdict for row in graded.report.criteria] == ["UNMET", "MET", "UNMET", "MET"]
         has_reasons = isinstance(used, Explained)
         assert bool(graded.report.criteria[0].reason) is has_reasons
-        return tuple(len(asked.questions) - count for asked, count in zip((judge, one, other), before, strict=True))
+        return tuple(
+            len(used_judge.questions) - count for used_judge, count in zip((judge, one, other), before, strict=True)
+        )
 
     assert run(judge) == (4, 0, 0)
     assert run(Explained(judge, one)) == (0, 2, 0)
@@ -171,8 +179,8 @@ def test_failed_reason_is_requested_again_by_the_next_run(tmp_path: Path) -> Non
         [graded] = grade_many(["The Nile."], rubric, PerCriterionGrader(used), ledger=tmp_path / "run.sqlite")
         assert graded.report is not None
         reasons.append(graded.report.criteria[0].reason)
-    said = f"{SAID}about Names the river"
-    assert reasons == ["no reason could be given afterwards by gpt-5-mini: garbage", said, said]
+    text = f"{PREFIX}about Names the river"
+    assert reasons == ["no reason could be given afterwards by gpt-5-mini: garbage", text, text]
     assert len(judge.questions) == 1
 
 
@@ -185,7 +193,7 @@ def test_rescore_keeps_the_reasons_and_makes_no_calls(tmp_path: Path) -> None:
     heavier = Rubric([criterion.model_copy(update={"weight": 2 * criterion.weight}) for criterion in rubric.criteria])
     [rescored] = rescore(tmp_path / "r.sqlite", heavier)
     assert (rescored.missing, rescored.report.score) == (0, 0.0)
-    assert rescored.report.criteria[0].reason == f"{SAID}about Names the river"
+    assert rescored.report.criteria[0].reason == f"{PREFIX}about Names the river"
     assert (len(judge.questions), len(explainer.questions)) == (2, 1)
 
 
@@ -308,3 +316,29 @@ def test_requests_with_reasons_and_without_and_none_on_resume(server: OpenAIServ
         assert all(result.report is not None for result in graded)
         counts.append(len(server.calls) - before)
     assert counts == [15, 10, 0, 0]
+
+
+def test_wrong_key_of_the_explainer_ends_a_run_and_keeps_the_answers(tmp_path: Path) -> None:
+    judge = FakeJudge("UNMET", fingerprint="judge")
+    refused = JudgeFailure("config", "wrong key")
+    texts, rubric, path = [f"text {number}" for number in range(40)], Rubric([BINARY]), tmp_path / "run.sqlite"
+    with pytest.raises(JudgeUnusable, match="wrong key"):
+        list(grade_many(texts, rubric, PerCriterionGrader(Explained(judge, Explaining(failure=refused))), ledger=path))
+    list(grade_many(texts, rubric, PerCriterionGrader(Explained(judge, Explaining())), ledger=path))
+    assert len(judge.questions) == 40
+
+
+def test_limits_of_a_run_count_the_requests_for_reasons() -> None:
+    judge, explainer = FakeJudge("UNMET"), Explaining()
+    list(grade_many(["a", "b", "c"], Rubric([BINARY]), PerCriterionGrader(Explained(judge, explainer)), max_calls=4))
+    assert len(judge.questions) + len(explainer.questions) == 4
+
+
+def test_fingerprint_names_both_judges() -> None:
+    def fingerprint(judge: str, by: str) -> str | None:
+        return Explained(FakeJudge(fingerprint=judge), Explaining(by)).fingerprint()
+
+    assert len({fingerprint("a", "x"), fingerprint("a", "y"), fingerprint("b", "x")}) == 3
+    assert Explained(FakeJudge(), Explaining()).fingerprint() is None
+    explained = Explained(FakeJudge(fingerprint="a"), Explaining("x"))
+    assert explained.without_cache().fingerprint() == fingerprint("a", "x")

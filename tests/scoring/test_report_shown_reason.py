@@ -83,10 +83,10 @@ def test_reason_that_was_given_afterwards_is_shown_as_it_is() -> None:
         return to_judgment(question.criterion, question.given_answer).model_copy(update={"reason": "It is a lake."})
 
     graded, report = graded_by(Explained(FakeJudge(decide), FakeJudge(explain)))
-    said = "given afterwards by FakeJudge: It is a lake."
-    assert report.criteria[0].explanation == said
+    text = "given afterwards by FakeJudge: It is a lake."
+    assert report.criteria[0].explanation == text
     assert report.criteria[0].probabilities == {"MET": 0.07, "UNMET": 0.93}
-    assert said in printed(*show_row(RunFile.of("run", [graded]), "a"))
+    assert text in printed(*show_row(RunFile.of("run", [graded]), "a"))
 
 
 def test_answer_without_a_probability_of_its_own_has_no_number() -> None:

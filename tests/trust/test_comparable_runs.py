@@ -11,7 +11,7 @@ import pytest
 
 from rubric_integrations import Check, Criterion, LengthPenalty, Option, PerCriterionGrader, Rubric, Scale, grade_many
 from rubric_integrations.graders import CallLimits, Voting
-from rubric_integrations.judges import Question
+from rubric_integrations.judges import Explained, Question
 from rubric_integrations.reporting import report_page
 from rubric_integrations.rubric import HybridMetric
 from rubric_integrations.runs import Graded, RunFile, read_run
@@ -220,6 +220,14 @@ def test_name_of_a_model_without_a_date_is_a_warning(model: str, floats: bool) -
     assert [warning.startswith(f"the judge openai/{model} is a name without a date") for warning in warnings] == (
         [True] * floats
     )
+
+
+def test_model_that_only_explains_answers_is_no_other_judge() -> None:
+    explained = [grade(one(), Explained(FixedJudge(), FixedJudge(model))) for model in ("a-2025-01-01", "gpt-5-mini")]
+    assert comparability(grade(one()), explained[0]) == NOTHING
+    assert comparability(*explained) == NOTHING
+    other = grade(one(), Explained(FixedJudge("other-2025-01-01"), FixedJudge()))
+    assert comparability(grade(one()), other).warnings[0].startswith("another judge")
 
 
 def test_settings_of_a_panel_count_only_if_there_is_one() -> None:
