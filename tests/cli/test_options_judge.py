@@ -90,7 +90,10 @@ def test_every_judge_option_changes_the_judge(key: str) -> None:
         assert isinstance(judge, LMJudge)
         return judge.fingerprint(), judge.lm.kwargs
 
-    values = {"a number": "0.5", "a whole number": "7", "text": "low", "true or false": "true"}
+    values = {
+        "a number": "0.5", "a whole number": "7", "text": "low", "true or false": "true",
+        "always, if_lost or never": "never",
+    }  # fmt: skip
     assert state(f"{key}={values[JUDGE_OPTIONS[key].kind]}") != state()
 
 
