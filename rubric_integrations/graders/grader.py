@@ -24,7 +24,7 @@ from rubric_integrations.checks.metrics import run_metric
 from rubric_integrations.graders.endpoint import WarmUp
 from rubric_integrations.graders.panel import PanelMember, describe_judge, make_panel, require_judges, stored_judges
 from rubric_integrations.graders.rounds import MAX_ROUNDS, Criteria, Round, current_round, judge_failures, without_lost
-from rubric_integrations.graders.scheduler import CallLimiter, RefusalMemory, gather_calls, limit_judge, with_spend
+from rubric_integrations.graders.scheduler import CallLimiter, RefusalMemory, limit_judge, with_spend
 from rubric_integrations.graders.settings import (
     CallLimits,
     OptionDisplay,
@@ -45,7 +45,7 @@ from rubric_integrations.judges.protocol import (
     innermost,
     without_cache,
 )
-from rubric_integrations.judges.spend import SpendLimit, spend_of_grade
+from rubric_integrations.judges.spend import SpendLimit, gather_calls, spend_of_grade
 from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.criterion import Criterion, all_criteria, has_checks
 from rubric_integrations.rubric.rubric import Rubric

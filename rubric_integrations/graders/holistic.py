@@ -9,10 +9,10 @@ from typing import Any
 
 from rubric_integrations.graders.grader import DEFAULT_OPTIONS, Grader
 from rubric_integrations.graders.rounds import Round
-from rubric_integrations.graders.scheduler import gather_calls
 from rubric_integrations.graders.settings import shown_to_judges
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import OverallJudge, Request, answer, innermost
+from rubric_integrations.judges.spend import gather_calls
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import OverallAnswer, aggregate_overall
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure

@@ -17,10 +17,10 @@ from rubric_integrations.graders.grader import (
 )
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.rounds import Criteria, Round
-from rubric_integrations.graders.scheduler import gather_calls
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.cascade import judges_inside, needs_confidence_in_batches
 from rubric_integrations.judges.protocol import BatchJudge, GenerateFn, JudgeLike, Question
+from rubric_integrations.judges.spend import gather_calls
 from rubric_integrations.rubric.criterion import all_criteria
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import JudgeAnswers, Outcome, Spend, total_spend

@@ -23,10 +23,11 @@ from rubric_integrations.graders.grader import (
 )
 from rubric_integrations.graders.panel import PanelMember
 from rubric_integrations.graders.rounds import Criteria, Round
-from rubric_integrations.graders.scheduler import AttemptResult, gather_calls, with_spend
+from rubric_integrations.graders.scheduler import AttemptResult, with_spend
 from rubric_integrations.graders.settings import CallLimits, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.prompts.render import PART_NOTE
 from rubric_integrations.judges.protocol import GenerateFn, JudgeLike, Question, Request, answer, answers_independently
+from rubric_integrations.judges.spend import gather_calls
 from rubric_integrations.rubric.criterion import Criterion, all_criteria, condition_indices
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import applicable_criteria

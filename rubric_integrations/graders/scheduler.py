@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from hashlib import sha256
@@ -52,7 +52,6 @@ from rubric_integrations.judges.spend import (
     PRICE_UNKNOWN,
     PriceUnknown,
     SpendLimit,
-    SpendLimitReached,
     price_name,
     price_remedy,
     prompt_bytes,
@@ -251,33 +250,6 @@ class CallLimiter:
             requested = failures[-1].retry_after
             wait = _backoff(len(failures)) if requested is None else min(LONGEST_WAIT, max(0.0, requested))
             await asyncio.sleep(wait)
-
-
-async def gather_calls(calls: Iterable[Coroutine[Any, Any, T] | asyncio.Task[T]]) -> list[T]:
-    """Await calls like `asyncio.gather`, but return or raise only after all of them have ended.
-
-    After an error, `asyncio.gather` leaves the other calls running, and nobody counts their cost. Here they are
-    cancelled. If a spend limit is reached, they are awaited, because their requests are already paid for.
-
-    Raises:
-        Exception: The first exception of a call.
-    """
-    tasks = list(map(asyncio.ensure_future, calls))
-    if not tasks:
-        return []
-    try:
-        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        errors = (task.exception() for task in ended if not task.cancelled())
-        error = next((error for error in errors if error is not None), None)
-        if isinstance(error, SpendLimitReached):
-            await asyncio.wait(tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    if error is not None:
-        raise error
-    return [task.result() for task in tasks]
 
 
 def with_spend(outcome: AnyOutcome, spend: Spend) -> AnyOutcome:

@@ -9,30 +9,26 @@ refuses equal judges, because their answers would never differ.
 from __future__ import annotations
 
 import copy
-import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Self, cast
 
-from rubric_integrations.judges.composite import CompositeJudge
+from rubric_integrations.judges.composite import CompositeJudge, Retrier
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
     JudgeLike,
     Question,
     Request,
-    Retries,
-    answer,
     answers_independently,
     fingerprint_of,
     has_label_in,
     innermost,
     refusal_of,
     split_for,
-    without_cache,
 )
+from rubric_integrations.judges.spend import gather_calls
 from rubric_integrations.judges.thresholds import Thresholds, ThresholdsLike, as_thresholds, read_thresholds
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment, Spend, total_spend
@@ -131,25 +127,6 @@ def refuse_equal_answers(cheap: Sequence[Judge], strong: Judge | None) -> None:
             )
 
 
-T = TypeVar("T")
-
-
-class _Retries(Protocol):
-    async def outcome(
-        self, attempt: Callable[[], Awaitable[T]], retries: Retries | None = None
-    ) -> tuple[T | JudgeFailure, Spend]: ...
-
-
-class _NoRetries:
-    async def outcome(
-        self, attempt: Callable[[], Awaitable[T]], retries: Retries | None = None
-    ) -> tuple[T | JudgeFailure, Spend]:
-        try:
-            return await attempt(), NO_SPEND
-        except JudgeFailure as failure:
-            return failure, NO_SPEND
-
-
 class Cascade(CompositeJudge):
     """A judge that asks a cheap judge first, and escalates uncertain questions to an expensive judge.
 
@@ -223,7 +200,6 @@ class Cascade(CompositeJudge):
         self._seen = frozenset(self.thresholds.trained_on)
         self.cheap = tuple(as_cheap_judge(cast("JudgeLike", member), self.thresholds) for member in members)
         self.strong = None if strong is None else as_judge(strong)
-        self._retries: _Retries = _NoRetries()
         refuse_equal_answers(self.cheap, self.strong)
 
     @property
@@ -253,7 +229,7 @@ class Cascade(CompositeJudge):
             groups = [part for group in groups for part in split_for(judge, group)]
         return groups
 
-    def with_members(self, change: Callable[[Judge], Judge], retries: _Retries | None = None) -> Self:
+    def with_members(self, change: Callable[[Judge], Judge], retries: Retrier | None = None) -> Self:
         """Copy this cascade, and replace each of its judges in the copy.
 
         Args:
@@ -341,12 +317,10 @@ class Cascade(CompositeJudge):
         self, judge: Judge, request: Request, questions: Mapping[int, Question]
     ) -> tuple[BatchResult, Mapping[int, float | None]]:
         """Ask a judge several questions in one request each."""
-        from rubric_integrations.graders.scheduler import gather_calls
-
         # Without the criteria of the other questions, the key of a stored judgment is that of a single question.
         singles = [question._replace(batch_criteria=()) for question in questions.values()]
         results = await gather_calls(
-            self._request(judge, Request(request.submission, question, retries=request.retries)) for question in singles
+            self._ask(judge, Request(request.submission, question, retries=request.retries)) for question in singles
         )
         answers: dict[int, Judgment] = {}
         faults: dict[int, str | JudgeFailure] = {}
@@ -361,23 +335,11 @@ class Cascade(CompositeJudge):
         spend = total_spend(outcome.spend + lost for outcome, lost in results)
         return BatchResult(answers, faults, spend), cost
 
-    async def _request(self, judge: Judge, request: Request) -> tuple[Any, Spend]:
-        return await self._ask(judge, request)
-
-    def _ask(self, judge: Judge, request: Request) -> Awaitable[tuple[Any, Spend]]:
-        """Ask one of the judges, with its own retries. The result may be a failure."""
-        return self._retries.outcome(partial(answer, judge, request), request.retries)
-
     def _marked(self, question: Question, judgment: Judgment, changes: dict[str, Any]) -> Judgment:
         """Copy a judgment with changes. Mark it if its label was used to find the thresholds."""
         if has_label_in(self._seen, question):
             changes = {**changes, "trained_on": True}
         return judgment.model_copy(update=changes)
-
-    def fingerprint(self) -> str | None:
-        """Return a text that identifies the judges and the thresholds. None if one judge cannot be identified."""
-        description = self.describe()
-        return None if description is None else f"cascade {json.dumps(description)}"
 
     def describe(self) -> dict[str, Any] | None:
         """Return the fingerprints of the judges and the thresholds, as JSON. None if a judge cannot be identified."""
@@ -391,10 +353,6 @@ class Cascade(CompositeJudge):
         description: dict[str, Any] = {"cheap": members, "strong": strong, "escalate_below": self.escalate_below}
         is_pooled = self.thresholds == Thresholds(pooled=self.escalate_below)
         return description if is_pooled else {**description, "thresholds": self.thresholds.describe()}
-
-    def without_cache(self) -> Self:
-        """Copy this cascade with judges that use neither a cache of responses nor a store."""
-        return self.with_members(without_cache)
 
     def with_examples(self, examples: Sequence[LabelledJudgment], max_examples: int = 4) -> Self:
         """Copy this cascade and give its judges other few-shot examples.
@@ -531,7 +489,7 @@ class Cascade(CompositeJudge):
         """Return a judge's failure with another spend. It is final if the judge has its own retries."""
         final = copy.copy(failure)
         final.spend = spend
-        final.retryable = failure.retryable and isinstance(self._retries, _NoRetries)
+        final.retryable = failure.retryable and self._may_retry
         return final
 
 
@@ -561,9 +519,7 @@ def needs_confidence_in_batches(judge: Judge) -> bool:
     inner = innermost(judge)
     if not isinstance(inner, CompositeJudge):
         return False
-    states_none = (
-        isinstance(inner, Cascade) and inner.thresholds.use_confidence and any(map(is_lm_judge, inner.cheap))
-    )
+    states_none = isinstance(inner, Cascade) and inner.thresholds.use_confidence and any(map(is_lm_judge, inner.cheap))
     return states_none or any(needs_confidence_in_batches(member) for member in inner.members)
 
 

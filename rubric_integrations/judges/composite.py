@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
-from rubric_integrations.judges.protocol import Judge, RequestJudge, Retries, innermost, without_cache
+from rubric_integrations.judges.protocol import Judge, Request, RequestJudge, Retries, answer, innermost, without_cache
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Spend
 
 T = TypeVar("T")
@@ -23,13 +24,10 @@ class Retrier(Protocol):
         ...
 
 
-class NoRetries:
-    """Makes each call once."""
-
+class _NoRetries:
     async def outcome(
         self, attempt: Callable[[], Awaitable[T]], retries: Retries | None = None
     ) -> tuple[T | JudgeFailure, Spend]:
-        """Make a call. Return its result or its failure."""
         try:
             return await attempt(), NO_SPEND
         except JudgeFailure as failure:
@@ -42,6 +40,8 @@ class CompositeJudge(RequestJudge):
     Each member has its own retries, timeout and limits, and its own judgments in a ledger. The composite judge itself
     has none of them.
     """
+
+    _retries: Retrier = _NoRetries()
 
     @property
     @abstractmethod
@@ -66,6 +66,15 @@ class CompositeJudge(RequestJudge):
     @abstractmethod
     def describe(self) -> dict[str, Any] | None:
         """Return the fingerprints of the members and the settings, as JSON. None if a member cannot be identified."""
+
+    def _ask(self, judge: Judge, request: Request) -> Coroutine[Any, Any, tuple[Any, Spend]]:
+        """Ask one of the members, with its own retries. The result may be a failure."""
+        return self._retries.outcome(partial(answer, judge, request), request.retries)
+
+    @property
+    def _may_retry(self) -> bool:
+        """Whether a failure of a member may be retried by the caller. False if each member has its own retries."""
+        return isinstance(self._retries, _NoRetries)
 
     def fingerprint(self) -> str | None:
         """Return a text that identifies the members and the settings. None if a member cannot be identified."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, cast
 
-from rubric_integrations.judges.composite import CompositeJudge, NoRetries, Retrier
+from rubric_integrations.judges.composite import CompositeJudge, Retrier
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
@@ -16,11 +15,13 @@ from rubric_integrations.judges.protocol import (
     Question,
     Request,
     Retries,
-    answer,
     answers_independently,
     fingerprint_of,
     innermost,
+    refusal_of,
+    split_for,
 )
+from rubric_integrations.judges.spend import gather_calls
 from rubric_integrations.rubric.criterion import CONDITION_PREFIX, Criterion
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Judgment, Spend, total_spend
 
@@ -66,7 +67,6 @@ class Explained(CompositeJudge):
 
         self.answering = as_judge(judge)
         self.explainer = _as_explainer(by)
-        self._retries: Retrier = NoRetries()
 
     @property
     def members(self) -> tuple[Judge, ...]:
@@ -87,6 +87,14 @@ class Explained(CompositeJudge):
     def independent_answers(self) -> bool:
         """Whether the judge's answers to several questions in one request do not depend on each other."""
         return answers_independently(self.answering)
+
+    def refusal(self, criterion: Criterion) -> str | None:
+        """Return why the judge cannot answer a criterion. None if it can."""
+        return refusal_of(self.answering, criterion)
+
+    def split(self, questions: Mapping[int, Question]) -> Sequence[Mapping[int, Question]]:
+        """Split questions into the requests that the judge accepts."""
+        return split_for(self.answering, questions)
 
     def with_members(self, change: Callable[[Judge], Judge], retries: Retrier | None = None) -> Self:
         """Copy this judge, and replace both judges in the copy (see `CompositeJudge.with_members`)."""
@@ -110,10 +118,10 @@ class Explained(CompositeJudge):
         Raises:
             JudgeFailure: There is no answer. It is not retryable if both judges already have their own retries.
         """
-        result, lost = await self._ask(self.answering, request, request.retries)
+        result, lost = await self._ask(self.answering, request)
         if isinstance(result, JudgeFailure):
             final = copy.copy(result)
-            final.retryable = result.retryable and isinstance(self._retries, NoRetries)
+            final.retryable = result.retryable and self._may_retry
             raise final from result
         if request.questions is not None:
             return await self._explain_batch(request.questions, result, lost, request.retries)
@@ -123,8 +131,6 @@ class Explained(CompositeJudge):
     async def _explain_batch(
         self, questions: Mapping[int, Question], batch: BatchResult, lost: Spend, retries: Retries | None
     ) -> BatchResult:
-        from rubric_integrations.graders.scheduler import gather_calls
-
         explaining = (self._explain(questions[number], judgment, retries) for number, judgment in batch.answers.items())
         explained = dict(zip(batch.answers, await gather_calls(explaining), strict=True))
         answers = {number: judgment for number, (judgment, _) in explained.items()}
@@ -137,7 +143,7 @@ class Explained(CompositeJudge):
             return judgment, NO_SPEND
         to_explain = question._replace(given_answer=judgment.verdict, batch_criteria=(), warm_prompt_cache=False)
         request = Request(question.submission, to_explain, retries=retries)
-        outcome, lost = await self._ask(self.explainer, request, retries)
+        outcome, lost = await self._ask(self.explainer, request)
         if isinstance(outcome, JudgeFailure):
             reason = f"no reason could be given afterwards by {self._name}: {outcome.message}"
         elif outcome.verdict != judgment.verdict or not outcome.reason:
@@ -145,10 +151,6 @@ class Explained(CompositeJudge):
         else:
             reason = f"given afterwards by {self._name}: {outcome.reason}"
         return judgment.model_copy(update={"reason": reason}), outcome.spend + lost
-
-    async def _ask(self, judge: Judge, request: Request, retries: Retries | None) -> tuple[Any, Spend]:
-        """Ask one of the judges, with its own retries. The result may be a failure."""
-        return await self._retries.outcome(partial(answer, judge, request), retries)
 
     @property
     def _name(self) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
@@ -542,3 +542,33 @@ class SpendLimit:
             else:
                 self._counted += spend.cost or 0.0
                 self._lost_without_price += 1
+
+
+T = TypeVar("T")
+
+
+async def gather_calls(calls: Iterable[Coroutine[Any, Any, T] | asyncio.Task[T]]) -> list[T]:
+    """Await calls like `asyncio.gather`, but return or raise only after all of them have ended.
+
+    After an error, `asyncio.gather` leaves the other calls running, and nobody counts their cost. Here they are
+    cancelled. If a spend limit is reached, they are awaited, because their requests are already paid for.
+
+    Raises:
+        Exception: The first exception of a call.
+    """
+    tasks = list(map(asyncio.ensure_future, calls))
+    if not tasks:
+        return []
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        errors = (task.exception() for task in ended if not task.cancelled())
+        error = next((error for error in errors if error is not None), None)
+        if isinstance(error, SpendLimitReached):
+            await asyncio.wait(tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if error is not None:
+        raise error
+    return [task.result() for task in tasks]

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
+from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Scale, grade_many
 from rubric_integrations.dspy import RubricMetric
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import BatchResult, Cascade, Explained, Judge, LMJudge, Question
@@ -18,7 +18,7 @@ from rubric_integrations.judges.lm_judge import Explainer
 from rubric_integrations.judges.protocol import answers_independently
 from rubric_integrations.runs import Ledger, rescore
 from rubric_integrations.scoring import EvaluationReport, JudgeError, JudgeFailure, Judgment, Spend, to_judgment
-from tests.fakes import FakeBatchJudge, FakeJudge, FakeModel, batch_of
+from tests.fakes import FakeBatchJudge, FakeIndependentJudge, FakeJudge, FakeModel, batch_of
 from tests.judges.questions import BINARY, CHOICE, CLEAR, NEEDING, PENALTY, SCALE, question_about, with_steps
 from tests.openai_server import OpenAIServer, Reply
 
@@ -342,3 +342,21 @@ def test_fingerprint_names_both_judges() -> None:
     assert Explained(FakeJudge(), Explaining()).fingerprint() is None
     explained = Explained(FakeJudge(fingerprint="a"), Explaining("x"))
     assert explained.without_cache().fingerprint() == fingerprint("a", "x")
+
+
+def test_reasons_of_a_judge_that_answers_a_rubric_in_one_request_are_single_requests() -> None:
+    class TwoAtMost(FakeIndependentJudge):
+        def split(self, questions: Mapping[int, Question]) -> list[dict[int, Question]]:
+            pairs = list(questions.items())
+            return [dict(pairs[start : start + 2]) for start in range(0, len(pairs), 2)]
+
+        def refusal(self, criterion: Criterion) -> str | None:
+            return "has a scale: use options" if criterion.scale else None
+
+    judge, explainer = TwoAtMost({"r1": "MET", "r2": "UNMET", "r3": "UNMET"}), Explaining()
+    grader = PerCriterionGrader(Explained(judge, by=explainer))
+    report = Rubric([Criterion(requirement=f"r{n}") for n in (1, 2, 3)]).grade_sync("a", grader=grader)
+    assert (judge.requests, explainer.requirements) == ([["r1", "r2"], ["r3"]], ["r2", "r3"])
+    assert report.spend.calls == 4
+    with pytest.raises(ValueError, match="has a scale: use options"):
+        Rubric([Criterion(requirement="r", scale=Scale(max=10))]).grade_sync("a", grader=grader)
