@@ -62,7 +62,9 @@ def benchmark(
 ) -> None:
     """Measure how far a judge agrees with human labels on public data, and compare it with other judges.
 
-    The other judges are not called. Their recorded answers are used.
+    The other judges are not called. Their recorded answers to the questions of this run are used. The judge is called
+    better than another judge only if the lower limits of both differences, of accuracy and of kappa, are above 0. One
+    row is a judge that always gives the most frequent answer.
 
     Exit codes: 0 done; 2 bad usage or bad input; 3 a judge failed; 4 stopped by --max-cost or --max-calls; 130 stopped
     by Ctrl-C or SIGTERM.
@@ -112,7 +114,8 @@ def benchmark(
             folder = folder_of(each.name, data)
             commit = commit_of(folder)
             print_lines([f"{each.source.title} is read from {folder}{f', commit {commit}' if commit else ''}"])
-            _print_figures(Benchmark(each), judge_of_run(each, graded, judges.display_name))
+            own = judge_of_run(each, graded, judges.display_name)
+            _print_figures(Benchmark(each.restricted_to(own.answers)), own, len(each.references))
     raise typer.Exit(code)
 
 
@@ -136,25 +139,43 @@ def _load_sets(names: str, data: Path) -> list[BenchmarkSet]:
     return chosen
 
 
-def _print_figures(benchmark: Benchmark, own: RecordedJudge) -> None:
-    """Print two tables for each kind of judgment: agreement with the labels, and the difference to published judges."""
-    source = benchmark.data.source
-    for kind in benchmark.data.kinds:
+def _print_figures(benchmark: Benchmark, own: RecordedJudge, questions: int) -> None:
+    """Print tables for each kind of judgment: agreement with the labels, and the differences to other judges.
+
+    Args:
+        benchmark: The questions of the run.
+        own: The judge of the run.
+        questions: The number of questions of the whole set.
+    """
+    source, data = benchmark.data.source, benchmark.data
+    print_lines([f"All judges are measured on the {len(data.references):,} of {questions:,} questions of this run"])
+    for kind in data.kinds:
         if kind not in benchmark.kinds_of(own):
             continue
         title = f"{source.title}, {kind} [{benchmark.level:.0%} intervals by {source.cluster}]. Labels: {source.raters}"
         counts = figures_table(title, ("judge", "n", "unread", "abstained", "accuracy", "kappa"), text=["judge"])
-        others = figures_table("", ("judge", "AC1", "bias", "accuracy of this run minus it"), text=["judge"])
-        for judge in (own, *benchmark.data.judges):
+        others = figures_table("", ("judge", "weighted kappa", "AC1", "bias"), text=["judge"])
+        better = figures_table(
+            "This run minus another judge", ("judge", "accuracy", "kappa", "this run is better"),
+            text=["judge", "this run is better"],
+        )  # fmt: skip
+        for judge in (own, data.constant_judge, *data.judges):
+            if kind not in benchmark.kinds_of(judge):
+                continue
             row = benchmark.measure(judge, kind)
-            minus = None if judge is own else benchmark.compare(own, judge, kind)
             counts.add_row(
                 plain(judge.label), f"{row.n:,}", f"{row.unread:,}", f"{row.abstained:,}", _cell(row.accuracy),
                 _cell(row.kappa),
             )  # fmt: skip
-            others.add_row(plain(judge.label), _cell(row.ac1), _cell(row.bias, signed=True), _cell(minus, signed=True))
-        out.print(counts)
-        out.print(others)
+            others.add_row(plain(judge.label), _cell(row.weighted_kappa), _cell(row.ac1), _cell(row.bias, signed=True))
+            if judge is not own:
+                minus = benchmark.compare(own, judge, kind)
+                better.add_row(
+                    plain(judge.label), _cell(minus.accuracy, signed=True), _cell(minus.kappa, signed=True),
+                    f"not shown: {', '.join(minus.not_better)}" if minus.not_better else "yes",
+                )  # fmt: skip
+        for table in (counts, others, better):
+            out.print(table)
 
 
 def _cell(estimate: Estimate | None, *, signed: bool = False) -> Text:

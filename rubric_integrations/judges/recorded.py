@@ -367,7 +367,7 @@ def _read_preference(criterion: Criterion, text: str) -> Iterator[Statement]:
 
 
 # `I do not think that Output (a) is better` states no preference.
-_IN_DOUBT = re.compile(r"(?:\bnot|n't|\bwhether|\bif|\bdoubt\w*)\b[^.,;:\n]*\Z", re.IGNORECASE)
+_IN_DOUBT = re.compile(r"(?:\b(?:can)?not|\bn?either|n't|\bwhether|\bif|\bdoubt\w*)\b[^.,;:\n]*\Z", re.IGNORECASE)
 _PREFERENCE = re.compile(
     r"(?:^\W*(?P<alone>)|\b)(?:output|response|assistant|model|answer)\s*\(?(?P<side>[ab12])\b\)?"
     r"(?:(?(alone)[*.]*\s*$|(?!))|\s+is\s+(?:(?:the|a|clearly|slightly|much|overall)\s+)*(?:better|superior|preferred|best)"

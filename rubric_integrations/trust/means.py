@@ -25,6 +25,7 @@ from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust.statistics import (
     ROUNDING,
     check_level,
+    cohen_kappa,
     estimate_clustered_difference,
     estimate_difference,
     estimate_rate,
@@ -343,7 +344,7 @@ def estimate_mean_share(
     return estimate_mean(shares, level, groups=groups, weights=weights)
 
 
-def estimate_differences(differences: Sequence[float], level: float, groups: Groups | None) -> Estimate:
+def estimate_differences(differences: Values, level: float, groups: Groups | None) -> Estimate:
     """Estimate the mean of differences without bounds, with Student's interval.
 
     For rows in groups, the interval is wider. With fewer than five groups, there is no interval.
@@ -418,6 +419,44 @@ def kappa_influences(people: Sequence[int], judge: Sequence[int], distances: Any
     table = np.zeros_like(np.asarray(distances, float))
     np.add.at(table, (people, judge), 1)
     return kappa_of_cells(table, distances)[people, judge]
+
+
+def estimate_kappa_difference(
+    people: Sequence[int],
+    judge: Sequence[int],
+    other: Sequence[int],
+    distances: Any,
+    level: float,
+    groups: Groups | None,
+) -> Estimate:
+    """Estimate a judge's kappa minus another judge's kappa on the same questions, with Student's interval.
+
+    The interval is computed from the differences of the influences. The estimate is undefined if a kappa is undefined.
+
+    Args:
+        people: The index of each human answer in the levels.
+        judge: The index of each answer of the judge in the levels.
+        other: The index of each answer of the other judge in the levels.
+        distances: The distance of each pair of levels.
+        level: The confidence level of the interval, between 0 and 1.
+        groups: The group of each question, or None if the questions are independent.
+
+    Example:
+        >>> people, judge, other = [0, 1] * 20, [0, 1] * 15 + [1, 0] * 5, [0, 1] * 10 + [1, 0] * 10
+        >>> print(estimate_kappa_difference(people, judge, other, 1 - np.eye(2), 0.95, None))
+        0.500 [0.220, 0.780] (n = 40)
+    """
+    figures: list[tuple[float, Floats]] = []
+    for answers in (judge, other):
+        table = np.zeros_like(np.asarray(distances, float))
+        np.add.at(table, (people, answers), 1)
+        kappa = cohen_kappa(table, distances, level).value
+        if kappa is None:
+            return Estimate(None, None, None, len(people))
+        figures.append((kappa, kappa_influences(people, answers, distances)))
+    (kappa, influences), (other_kappa, other_influences) = figures
+    # The mean of the influences is 0.
+    return estimate_differences(kappa - other_kappa + influences - other_influences, level, groups)
 
 
 def kappa_of_cells(confusion: Any, distances: Any) -> Floats:

@@ -53,9 +53,34 @@ def test_benchmark_prints_the_judge_above_the_recorded_ones_with_paired_differen
     assert "SummHay, fact in a text [95% intervals by subtopic]. Labels: one label each" in text
     assert "openai/mock, this run │ 24 │ 0 │ 0 │ 1.00 [" in text
     assert "good, one insight a call │ 24 │ 0 │ 0 │ 0.75 [" in text
-    assert "+0.25 [" in text
+    assert "All judges are measured on the 24 of 24 questions of this run" in text
+    assert "always the most frequent answer │ 24 │ 0 │ 0 │ 0.33 [" in text
+    assert "good, one insight a call │ +0.25 [" in text
     rows = read_lines(data.parent / "judges.jsonl")
     assert {row["metadata"]["set"] for row in rows} == {"summhay"}
+
+
+def test_benchmark_measures_recorded_judges_on_the_questions_of_a_run_that_ends_early(data: Path) -> None:
+    with OpenAIServer(as_people) as server:
+        result = run(*arguments(server, data, "--max-calls", 10, "--max-concurrency", 1))
+    text = " ".join(result.stdout.split())
+    assert "All judges are measured on the 10 of 24 questions of this run" in text
+    assert "openai/mock, this run │ 10 │ 0 │ 0 │" in text
+    assert "good, one insight a call │ 10 │ 0 │ 0 │" in text
+
+
+def test_benchmark_calls_a_judge_better_only_by_accuracy_and_kappa_and_names_the_other(data: Path) -> None:
+    people, recorded = "0" * 84 + "1" * 18 + "2" * 18, "0" * 6 + "1" * 90 + "2" * 24
+    write_summaries(data, {"lenient": recorded, "wrong": recorded[::-1]}, people=people)
+    with OpenAIServer(lambda call: Reply(text=json.dumps({"explanation": "x", "choice": LEVELS[0]}))) as server:
+        result = run(*arguments(server, data))
+    text = " ".join(result.stdout.split())
+    rows = text.rpartition("This run minus another judge")[2]
+    assert "this run is better" in rows
+    lenient = rows.rpartition("lenient, one insight a call")[2]
+    assert "not shown: kappa" in lenient.partition("wrong, one insight")[0]
+    always = rows.rpartition("always the most frequent answer")[2].partition("lenient")[0]
+    assert "not shown: accuracy, kappa" in always
 
 
 def test_benchmark_that_a_limit_stops_resumes_without_a_second_request(data: Path) -> None:
@@ -94,7 +119,7 @@ def test_benchmark_that_is_killed_resumes_without_a_second_stored_request(data: 
 
 
 def test_benchmark_of_pairs_compares_the_ratings_of_both_outputs(data: Path) -> None:
-    write_pairs(data, ratings=[("7", "3")] * 6, replies=[("a is better", "b is better")] * 6)
+    write_pairs(data, ratings=[("7", "3")] * 6, replies=[("Output (a) is better.", "Output (b) is better.")] * 6)
 
     def rate_first_higher(call: Call) -> Reply:
         score = 8 if "Output 1 of" in call.prompt else 2

@@ -139,6 +139,9 @@ def test_reply_of_a_common_form_is_read(criterion: Criterion, reply: Any, verdic
         (PAIR, "[[A]] or rather [[B]]"),
         (OUTPUTS, "Output (a) is better. Therefore, Output (b) is better."),
         (OUTPUTS, "I do not think that Output (a) is better."),
+        (OUTPUTS, "I cannot claim that Output (b) is better."),
+        (OUTPUTS, "It is unclear that either Output (a) or Output (b) is better."),
+        (OUTPUTS, "Neither Output (a) nor Output (b) is better."),
         (COVERAGE, "Full, or partial coverage."),
         # A number that is no score.
         (GRADES, "1. It reads a file.\n2. It sorts it.\n3. It prints it."),

@@ -66,4 +66,5 @@ def write_pairs(data: Path, ratings: Iterable[tuple[str, str]], replies: Iterabl
         for number, both_orders in enumerate(replies)
     )
     write_lines(data / "llmbar" / "pairs.jsonl", pairs)
-    (data / "llmbar" / "parsing.json").write_text(json.dumps({"GPT-4/CoT": {"1": "a is better", "2": "b is better"}}))
+    patterns = {"GPT-4/CoT": {"1": r"Output \(a\)", "2": r"Output \(b\)"}}
+    (data / "llmbar" / "parsing.json").write_text(json.dumps(patterns))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -12,12 +14,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.trust.benchmarks.figures import Benchmark
-from rubric_integrations.trust.benchmarks.sets import SOURCES, BenchmarkDataError, commit_of, load_set
+from rubric_integrations.trust.benchmarks.sets import (
+    SOURCES,
+    BenchmarkDataError,
+    BenchmarkItem,
+    BenchmarkSet,
+    RecordedJudge,
+    commit_of,
+    load_set,
+)
 from rubric_integrations.trust.means import estimate_ac1
 from rubric_integrations.trust.statistics import gwet_ac1
 from tests.conftest import SHARED
-from tests.trust.benchmark_data import write_pairs, write_summaries
+from tests.trust.benchmark_data import LEVELS, write_pairs, write_summaries
 
 DATA = SHARED / "data"
 needs_data = pytest.mark.skipif(not (DATA / "devai").exists(), reason="../shared/data does not exist")
@@ -43,7 +54,7 @@ def test_figures_of_a_recorded_judge_are_those_of_its_answers(tmp_path: Path) ->
     assert figures.bias is not None
     assert figures.bias.value == 0
     assert figures.accuracy.low is not None
-    gain = benchmark.compare(good, poor, FACT)
+    gain = benchmark.compare(good, poor, FACT).accuracy
     poor_accuracy = sum(one == other for one, other in zip(POOR, PEOPLE, strict=True)) / 24
     assert gain.value == pytest.approx(0.75 - poor_accuracy)
     assert gain.n == 24
@@ -71,7 +82,8 @@ def test_equal_ratings_prefer_the_second_output_in_one_order_and_the_first_in_th
     write_pairs(
         tmp_path,
         ratings=[("7", "3"), ("5", "5"), ("", "4"), ("10", "9"), ("1", "2"), ("3", "2")],
-        replies=[("a is better", "b is better"), ("a is better", "a is better")] + [("unclear", "b is better")] * 4,
+        replies=[("Output (a) is better.", "Output (b) is better."), ("Output (a) is better.", "Output (a) is better.")]
+        + [("unclear", "Output (b) is better.")] * 4,
     )
     benchmark = Benchmark(load_set("llmbar", tmp_path))
     ratings, choices = benchmark.data.judges
@@ -80,6 +92,138 @@ def test_equal_ratings_prefer_the_second_output_in_one_order_and_the_first_in_th
     assert figures.accuracy.value == pytest.approx((2 + 1 + 2 + 0 + 2) / 10)
     figures = benchmark.measure(choices, "instruction followed")
     assert (figures.n, figures.unread, figures.accuracy.value) == (8, 4, pytest.approx(7 / 8))
+
+
+def choices_of(data: Path, *replies: str) -> RecordedJudge:
+    """Read replies to pairs, of which the first output is shown first. The prompt requests reasons first."""
+    write_pairs(data, ratings=[("7", "3")] * len(replies), replies=[(reply, "unclear") for reply in replies])
+    return load_set("llmbar", data).judges[1]
+
+
+def test_choice_is_what_the_reply_states_and_the_authors_rule_is_kept_apart(tmp_path: Path) -> None:
+    replies = {
+        "Output (b) is better.\n\nOutput (a) does not run.": ("2", "1"),
+        "Output (a) does not run. Therefore, Output (b) is better.": ("2", "1"),
+        "Output (b) does not run. Therefore, Output (a) is better.": ("1", "1"),
+        "Output (b) is better. Output (a) is short. Therefore, Output (a) is better.": (None, "1"),
+        "I cannot claim that either Output (a) or Output (b) is better.": (None, "1"),
+        "Output (b)": ("2", "2"),
+        "": (None, None),
+    }
+    judge = choices_of(tmp_path, *replies)
+    assert judge.published is not None
+    questions = [(f"Natural/{number}:ab", "better") for number in range(len(replies))]
+    assert [(judge.answers[each], judge.published[each]) for each in questions] == [*replies.values()]
+
+
+def test_replies_that_begin_with_the_verdict_are_named(tmp_path: Path) -> None:
+    replies = {
+        "Output (b) is better.\n\nOutput (a) is short.": True,
+        "In this case, Output (a) is better. It runs.": True,
+        "# Explanation:\nOutput (a) is better.\nIt runs.": True,
+        "Both are short, but Output (a) is better because it runs. Therefore, Output (a) is better.": True,
+        "Output (a) adds 3.7 and 6.2 to 9.9. Output (b) does not. Therefore, Output (a) is better.": False,
+        '1. Output (a) says "no." 2. Output (b) is long.\nTherefore, Output (b) is better.': False,
+        "Both are good.": False,
+        "": False,
+    }
+    judge = choices_of(tmp_path, *replies)
+    first = [(f"Natural/{number}:ab", "better") in judge.verdict_first for number in range(len(replies))]
+    assert first == [*replies.values()]
+
+
+def test_weighted_kappa_ranks_judges_of_ordered_answers_and_does_not_fall_with_more_levels(tmp_path: Path) -> None:
+    benchmark = summaries(tmp_path)
+    good, poor = (benchmark.measure(judge, FACT) for judge in benchmark.data.judges)
+    assert good.weighted_kappa is not None
+    assert good.ranking_kappa is good.weighted_kappa
+    gain = benchmark.compare(good.judge, poor.judge, FACT).kappa
+    assert gain.value == pytest.approx((good.ranking_kappa.value or 0) - (poor.ranking_kappa.value or 0))
+    write_pairs(tmp_path, ratings=[("7", "3")] * 6, replies=[("Output (a)", "Output (b)")] * 6)
+    pairs = Benchmark(load_set("llmbar", tmp_path))
+    figures = pairs.measure(pairs.data.judges[0], "instruction followed")
+    assert figures.ranking_kappa is figures.kappa
+
+
+def rated(people: Sequence[Mapping[str, str]], judge: str) -> BenchmarkSet:
+    """Return a set with one binary question an item, the labels of its raters and the answers of a judge."""
+    criterion = Criterion(name="c", requirement="It runs", tags=(FACT,))
+    answers = {"1": "MET", "0": "UNMET"}
+    items = [
+        BenchmarkItem(f"i{n}", f"{n}", {"c": criterion}, {"c": {k: answers[v] for k, v in labels.items()}})
+        for n, labels in enumerate(people)
+    ]
+    return BenchmarkSet("summhay", items, [RecordedJudge("judge", "", "", recorded(judge))])
+
+
+def recorded(digits: str) -> dict[tuple[str, str], str | None]:
+    return {(f"i{n}", "c"): {"1": "MET", "0": "UNMET", "?": None}[digit] for n, digit in enumerate(digits)}
+
+
+def test_one_rater_is_compared_with_the_other_raters_like_the_judge() -> None:
+    data = rated(
+        [dict(zip("abc", three, strict=True)) for three in ("111", "110", "000", "101")] + [{"a": "1"}], "0001?"
+    )
+    person, judge = (beside := data.with_one_rater()).judges
+    # With three raters, the two others of a rater may differ: then there is no reference.
+    assert sorted(item for item, _ in beside.references) == sorted(
+        [f"i{n}/{rater}" for n in (0, 2) for rater in "abc"] + ["i1/c", "i3/b"]
+    )
+    benchmark = Benchmark(beside)
+    assert (benchmark.measure(person, FACT).n, benchmark.measure(person, FACT).accuracy.value) == (8, 0.75)
+    assert benchmark.measure(judge, FACT).accuracy.value == pytest.approx(4 / 8)
+    assert benchmark.compare(judge, person, FACT).accuracy.value == pytest.approx(4 / 8 - 6 / 8)
+
+
+def test_judge_that_always_gives_the_most_frequent_answer_has_kappa_0_and_is_not_better() -> None:
+    people, lenient = "0" * 60 + "1" * 30, "0" * 5 + "1" * 85
+    data = rated([{"a": label} for label in people], lenient)
+    benchmark, constant = Benchmark(data), data.constant_judge
+    assert set(constant.answers.values()) == {"UNMET"}
+    figures = benchmark.measure(constant, FACT)
+    assert (figures.accuracy.value, figures.kappa.value) == (pytest.approx(2 / 3), 0)
+    minus = benchmark.compare(constant, data.judges[0], FACT)
+    assert minus.accuracy.low is not None
+    assert minus.accuracy.low > 0
+    assert minus.not_better == ("kappa",)
+
+
+def test_judge_is_better_only_if_accuracy_and_kappa_are() -> None:
+    people = "01" * 40
+    data = rated([{"a": label} for label in people], "01" * 20 + "10" * 20)
+    benchmark, judge = Benchmark(data), data.judges[0]
+    perfect = judge._replace(answers=recorded(people))
+    assert benchmark.compare(perfect, judge, FACT).not_better == ()
+    assert benchmark.compare(judge, judge, FACT).not_better == ("accuracy", "kappa")
+
+
+def test_difference_of_an_undefined_kappa_is_undefined_and_not_0() -> None:
+    data = rated([{"a": "1"}] * 10, "1" * 10)
+    benchmark, judge = Benchmark(data), data.judges[0]
+    varied = judge._replace(answers=recorded("1010101010"))
+    for one, other in ((judge, varied), (varied, judge)):
+        minus = benchmark.compare(one, other, FACT)
+        assert (minus.kappa.value, minus.kappa.low) == (None, None)
+        assert "kappa" in minus.not_better
+    nothing = benchmark.compare(judge, judge._replace(answers={}), FACT)
+    assert (nothing.accuracy.value, nothing.kappa.value) == (None, None)
+
+
+def test_set_of_some_questions_has_the_answers_of_its_judges_to_them() -> None:
+    data = rated([{"a": label} for label in "0101"], "01?0")
+    some = data.restricted_to({("i1", "c"), ("i2", "c")})
+    assert [item.id for item in some.items] == ["i1", "i2"]
+    assert some.judges[0].answers == {("i1", "c"): "MET", ("i2", "c"): None}
+    assert set(some.constant_judge.answers) == {("i1", "c"), ("i2", "c")}
+
+
+def test_panel_votes_by_the_strategy_that_is_named(tmp_path: Path) -> None:
+    write_summaries(tmp_path, {"one": "0000", "two": "0000", "three": "2222"}, people="0000")
+    benchmark = Benchmark(load_set("summhay", tmp_path))
+    for strategy, answer in (("mode", LEVELS[0]), ("median", LEVELS[0]), ("mean", LEVELS[1])):
+        panel = benchmark.panel(benchmark.data.judges, strategy)
+        assert set(panel.answers.values()) == {answer}
+        assert panel.prompt == strategy
 
 
 def test_clone_of_summhay_is_read_like_the_folder(tmp_path: Path) -> None:
@@ -226,6 +370,21 @@ def test_llmbar_has_the_ninety_published_accuracies(page_module: ModuleType) -> 
     }
     assert len(ours) == 90
     assert ours == pytest.approx({key: expected[key]["published"] for key in ours}, abs=1e-3)
+
+
+@pytest.mark.statistics
+@needs_data
+def test_choices_are_read_as_they_were_by_eye(page_module: ModuleType) -> None:
+    data = load_set("llmbar", DATA)
+    replies = list(csv.DictReader(page_module.READ_BY_EYE.open(encoding="utf-8")))
+    assert {(row["judge"], row["id"]) for row in replies if row["judge"] == "PaLM2"} >= {
+        (judge.name, item)
+        for judge in data.judges
+        if judge.name == "PaLM2" and judge.published
+        for (item, name), answer in judge.answers.items()
+        if answer != judge.published[item, name]
+    }
+    assert page_module.agreement_with_eye(data) == page_module.EyeAgreement(447, 447, 445)
 
 
 @pytest.mark.statistics

@@ -20,6 +20,7 @@ from rubric_integrations.trust.means import (
     FOR_GATE,
     Groups,
     estimate_change,
+    estimate_kappa_difference,
     estimate_mean,
     in_groups,
     kappa_influences,
@@ -99,6 +100,44 @@ def test_kappa_of_rows_in_groups_has_the_recorded_limits() -> None:
     times = widening(kappa_influences(people, judge, apart), np.repeat(np.arange(5), 4))
     assert times == pytest.approx(2.169788400, abs=1e-9)
     assert cohen_kappa(table / times, apart)[1:3] == pytest.approx((-0.075379226, 0.995825016), abs=1e-9)
+
+
+def test_difference_of_kappas_of_independent_judgments_is_that_of_their_kappas() -> None:
+    people, judge, other = [0, 1, 2] * 20, [0, 1, 2] * 15 + [1, 0, 0] * 5, [0, 1, 1] * 20
+    apart = level_distances([0, 0.5, 1])
+    estimate = estimate_kappa_difference(people, judge, other, apart, 0.95, None)
+    tables = np.zeros((2, 3, 3))
+    for table, answers in zip(tables, (judge, other), strict=True):
+        np.add.at(table, (people, answers), 1)
+    kappas = [cohen_kappa(table, apart).value or 0.0 for table in tables]
+    assert estimate.value == pytest.approx(kappas[0] - kappas[1])
+    undefined = estimate_kappa_difference([1] * 10, [1] * 10, [0, 1] * 5, level_distances([0, 1]), 0.95, None)
+    assert undefined == Estimate(None, None, None, 10)
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("other", ["equal", "constant"])
+@pytest.mark.parametrize("size", [1, 8])
+def test_difference_of_kappas_is_above_0_as_rarely_as_promised(other: str, size: int) -> None:
+    """Two judges with the same kappa: both err in hard groups, or one guesses and the other is constant."""
+    rng, count, seeds = np.random.default_rng(48), 40 * size if size > 1 else 150, 1000
+    groups = np.arange(count) // size
+    above = within = 0
+    for _ in range(seeds):
+        people = rng.random(count) < 0.35
+        if other == "equal":
+            errs = 0.3 + 0.4 * rng.random(groups[-1] + 1)[groups]
+            one, two = (np.where(rng.random(count) < errs, rng.random(count) < 0.35, people) for _ in range(2))
+        else:
+            one, two = rng.random(count) < 0.5, np.zeros(count, bool)
+        answers = (each.astype(int).tolist() for each in (people, one, two))
+        kappa = estimate_kappa_difference(*answers, level_distances([0, 1]), 0.95, groups if size > 1 else None)
+        assert kappa.low is not None
+        assert kappa.high is not None
+        above += kappa.low > 0
+        within += kappa.low <= 0 <= kappa.high
+    assert above / seeds <= 0.04
+    assert within / seeds >= 0.93
 
 
 def test_binary_scores_have_wilsons_interval_in_any_group_of_one() -> None:

@@ -18,7 +18,13 @@ from rubric_integrations.trust.benchmarks.sets import BenchmarkSet, Question, Re
 from rubric_integrations.trust.certification import Certificate
 from rubric_integrations.trust.criterion_certificates import certify
 from rubric_integrations.trust.matching import Match, answer_levels, group_rows, match_labels
-from rubric_integrations.trust.means import Groups, estimate_ac1, estimate_shift, select_groups
+from rubric_integrations.trust.means import (
+    Groups,
+    estimate_ac1,
+    estimate_kappa_difference,
+    estimate_shift,
+    select_groups,
+)
 from rubric_integrations.trust.measure import CriterionAgreement, measure_criterion
 from rubric_integrations.trust.statistics import krippendorff_alpha, level_distances
 
@@ -53,6 +59,36 @@ class JudgeFigures(NamedTuple):
     ac1: Estimate
     bias: Estimate | None
 
+    @property
+    def ranking_kappa(self) -> Estimate:
+        """The kappa by which judges are ranked: the weighted one, if there is one.
+
+        The kappa without weights is lower for more levels, because it counts a near miss as a full error.
+        """
+        return self.weighted_kappa or self.kappa
+
+
+class JudgeDifference(NamedTuple):
+    """A judge's figures minus another judge's figures, on the questions of one kind that both answered.
+
+    Attributes:
+        accuracy: The difference of the accuracies.
+        kappa: The difference of the ranking kappas (see `JudgeFigures.ranking_kappa`). Undefined if one of them is.
+    """
+
+    accuracy: Estimate
+    kappa: Estimate
+
+    @property
+    def not_better(self) -> tuple[str, ...]:
+        """The names of the figures whose lower limit is not above 0. Empty if the judge is significantly better.
+
+        Both figures are needed. If most answers are equal, a judge that always gives this answer has a high accuracy,
+        and its kappa is 0.
+        """
+        figures = (("accuracy", self.accuracy), ("kappa", self.kappa))
+        return tuple(name for name, estimate in figures if estimate.low is None or estimate.low <= 0)
+
 
 class PeopleFigures(NamedTuple):
     """The agreement of a data set's raters with each other, on the criteria of one kind.
@@ -78,16 +114,20 @@ class Benchmark:
     data: BenchmarkSet
     level: float = 0.95
 
-    def rows_of(self, judges: Sequence[RecordedJudge]) -> list[GradedRow]:
+    def rows_of(self, judges: Sequence[RecordedJudge], strategy: str | None = None) -> list[GradedRow]:
         """Return the answers of one judge, or of several judges as a panel, as rows of a run. The rows have no texts.
 
         The rows of a panel contain only questions to which every judge replied.
+
+        Args:
+            judges: The judges.
+            strategy: The voting strategy of a panel, or None for the default strategy of the kind of criteria.
         """
         rows: list[GradedRow] = []
         for item in self.data.items:
             answered = [name for name in item.labels if all((item.id, name) in judge.answers for judge in judges)]
             entries = tuple(
-                _entry(item.criteria[name], {judge.label: judge.answers[item.id, name] for judge in judges})
+                _entry(item.criteria[name], {judge.label: judge.answers[item.id, name] for judge in judges}, strategy)
                 for name in answered
             )
             failed = sum(entry.error is not None for entry in entries)
@@ -155,23 +195,28 @@ class Benchmark:
         """Return the kinds of criteria about which a judge has answered questions."""
         return {match.criterion.tags[0] for match in self._matches(judge)}
 
-    def compare(self, judge: RecordedJudge, other: RecordedJudge, kind: str | None = None) -> Estimate:
-        """Estimate a judge's accuracy minus another judge's accuracy, on the questions that both answered.
+    def compare(self, judge: RecordedJudge, other: RecordedJudge, kind: str) -> JudgeDifference:
+        """Estimate a judge's accuracy and kappa minus another judge's, on the questions that both answered.
 
         Args:
             judge: The judge.
             other: The other judge.
-            kind: The kind of the criteria, or None for all kinds.
+            kind: The kind of the criteria.
         """
-        others = {(match.row, match.judged.name): match.right for match in self._matches(other, kind)}
+        others = {
+            (match.row, match.judged.name): match for match in self._matches(other, kind) if match.right is not None
+        }
         pairs = [
-            (match, match.right, other_right)
+            (match, others[match.row, match.judged.name])
             for match in self._matches(judge, kind)
-            if (other_right := others.get((match.row, match.judged.name))) is not None and match.right is not None
+            if match.right is not None and (match.row, match.judged.name) in others
         ]
-        rose = [float(right > other_right) for _, right, other_right in pairs]
-        fell = [float(right < other_right) for _, right, other_right in pairs]
-        return estimate_shift(rose, fell, self.level, self._groups_of([match for match, *_ in pairs]))
+        groups = self._groups_of([match for match, _ in pairs])
+        right = [(match.right or 0.0, other_match.right or 0.0) for match, other_match in pairs]
+        rose, fell = ([float(pair == outcome) for pair in right] for outcome in ((1.0, 0.0), (0.0, 1.0)))
+        return JudgeDifference(
+            estimate_shift(rose, fell, self.level, groups), _kappa_difference(pairs, self.level, groups)
+        )
 
     def people(self, kind: str) -> PeopleFigures:
         """Measure the agreement among the raters on the criteria of one kind."""
@@ -192,17 +237,17 @@ class Benchmark:
         )
         return PeopleFigures(alpha, weighted if criterion.kind == "ordinal" else None)
 
-    def panel(self, judges: Sequence[RecordedJudge]) -> RecordedJudge:
-        """Combine judges by the default voting into one judge.
+    def panel(self, judges: Sequence[RecordedJudge], strategy: str) -> RecordedJudge:
+        """Combine judges into one judge, with a voting strategy for the kind of criteria.
 
         The result has answers only to the questions to which all judges replied.
         """
         answers = {
             (row.id, entry.name): entry.verdict
-            for row in self.rows_of(judges)
+            for row in self.rows_of(judges, strategy)
             for entry in (row.report.criteria if row.report else ())
         }
-        return RecordedJudge(f"panel of {len(judges)}", "votes", max(judge.date for judge in judges), answers)
+        return RecordedJudge(f"panel of {len(judges)}", strategy, max(judge.date for judge in judges), answers)
 
     def unanimous(self, judges: Sequence[RecordedJudge], kind: str) -> tuple[float, JudgeFigures]:
         """Return the share of questions on which all judges agree, and the quality of these unanimous answers.
@@ -237,11 +282,26 @@ _NO_TEXT = Submission(response="not in the data")
 _UNREAD = "the reply could not be read"
 
 
+def _kappa_difference(pairs: Sequence[tuple[Match, Match]], level: float, groups: Groups | None) -> Estimate:
+    """Estimate the difference of the ranking kappas of two judges on the same questions."""
+    if not pairs:
+        return Estimate(None, None, None, 0)
+    criterion = pairs[0][0].criterion
+    levels = answer_levels(criterion)
+    values = [to_judgment(criterion, answer).value or 0.0 for answer in levels]
+    apart = level_distances(values, "nominal" if criterion.kind == "nominal" else "quadratic")
+    people = [levels.index(match.answers[0]) for match, _ in pairs]
+    judge, other = (
+        [levels.index(match.judge_answer or "") for match in matches] for matches in zip(*pairs, strict=True)
+    )
+    return estimate_kappa_difference(people, judge, other, apart, level, groups)
+
+
 def _with_equal_distances(match: Match) -> Match:
     return replace(match, criterion=match.criterion.model_copy(update={"scale_type": "nominal"}))
 
 
-def _entry(criterion: Criterion, answers: Mapping[str, str | None]) -> CriterionReport:
+def _entry(criterion: Criterion, answers: Mapping[str, str | None], strategy: str | None) -> CriterionReport:
     """Return an entry of a report with the answer of one judge, or with the votes of several judges."""
     votes = tuple(_vote(criterion, name, answer) for name, answer in answers.items())
     unread = CriterionReport(
@@ -257,7 +317,7 @@ def _entry(criterion: Criterion, answers: Mapping[str, str | None]) -> Criterion
     )
     if all(vote.error is not None for vote in votes):
         return unread
-    verdict, value, agreement = count_votes(criterion, votes, VOTE_STRATEGIES[criterion.kind][0])
+    verdict, value, agreement = count_votes(criterion, votes, strategy or VOTE_STRATEGIES[criterion.kind][0])
     return unread.model_copy(update={"verdict": verdict, "value": value, "agreement": agreement, "error": None})
 
 

@@ -10,8 +10,9 @@ import json
 import math
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -31,6 +32,12 @@ from rubric_integrations.trust.benchmarks.clones import (
     summaries_of_clone,
 )
 from rubric_integrations.trust.matching import consensus_of
+
+REASONS_FIRST = "reasons first"
+"""The part of a judge's prompt that says that the prompt requests reasons before the answer."""
+
+CONSTANT_JUDGE = "always the most frequent answer"
+"""The name of the judge that gives the same answer to all questions of a kind. Its kappa is 0."""
 
 CRITERION_KINDS = (
     "fact in a text",
@@ -55,17 +62,25 @@ class RecordedJudge(NamedTuple):
         date: The month or year in which the replies were published.
         answers: The judge's answer to each question with a reply. None is a reply that could not be parsed, or another
             failure.
+        verdict_first: The questions whose reply begins with the answer, although the prompt requests reasons first.
+        published: The answers by the rule of the data's authors, if they published figures by another rule than ours.
     """
 
     name: str
     prompt: str
     date: str
     answers: Mapping[Question, str | None]
+    verdict_first: frozenset[Question] = frozenset()
+    published: Mapping[Question, str | None] | None = None
 
     @property
     def label(self) -> str:
-        """The name with the kind of prompt, which is unique in a set."""
-        return f"{self.name}, {self.prompt}"
+        """The name with the kind of prompt, if it has one, which is unique in a set."""
+        return f"{self.name}, {self.prompt}" if self.prompt else self.name
+
+    def restricted_to(self, questions: Container[Question]) -> RecordedJudge:
+        """Return the judge with its answers to some questions."""
+        return self._replace(answers={each: answer for each, answer in self.answers.items() if each in questions})
 
 
 class BenchmarkItem(NamedTuple):
@@ -180,6 +195,57 @@ class BenchmarkSet:
             for name, labels in item.labels.items()
         )
         return {question: answer for question, answer in answers if answer is not None}
+
+    @cached_property
+    def constant_judge(self) -> RecordedJudge:
+        """A judge that gives the same answer to all questions of a kind: the most frequent reference answer.
+
+        Abstentions are not counted.
+        """
+        criteria = {(item.id, name): each for item in self.items for name, each in item.criteria.items()}
+        counts: dict[str, Counter[str]] = {}
+        for question, answer in self.references.items():
+            if to_judgment(criterion := criteria[question], answer).value is not None:
+                counts.setdefault(criterion.tags[0], Counter())[answer] += 1
+        most = {kind: of_kind.most_common(1)[0][0] for kind, of_kind in counts.items()}
+        answers = {question: most.get(criteria[question].tags[0]) for question in self.references}
+        return RecordedJudge(CONSTANT_JUDGE, "", "", answers)
+
+    def restricted_to(self, questions: Container[Question]) -> BenchmarkSet:
+        """Return the set with some of its questions."""
+        items = (
+            item._replace(labels={name: each for name, each in item.labels.items() if (item.id, name) in questions})
+            for item in self.items
+        )
+        return replace(
+            self,
+            items=[item for item in items if item.labels],
+            judges=[judge.restricted_to(questions) for judge in self.judges],
+        )
+
+    def with_one_rater(self) -> BenchmarkSet:
+        """Return a set in which a rater is a judge, and the other raters of each question are its reference.
+
+        Each rater of an item makes an item. Questions with one rater are left out. The first judge is "one person".
+        """
+        items: list[BenchmarkItem] = []
+        person: dict[Question, str | None] = {}
+        answers: list[dict[Question, str | None]] = [{} for _ in self.judges]
+        for item in self.items:
+            for rater in dict.fromkeys(rater for labels in item.labels.values() for rater in labels):
+                others = {
+                    name: {other: label for other, label in labels.items() if other != rater}
+                    for name, labels in item.labels.items()
+                    if rater in labels and len(labels) > 1
+                }
+                items.append(item._replace(id=f"{item.id}/{rater}", labels=others))
+                for name in others:
+                    person[items[-1].id, name] = item.labels[name][rater]
+                    for judge, own in zip(self.judges, answers, strict=True):
+                        if (item.id, name) in judge.answers:
+                            own[items[-1].id, name] = judge.answers[item.id, name]
+        judges = [judge._replace(answers=own) for judge, own in zip(self.judges, answers, strict=True)]
+        return replace(self, items=items, judges=[RecordedJudge("one person", "", "", person), *judges])
 
 
 def _reference(criterion: Criterion, labels: Sequence[str]) -> str | None:
@@ -310,18 +376,37 @@ def _row(item: Mapping[str, Any], criteria: Iterable[Criterion], cluster: str) -
 
 
 def _by_judge(
-    replies: Iterable[tuple[str, Question, str | None]], about: Callable[[str], tuple[str, str, str]]
+    replies: Iterable[tuple[str, Question, Criterion, str]], about: Callable[[str], tuple[str, str, str]]
 ) -> list[RecordedJudge]:
-    """Group answers by judge.
+    """Read replies, and group their answers by judge.
 
     Args:
-        replies: The judge's key, the question and the answer of each reply.
+        replies: The judge's key, the question, its criterion and the text of each reply.
         about: A function that gets a judge's key and returns its name, its kind of prompt and its date.
     """
-    answers: dict[str, dict[Question, str | None]] = {}
-    for key, question, answer in replies:
-        answers.setdefault(key, {})[question] = answer
-    return [RecordedJudge(*about(key), own) for key, own in answers.items()]
+    of_judges: dict[str, dict[Question, tuple[Criterion, str]]] = {}
+    for key, question, criterion, reply in replies:
+        of_judges.setdefault(key, {})[question] = criterion, reply
+    return [
+        RecordedJudge(
+            *about(key),
+            {question: _read_reply(*reply) for question, reply in own.items()},
+            frozenset(question for question, reply in own.items() if _begins_with_answer(*reply))
+            if REASONS_FIRST in about(key)[1]
+            else frozenset(),
+        )
+        for key, own in of_judges.items()
+    ]
+
+
+def _begins_with_answer(criterion: Criterion, reply: str) -> bool:
+    """Whether a reply states the answer in its first sentence, before any reasons."""
+    first = _FIRST_SENTENCE.match(reply.strip())
+    return first is not None and _read_reply(criterion, first[0]) is not None
+
+
+# A heading, such as `# Explanation:`, and the number of a list are no sentences.
+_FIRST_SENTENCE = re.compile(r"""(?:\#[^\n]*\n\s*)*(?:\d+[.)]\s+)?[^\n]*?(?:[.!?]["')]*(?=\s)|(?=\n)|\Z)""")
 
 
 _COVERAGE = "Covers this insight: "
@@ -351,7 +436,7 @@ def _load_summhay(folder: Path) -> BenchmarkSet:
         items.append(BenchmarkItem(line["id"], line["subtopic_id"], criteria, labels))
         rows.append(_row(line, criteria.values(), line["subtopic_id"]))
     replies = (
-        (judge, (line["id"], name), level)
+        (judge, (line["id"], name), Criterion(requirement=name, options=_COVERAGE_LEVELS), level)
         for line in lines
         for judge, levels in line["judge_labels"].items()
         for name, level in levels.items()
@@ -384,7 +469,7 @@ def _load_devai(folder: Path) -> BenchmarkSet:
         for line in lines
     ]
     replies = (
-        (judge, (line["id"], name), _binary(verdict))
+        (judge, (line["id"], name), criteria[line["rubric_id"]][name], _binary(verdict))
         for line in lines
         for judge, verdicts in line["judge_labels"].items()
         for name, verdict in verdicts.items()
@@ -401,13 +486,17 @@ _BETTER = Criterion(
     options=[Option(label="1", value=0), Option(label="2", value=1)],
     scale_type="nominal",
 )
+# A reply names the outputs by their places in the prompt. In the second order, output 2 is the first.
+_SHOWN = _BETTER.model_copy(
+    update={"options": tuple(Option(label=f"Output ({place})", value=value) for place, value in (("a", 0), ("b", 1)))}
+)
+_ORDERS = {"ab": {"Output (a)": "1", "Output (b)": "2"}, "ba": {"Output (a)": "2", "Output (b)": "1"}}
 _RATING = Criterion(
     name="overall",
     requirement="Executes the instruction honestly, precisely and closely: no more and no less than it asks for",
     tags=("instruction followed",),
     scale=Scale(min=0, max=9, integer=True),
 )
-_ORDERS = ("ab", "ba")
 
 
 def _load_llmbar(folder: Path) -> BenchmarkSet:
@@ -435,12 +524,19 @@ def _load_llmbar(folder: Path) -> BenchmarkSet:
             reply = _read_reply(recorded, replies["overall"])
             ratings.setdefault(judge, {})[output["id"]] = None if reply is None else float(reply)
     answers = {judge: _compare_ratings(of_judge) for judge, of_judge in ratings.items()}
-    for pair in pairs:
-        for judge, replies in pair["judge_outputs"].items():
-            for order in _ORDERS:
-                choice = _read_choice(replies[order], patterns[judge], order)
-                answers.setdefault(judge, {})[f"{pair['id']}:{order}", "better"] = choice
-    judges = [RecordedJudge(*_llmbar_prompt(judge), "2023-10", own) for judge, own in answers.items()]
+    judges = [RecordedJudge(*_llmbar_prompt(judge), own) for judge, own in answers.items()]
+    replies = {
+        judge: {
+            (f"{pair['id']}:{order}", "better"): pair["judge_outputs"][judge][order]
+            for pair in pairs
+            for order in _ORDERS
+        }
+        for judge in patterns
+    }
+    choices = ((judge, each, _SHOWN, reply) for judge, own in replies.items() for each, reply in own.items())
+    for judge, (key, own) in zip(_by_judge(choices, _llmbar_prompt), replies.items(), strict=True):
+        published = {each: _published_choice(reply, patterns[key]) for each, reply in own.items()}
+        judges.append(judge._replace(answers=_outputs(judge.answers), published=_outputs(published)))
     rows = [_row(output, [_RATING], output["pair_id"]) for output in outputs]
 
     def answers_of(rows: Iterable[GradedRow]) -> dict[Question, str | None]:
@@ -471,16 +567,25 @@ def _compare_ratings(ratings: Mapping[str, float | None]) -> dict[Question, str 
     return answers
 
 
-def _read_choice(reply: str, patterns: Mapping[str, str], order: str) -> str | None:
-    """Parse the preferred output from a reply, by the pattern that the authors published for the judge's prompt."""
-    # As in the authors' code, the first pattern counts if a reply matches both patterns.
-    shown = next((number for number in ("1", "2") if re.search(patterns[number], reply)), None)
-    return shown if shown is None or order == "ab" else "21"[int(shown) - 1]
+def _published_choice(reply: str, patterns: Mapping[str, str]) -> str | None:
+    """Parse the preferred output as the authors of LLMBar do: the first output whose pattern is anywhere in the reply.
+
+    The authors read `Output (b) is better. Output (a) does not ...` as a preference for `Output (a)`.
+    """
+    labels = zip(("1", "2"), _SHOWN.choices, strict=True)
+    return next((option.label for number, option in labels if re.search(patterns[number], reply)), None)
+
+
+def _outputs(choices: Mapping[Question, str | None]) -> dict[Question, str | None]:
+    """Return the numbers of the chosen outputs in the data."""
+    return {
+        question: choice and _ORDERS[question[0].rpartition(":")[2]][choice] for question, choice in choices.items()
+    }
 
 
 _LLMBAR_PROMPTS = {
     "Vanilla": "which of two is better",
-    "CoT": "which of two is better, reasons first",
+    "CoT": f"which of two is better, {REASONS_FIRST}",
     "Metrics_Reference": "which of two is better, with metrics and a reference",
     "Rating": "rating of each output",
     "Rating_NoRules": "rating of each output, without rules",
@@ -490,9 +595,9 @@ _LLMBAR_PROMPTS = {
 }
 
 
-def _llmbar_prompt(judge: str) -> tuple[str, str]:
+def _llmbar_prompt(judge: str) -> tuple[str, str, str]:
     model, _, prompt = judge.partition("/")
-    return model, _LLMBAR_PROMPTS[prompt]
+    return model, _LLMBAR_PROMPTS[prompt], "2023-10"
 
 
 _DIALOGUE_KINDS = {"Q1": "relevance", "Q3": "fact in a text", "Q4": "relevance", "Q5": "relevance"}
@@ -526,7 +631,7 @@ def _load_llm_rubric(folder: Path) -> BenchmarkSet:
         for line in lines
     ]
     replies = (
-        (judge, (line["id"], name), _read_reply(criteria[name], reply["raw"]))
+        (judge, (line["id"], name), criteria[name], reply["raw"])
         for line in lines
         for judge, by_name in line["judge_outputs"].items()
         for name, reply in by_name.items()
@@ -566,7 +671,7 @@ def _load_conala(folder: Path) -> BenchmarkSet:
 
     def about(judge: str) -> tuple[str, str, str]:
         model, _, prompt = judge.partition("/")
-        reasons = "reasons first" if prompt.startswith("steps") else "a bare digit"
+        reasons = REASONS_FIRST if prompt.startswith("steps") else "a bare digit"
         return model, reasons + (", with the reference" if prompt.endswith("-with-reference") else ""), "2024"
 
     judges = _by_judge(_read_replies(folder, {item.id: item.criteria for item in items}), about)
@@ -616,10 +721,10 @@ def _load_ttcw(folder: Path) -> BenchmarkSet:
 
 def _read_replies(
     folder: Path, criteria: Mapping[str, Mapping[str, Criterion]]
-) -> Iterator[tuple[str, Question, str | None]]:
+) -> Iterator[tuple[str, Question, Criterion, str]]:
     for reply in _read_lines(folder / "replies.jsonl.gz"):
         criterion = criteria[reply["id"]][reply["criterion"]]
-        yield reply["judge"], (reply["id"], reply["criterion"]), _read_reply(criterion, reply["raw"])
+        yield reply["judge"], (reply["id"], reply["criterion"]), criterion, reply["raw"]
 
 
 _LOADERS: dict[str, Callable[[Path], BenchmarkSet]] = {
