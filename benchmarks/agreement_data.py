@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +22,19 @@ from rich.console import Console
 from rich.table import Table
 
 from rubric_integrations.scoring.labels import Estimate
+from rubric_integrations.trust.benchmarks.sets import REASONS_FIRST, load_set
 from rubric_integrations.trust.corrections import Stratum, corrected_rate, labelled_mean
 from rubric_integrations.trust.means import estimate_mean
 from rubric_integrations.trust.statistics import cohen_kappa, estimate_rate, level_distances
 
 SIZES = (20, 50, 100, 200)
-PAIR_JUDGES = ("GPT-4/CoT", "PaLM2/Vanilla", "Falcon/Vanilla", "ChatGPT/CoT")
+CHOICE = "which of two is better"
+PAIR_JUDGES = (
+    f"GPT-4, {CHOICE}, {REASONS_FIRST}",
+    f"PaLM2, {CHOICE}",
+    f"Falcon, {CHOICE}",
+    f"ChatGPT, {CHOICE}, {REASONS_FIRST}",
+)
 DIALOGUE_JUDGE = "gpt-3.5-turbo-16k"
 # With so few pairs of which the first response is better, the truth is rare: 20 of 233.
 RARE = 20
@@ -94,22 +100,21 @@ def _summary(estimates: Sequence[Estimate], truth: float) -> str:
 
 def pair_figures(folder: Path) -> list[Figure]:
     """Return, for some judges of LLMBar, the share of pairs of which the first response is better, common and rare."""
-    pairs = _read_lines(folder / "pairs.jsonl")
-    patterns = json.loads((folder / "parsing.json").read_text(encoding="utf-8"))
-    first = np.array([pair["human_labels"]["better"] == 1 for pair in pairs])
+    data = load_set("llmbar", folder.parent)
+    pairs = [(item, name) for item, name in data.references if item.endswith(":ab")]
+    first = np.array([data.references[pair] == "1" for pair in pairs])
     rare = np.sort(np.concatenate([np.flatnonzero(~first), np.flatnonzero(first)[:RARE]]))
+    judges = {judge.label: judge for judge in data.judges}
     figures: list[Figure] = []
     for judge in PAIR_JUDGES:
-        verdicts = np.array([_verdict(pair["judge_outputs"][judge]["ab"], patterns[judge]) for pair in pairs])
+        verdicts = np.array([_VERDICTS[judges[judge].answers[pair]] for pair in pairs])
         counts = [[np.sum(verdicts[first == row] == column) for column in ("UNMET", "MET")] for row in (False, True)]
         name = f"{judge}, kappa {cohen_kappa(counts, level_distances([0, 1])).value:.2f}"
         figures += [_rate_figure(name, first, verdicts), _rate_figure(f"{judge}, rare", first[rare], verdicts[rare])]
     return figures
 
 
-def _verdict(reply: str, patterns: Mapping[str, str]) -> str:
-    says = [re.search(patterns[number], reply) is not None for number in ("1", "2")]
-    return "CANNOT_ASSESS" if says[0] == says[1] else "MET" if says[0] else "UNMET"
+_VERDICTS = {"1": "MET", "2": "UNMET", None: "CANNOT_ASSESS"}
 
 
 def _rate_figure(name: str, people: np.ndarray, verdicts: np.ndarray) -> Figure:

@@ -17,10 +17,8 @@ table has the wrong answers where the judge is surest.
 from __future__ import annotations
 
 import argparse
-import json
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from rich.table import Table
 
 from rubric_integrations.scoring import CriterionReport, EvaluationReport
 from rubric_integrations.trust import Certificate, certify
+from rubric_integrations.trust.benchmarks.sets import REASONS_FIRST, RecordedJudge, load_set
 from rubric_integrations.trust.certification import SureAnswer, fixed_sequence_steps, thresholds_of
 
 SIZES = (100, 200, 400, 1000)
@@ -38,7 +37,8 @@ DELTA = 0.1
 # Fixed before: to raise alpha until something is certified would break the promise.
 ALPHAS = (0.1, 0.2)
 CHEAP = ("ChatGPT", "PaLM2", "LLaMA2")
-STRONG = "GPT-4/CoT"
+CHOICE = "which of two is better"
+STRONG = f"GPT-4, {CHOICE}, {REASONS_FIRST}"
 PRICE_RATIO, CHEAP_CALLS, STRONG_CALLS = 20, 4, 2
 
 
@@ -96,17 +96,19 @@ def cluster_table(alpha: float, runs: int) -> Table:
 
 def recorded_table(folder: Path) -> Table:
     """Make the table of certificates of recorded judges."""
-    pairs = [json.loads(line) for line in (folder / "pairs.jsonl").read_text(encoding="utf-8").splitlines()]
-    patterns = json.loads((folder / "parsing.json").read_text(encoding="utf-8"))
+    data = load_set("llmbar", folder.parent)
+    judges = {judge.label: judge for judge in data.judges}
+    pairs = list(dict.fromkeys(item.cluster for item in data.items))
     table = Table(title=f"LLMBar: from a cheap judge to {STRONG}, delta {DELTA:g}")
     for column in ("cheap", "pairs", "truth", "wrong", *(f"alpha {alpha:g}: kept, wrong, saved" for alpha in ALPHAS)):
         table.add_column(column, justify="right" if column == "wrong" else "left")
     for subset in ("Natural", "Adversarial", ""):
-        chosen = [pair for pair in pairs if pair["id"].startswith(subset)]
-        people = [_report("MET" if pair["human_labels"]["better"] == 1 else "UNMET", None) for pair in chosen]
-        strong = [_report(*_majority(pair, [STRONG], patterns)) for pair in chosen]
+        chosen = [pair for pair in pairs if pair.startswith(subset)]
+        people = [_report(_VERDICTS[data.references[f"{pair}:ab", "better"]], None) for pair in chosen]
+        strong = [_report(*_majority(pair, [judges[STRONG]])) for pair in chosen]
         for cheap in CHEAP:
-            votes = [_majority(pair, [f"{cheap}/Vanilla", f"{cheap}/CoT"], patterns) for pair in chosen]
+            both = [judges[f"{cheap}, {CHOICE}"], judges[f"{cheap}, {CHOICE}, {REASONS_FIRST}"]]
+            votes = [_majority(pair, both) for pair in chosen]
             run = [_report(*vote) for vote in votes]
             for name, truth in (("people", people), (STRONG, strong)):
                 answered = [i for i, (verdict, _) in enumerate(votes) if verdict != "CANNOT_ASSESS"]
@@ -126,16 +128,13 @@ def _cell(certificate: Certificate) -> str:
     return f"{kept:.0%}, {certificate.errors} of {certificate.kept_labels}, {saved:.0%}"
 
 
-def _majority(pair: Mapping[str, Any], judges: Sequence[str], patterns: Mapping[str, Any]) -> tuple[str, float | None]:
+_VERDICTS = {"1": "MET", "2": "UNMET"}
+
+
+def _majority(pair: str, judges: Sequence[RecordedJudge]) -> tuple[str, float | None]:
     """Return the verdict on "the first response is better" of most answers, and their share; a tie is an abstention."""
-    verdicts: list[str] = []
-    for judge in judges:
-        for order, first in (("ab", "MET"), ("ba", "UNMET")):
-            reply = pair["judge_outputs"][judge][order]
-            says = [re.search(patterns[judge][number], reply) is not None for number in ("1", "2")]
-            if says[0] != says[1]:
-                verdicts.append(first if says[0] else {"MET": "UNMET", "UNMET": "MET"}[first])
-    counts = Counter(verdicts).most_common()
+    answers = [judge.answers[f"{pair}:{order}", "better"] for judge in judges for order in ("ab", "ba")]
+    counts = Counter(_VERDICTS[answer] for answer in answers if answer is not None).most_common()
     if not counts or (len(counts) == 2 and counts[0][1] == counts[1][1]):
         return "CANNOT_ASSESS", 0.5
     return counts[0][0], counts[0][1] / (2 * len(judges))

@@ -8,10 +8,14 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import math
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -19,23 +23,28 @@ sys.path.insert(0, str(ROOT))
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust.benchmarks.figures import Benchmark, JudgeFigures
 from rubric_integrations.trust.benchmarks.sets import (
+    CONSTANT_JUDGE,
     CRITERION_KINDS,
+    REASONS_FIRST,
     SOURCES,
     BenchmarkDataError,
+    BenchmarkSet,
     RecordedJudge,
     commit_of,
     load_set,
 )
 
 PAGE = ROOT / "docs" / "judges.md"
+READINGS = ROOT / "benchmarks" / "choices_read.csv"
 DATA = ROOT.parent / "shared" / "data"
 ALPHA = 0.2
-# The panels have judges with one kind of prompt, so that they differ in the model alone.
+# The panels have judges with one kind of prompt, so that they differ in the model alone. Votes have a strategy.
 PANELS = (
-    ("summhay", "one insight a call"),
-    ("llmbar", "which of two is better"),
-    ("ttcw", "yes or no, reasons optional"),
+    ("summhay", "one insight a call", ("mode", "median", "mean")),
+    ("llmbar", "which of two is better", ("mode",)),
+    ("ttcw", "yes or no, reasons optional", ("majority",)),
 )
+VOTES = {"mode": "most votes", "majority": "most votes", "median": "median", "mean": "rounded mean"}
 
 
 def main() -> None:
@@ -59,9 +68,15 @@ def page(data: Path) -> str:
         for name, benchmark in benchmarks.items()
         for kind in benchmark.data.kinds
     }
+    persons = {
+        name: person_rows(benchmark)
+        for name, benchmark in benchmarks.items()
+        if benchmark.people(benchmark.data.kinds[0]).alpha is not None
+    }
     return "\n".join([
-        *introduction(benchmarks, figures),
+        *introduction(benchmarks, figures, persons),
         *judges_section(benchmarks, figures),
+        *persons_section(persons),
         *subsets_section(benchmarks["llmbar"]),
         *panels_section(benchmarks, figures),
         *reasons_section(benchmarks),
@@ -106,12 +121,44 @@ def limits(estimate: Estimate | None, *, signed: bool = False) -> str:
     return value if estimate.low is None else f"{value} [{low}, {high}]"
 
 
-def best(rows: Sequence[JudgeFigures]) -> JudgeFigures:
-    """Return the figures of the judge with the highest kappa."""
-    return max(rows, key=lambda row: row.kappa.value or 0.0)
+def kappa_of(row: JudgeFigures) -> float:
+    """Return the kappa by which a judge is ranked. An undefined kappa is below all others."""
+    kappa = row.ranking_kappa.value
+    return -math.inf if kappa is None else kappa
 
 
-def introduction(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, str], list[JudgeFigures]]) -> list[str]:
+def kappas(rows: Iterable[JudgeFigures]) -> list[float]:
+    """Return the ranking kappas that are defined, in ascending order."""
+    return sorted(kappa for row in rows if (kappa := kappa_of(row)) > -math.inf)
+
+
+class PersonRow(NamedTuple):
+    """A judge, or one person, compared with the other people.
+
+    Attributes:
+        figures: The agreement with the other people.
+        difference: The ranking kappa minus the kappa of one person on the same questions. None for the person.
+    """
+
+    figures: JudgeFigures
+    difference: Estimate | None
+
+
+def person_rows(benchmark: Benchmark) -> list[PersonRow]:
+    """Return the figures of one person, and then of the judges, against the other people who answered."""
+    beside = Benchmark(benchmark.data.with_one_rater())
+    person, *judges = beside.data.judges
+    kind = beside.data.kinds[0]
+    rows = [PersonRow(beside.measure(judge, kind), beside.compare(judge, person, kind).kappa) for judge in judges]
+    rows.sort(key=lambda row: -kappa_of(row.figures))
+    return [PersonRow(beside.measure(person, kind), None), *rows]
+
+
+def introduction(
+    benchmarks: dict[str, Benchmark],
+    figures: dict[tuple[str, str], list[JudgeFigures]],
+    persons: dict[str, list[PersonRow]],
+) -> list[str]:
     """Return the text on top, whose figures are those of the tables."""
     facts, stories = figures["summhay", "fact in a text"], figures["ttcw", "creativity"]
     opus = [next(row for row in rows if "opus" in row.judge.name.lower()) for rows in (facts, stories)]
@@ -127,25 +174,42 @@ def introduction(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, str]
         ("conala", "quality", "How useful is this code, from 0 to 4?"),
         ("ttcw", "creativity", "Does the story pass this test of creative writing?"),
     )
-    rows = [(name, kind, question, best(figures[name, kind])) for name, kind, question in summary]
-    weakest, strongest = (number(choose(row.kappa.value or 0 for row in facts)) for choose in (min, max))
-    on_facts, on_stories = (number(row.kappa.value) for row in opus)
+    rows = [(name, kind, question, max(figures[name, kind], key=kappa_of)) for name, kind, question in summary]
+    comparable = [row for *_, row in rows if row.kind != "creativity"]
+    close = kappas(comparable)
+    estimates = [row.ranking_kappa for row in comparable]
+    overlap = max(each.low or -1.0 for each in estimates) <= min(each.high or 1.0 for each in estimates)
+    on_facts, on_stories = (number(kappa_of(row)) for row in opus)
+    grader = persons["conala"][1]
     alpha = number(benchmarks["ttcw"].people("creativity").alpha)
+    constant = benchmarks["ttcw"].measure(benchmarks["ttcw"].data.constant_judge, "creativity")
+    accuracies = sorted(row.accuracy.value for row in stories if row.accuracy.value is not None)
     worse = " and ".join(dict.fromkeys(below))
-    rating = number(max(row.kappa.value or 0 for row in dialogues))
     points = (
-        f"**The kind of question matters.** Claude 3 Opus has kappa {on_facts} on insights in summaries, and "
-        f"{on_stories} on creativity.",
-        f"**So does the model.** On the same summaries, kappa is between {weakest} and {strongest}.",
-        "**Write requirements that a reader can check**, and name each fact that the text must contain, as in the "
-        "first three rows.",
-        f"**Do not rely on these judges for creativity.** Experts agree with each other (alpha {alpha}), and no judge "
-        f"comes near. {len(lenient)} of {len(stories)} judges say yes significantly more often than the experts.",
+        f"**The first four kinds are not ranked.** The best judges have kappas from {number(close[0])} to "
+        f"{number(close[-1])}{', and their intervals overlap' if overlap else ''}. In each of them, the question names "
+        "what to compare the text with: an insight, a requirement, an instruction or a task. The form of the answer "
+        "differs: yes or no, one of two, or a level with a description.",
+        f"**Creativity is different.** Claude 3 Opus has kappa {on_facts} on insights in summaries, and {on_stories} "
+        f"on creativity. Experts agree more with each other (alpha {alpha}). {len(lenient)} of {len(stories)} judges "
+        "say yes significantly more often than the experts.",
+        f"**Accuracy alone misleads.** On creativity, the answer no to everything has the accuracy "
+        f"{number(constant.accuracy.value)}, more than every judge (at most {number(accuracies[-1])}), and kappa 0.",
+        f"**The model matters.** On the same summaries, kappa is between {number(kappas(facts)[0])} and "
+        f"{number(kappas(facts)[-1])}.",
+        f"**A judge can be nearly as good as one person.** On CoNaLa, the kappa of {grader.figures.judge.name} with "
+        f"other people is {number(kappa_of(grader.figures))}, and the kappa of one person with them is "
+        f"{number(kappa_of(persons['conala'][0].figures))} ([one person](#a-judge-and-one-person)).",
         "**A judge can be worse than chance.** On the deceptive pairs of LLMBar, the whole interval of kappa is below "
         f"0 for some prompts of {worse}.",
-        f"**Ratings of whole dialogues are open.** On LLM-Rubric, kappa is at most {rating}. The judge answered with "
-        "one token, and one person rated each dialogue.",
+        f"**Ratings of whole dialogues are open.** On LLM-Rubric, kappa is at most {number(kappas(dialogues)[-1])}. "
+        "The judge answered with one token, and one person rated each dialogue.",
     )
+    minus = {
+        (name, row.figures.judge.label): limits(row.difference, signed=True)
+        for name, rows_of_set in persons.items()
+        for row in rows_of_set
+    }
     return [
         "# Which judges agree with people",
         "",
@@ -157,13 +221,21 @@ def introduction(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, str]
         "## For somebody who writes criteria",
         "",
         *prose(
-            "Kappa is 1 for a judge that always agrees with people, and 0 for agreement by chance. The best recorded "
-            "judge reaches:"
+            "Kappa is 1 for a judge that always agrees with people, and 0 for agreement by chance. For ordered "
+            "answers, it is weighted: a near miss is a smaller error. Kappa without weights falls with the number of "
+            "levels and cannot compare kinds. The best recorded judge reaches:"
         )[:-1],
         *table(
-            ("kind of criterion", "question", "set", "judge", "kappa"),
+            ("kind of criterion", "question", "set", "judge", "kappa", "minus one person"),
             [
-                (kind, question, SOURCES[name].title, row.judge.name, limits(row.kappa))
+                (
+                    kind,
+                    question,
+                    SOURCES[name].title,
+                    row.judge.name,
+                    limits(row.ranking_kappa),
+                    minus.get((name, row.judge.label), "-"),
+                )
                 for name, kind, question, row in rows
             ],
             text=4,
@@ -171,9 +243,9 @@ def introduction(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, str]
         *(line for point in points for line in prose(point, bullet=True)),
         "",
         *prose(
-            "The figures belong to these models, prompts and texts of 2023 and 2024. The kinds differ in all three: "
-            "their order is an observation and not an experiment. Measure your judge on your own labels with "
-            "[`agree`](trust.md)."
+            "The figures belong to these models, prompts and texts of 2023 and 2024. The kinds differ in all three: a "
+            "difference between kinds is an observation and not an experiment. Measure your judge on your own labels "
+            "with [`agree`](trust.md)."
         ),
     ]
 
@@ -184,9 +256,12 @@ def judges_section(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, st
         "## The recorded judges",
         "",
         *prose(
-            "The 95 % intervals allow for clusters of dependent judgments. *Unread* replies are left "
-            "out of the other figures. *Weighted* is the kappa that counts a near miss as a smaller error. *Bias* is "
-            "the judge's mean value minus people's, as a share of the scale. *Date* is the publication of the replies."
+            "The 95 % intervals allow for clusters of dependent judgments. *Unread* replies are left out of the other "
+            "figures: they state no answer, or two. *Weighted* is the kappa that counts a near miss as a smaller "
+            "error. Rows are in the order of it, or of kappa without it. *Bias* is the judge's mean value minus "
+            "people's, as a share of the scale. *Date* is the publication of the replies. The row in italics needs no "
+            "judge: it always gives the answer that people give most often. It has kappa 0. Where its accuracy or AC1 "
+            "is above those of the judges, only kappa shows which of them is useful."
         ),
     ]
     for kind in CRITERION_KINDS:
@@ -209,18 +284,60 @@ def set_table(benchmark: Benchmark, kind: str, rows: Sequence[JudgeFigures]) -> 
     has_bias = any(row.bias is not None for row in rows)
     columns = ["judge", "prompt", "date", "n", "unread", "accuracy", "kappa"]
     columns += [*(["weighted"] if has_weighted else []), "AC1", *(["bias"] if has_bias else [])]
+    constant = benchmark.measure(benchmark.data.constant_judge, kind)
     cells = [
         [
             row.judge.name, row.judge.prompt, row.judge.date, f"{row.n:,}", f"{row.unread:,}", limits(row.accuracy),
             limits(row.kappa), *([limits(row.weighted_kappa)] if has_weighted else []), limits(row.ac1),
             *([limits(row.bias, signed=True)] if has_bias else []),
         ]
-        for row in sorted(rows, key=lambda row: -(row.kappa.value or 0.0))
+        for row in sorted(rows, key=lambda row: -kappa_of(row))
     ]  # fmt: skip
+    zeros = [number(0.0)] * (2 if has_weighted else 1)
+    cells.append(
+        [
+            f"*{CONSTANT_JUDGE}*", "-", "-", f"{constant.n:,}", "0", limits(constant.accuracy), *zeros,
+            limits(constant.ac1), *([limits(constant.bias, signed=True)] if has_bias else []),
+        ]
+    )  # fmt: skip
     return [
         f"**{source.title}**: {source.raters}; {agreement}; clusters by {source.cluster}.",
         *table(columns, cells, text=3),
     ]
+
+
+def persons_section(persons: dict[str, list[PersonRow]]) -> list[str]:
+    """Return the tables of judges and one person, who are compared with the same other people."""
+    lines = [
+        "## A judge and one person",
+        "",
+        *prose(
+            "Each person is left out in turn, and the others are the reference, for this person and for the judges. "
+            "Therefore, these figures are a little lower than those above. With two others, only questions on which "
+            "both agree count, for all rows. *Minus one person* is the difference of the kappas, weighted for ordered "
+            "answers. The other sets have one label for each question."
+        ),
+    ]
+    for name, rows in persons.items():
+        is_weighted = rows[0].figures.weighted_kappa is not None
+        lines += [
+            f"**{SOURCES[name].title}**",
+            *table(
+                (
+                    "judge", "prompt", "n", "accuracy", "kappa", *(["weighted"] if is_weighted else []),
+                    "minus one person",
+                ),
+                [
+                    [
+                        row.judge.name, row.judge.prompt or "-", f"{row.n:,}", limits(row.accuracy), limits(row.kappa),
+                        *([limits(row.weighted_kappa)] if is_weighted else []), limits(difference, signed=True),
+                    ]
+                    for row, difference in rows
+                ],
+                text=2,
+            ),
+        ]  # fmt: skip
+    return lines
 
 
 def subsets_section(benchmark: Benchmark) -> list[str]:
@@ -230,22 +347,62 @@ def subsets_section(benchmark: Benchmark) -> list[str]:
         (judge.name, judge.prompt, *(f"{accuracy:.1f}" for accuracy in published_accuracies(benchmark, judge).values()))
         for judge in benchmark.data.judges
     ]
+    differing = Counter[str]()
+    for judge in benchmark.data.judges:
+        for question, answer in (judge.published or {}).items():
+            differing[judge.label] += answer != judge.answers[question]
+    (most, count), *_ = differing.most_common()
+    readings = agreement_with_readings(benchmark.data)
     return [
         "### LLMBar as published",
         "",
         *prose(
-            "Accuracy in percent over both orders of the outputs. As the authors count, an unread choice is wrong, and "
-            "an unread rating is half right."
+            "Accuracy in percent over both orders of the outputs, by the rules of the authors: an unread choice is "
+            "wrong, an unread rating is half right, and a reply that names both outputs may count as the first one. "
+            "All other tables have the choice that a reply states. The rules differ in "
+            f"{differing.total():,} replies, of which {count:,} are by {most}: most of them are like `Output (b) is "
+            "better. Output (a) does not ...`, and count here as (a). "
+            f"{readings.replies:,} replies were read one by one by a language model, without this code: all that "
+            f"differ for that judge, and 100 of each of three others. {readings.choices:,} of the readings are the "
+            "same (`benchmarks/choices_read.csv`)."
         )[:-1],
         *table(("judge", "prompt", *(subset.removeprefix("Adversarial/") for subset in subsets)), rows, text=2),
     ]
+
+
+class ReadingAgreement(NamedTuple):
+    """How far the reader agrees with the readings in `choices_read.csv`.
+
+    Attributes:
+        replies: The number of replies.
+        choices: The number with the same choice, or without a choice in both readings.
+        beginnings: The number with the same reading of whether the reply begins with its choice.
+    """
+
+    replies: int
+    choices: int
+    beginnings: int
+
+
+def agreement_with_readings(data: BenchmarkSet) -> ReadingAgreement:
+    """Compare the reader of choices with `choices_read.csv`. All its replies are to prompts for reasons first."""
+    judges = {judge.name: judge for judge in data.judges if judge.published and REASONS_FIRST in judge.prompt}
+    with READINGS.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    choices = beginnings = 0
+    for row in rows:
+        judge, question = judges[row["judge"]], (row["id"], "better")
+        shown = {"a": "12", "b": "21"}.get(row["choice"])
+        choices += judge.answers[question] == (shown and shown[row["id"].endswith(":ba")])
+        beginnings += (question in judge.verdict_first) == (row["begins"] == "yes")
+    return ReadingAgreement(len(rows), choices, beginnings)
 
 
 def published_accuracies(benchmark: Benchmark, judge: RecordedJudge) -> dict[str, float]:
     """Return a judge's accuracy on each subset of LLMBar, in percent, by the rules of its authors."""
     unread = 0.5 if judge.prompt.startswith("rating") else 0.0
     right: dict[str, list[float]] = {}
-    for question, answer in judge.answers.items():
+    for question, answer in (judge.published or judge.answers).items():
         value = unread if answer is None else float(answer == benchmark.data.references[question])
         right.setdefault(question[0].rpartition("/")[0], []).append(value)
     return {subset: 100 * sum(values) / len(values) for subset, values in right.items()}
@@ -257,30 +414,29 @@ def panels_section(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, st
     agreed: list[Sequence[str]] = []
     gains: list[Estimate] = []
     certified = 0
-    for name, prompt in PANELS:
+    for name, prompt, strategies in PANELS:
         benchmark = benchmarks[name]
         kind = benchmark.data.kinds[0]
-        alone = [row for row in figures[name, kind] if row.judge.prompt == prompt]
+        alone = [row for row in figures[name, kind] if row.judge.prompt == prompt and row.accuracy.value is not None]
         alone.sort(key=lambda row: -(row.accuracy.value or 0.0))
         judges, title = [row.judge for row in alone], benchmark.data.source.title
-        votes.append((title, f"{judges[0].name} alone", f"{alone[0].n:,}", limits(alone[0].accuracy), "-"))
+        votes.append((title, f"{judges[0].name} alone", "-", f"{alone[0].n:,}", "-", limits(alone[0].accuracy), "-"))
         for size in (2, 3, len(judges)):
-            panel = benchmark.panel(judges[:size])
-            row, gain = benchmark.measure(panel, kind), benchmark.compare(panel, judges[0])
-            gains.append(gain)
-            votes.append(
-                (title, f"the best {size}" if size < len(judges) else f"all {size}", f"{row.n:,}",
-                 limits(row.accuracy), limits(gain, signed=True))
-            )  # fmt: skip
-            share, there = benchmark.unanimous(judges[:size], kind)
-            certificate = benchmark.certify(judges[:size], ALPHA)
+            members, panel_name = judges[:size], f"the best {size}" if size < len(judges) else f"all {size}"
+            for strategy in strategies if size > 2 else ():
+                panel = benchmark.panel(members, strategy)
+                row, gain = benchmark.measure(panel, kind), benchmark.compare(panel, judges[0], kind).accuracy
+                gains.append(gain)
+                ties = percent(tied_share(members)) if VOTES[strategy] == "most votes" else "-"
+                votes.append(
+                    (title, panel_name, VOTES[strategy], f"{row.n:,}", ties, limits(row.accuracy),
+                     limits(gain, signed=True))
+                )  # fmt: skip
+            share, there = benchmark.unanimous(members, kind)
+            certificate = benchmark.certify(members, ALPHA)
             certified += certificate.threshold is not None
-            wrong = there.accuracy._replace(
-                value=1 - (there.accuracy.value or 0.0), low=1 - (there.accuracy.high or 0.0),
-                high=1 - (there.accuracy.low or 0.0),
-            )  # fmt: skip
             agreed.append(
-                (title, f"the best {size}" if size < len(judges) else f"all {size}", percent(1 - share), limits(wrong),
+                (title, panel_name, percent(1 - share), limits(complement(there.accuracy)),
                  "yes" if certificate.threshold is not None else "no", f"{certificate.n:,}")
             )  # fmt: skip
     better = sum(gain.low is not None and gain.low > 0 for gain in gains)
@@ -289,11 +445,14 @@ def panels_section(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, st
         "## Do votes pay?",
         "",
         *prose(
-            "Judges with one kind of prompt vote, the most accurate first. A tie counts as the lower answer. "
-            f"{better} of {len(gains)} panels are significantly better than the best judge alone, and {worse} are "
-            "significantly worse. The best judge was chosen by the same labels, which favours it a little."
+            "Judges with one kind of prompt form a panel, the most accurate first. *Most votes* is a vote: the answer "
+            "that most judges give, and in a tie the lower answer. *Tied* is the share of questions that this rule "
+            "decides. The rounded mean is the library's default for ordered answers, and no vote. Two judges "
+            "are left out, because the rule for ties would decide wherever they differ. "
+            f"{better} of {len(gains)} panels are significantly more accurate than the best judge alone, and {worse} "
+            "are significantly less accurate. The best judge was chosen by the same labels, which favours it a little."
         )[:-1],
-        *table(("set", "panel", "n", "accuracy", "panel minus best judge"), votes, text=2),
+        *table(("set", "panel", "answer", "n", "tied", "accuracy", "panel minus best judge"), votes, text=3),
         "## Is unanimity trustworthy?",
         "",
         *prose(
@@ -305,29 +464,74 @@ def panels_section(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, st
     ]
 
 
+def tied_share(judges: Sequence[RecordedJudge]) -> float:
+    """Return the share of questions with two most frequent answers, among those to which all judges replied."""
+    questions = [each for each in judges[0].answers if all(each in judge.answers for judge in judges)]
+    tied = 0
+    for question in questions:
+        counts = Counter(answer for judge in judges if (answer := judge.answers[question]) is not None).most_common(2)
+        tied += len(counts) == 2 and counts[0][1] == counts[1][1]
+    return tied / len(questions)
+
+
+def complement(estimate: Estimate) -> Estimate:
+    """Return 1 minus an estimate of a share."""
+    value, low, high = (None if each is None else 1 - each for each in estimate[:3])
+    return estimate._replace(value=value, low=high, high=low)
+
+
 def reasons_section(benchmarks: dict[str, Benchmark]) -> list[str]:
-    """Return the comparison of prompts with and without reasons, of one model on the same questions."""
+    """Return the comparison of replies with reasons before the answer and replies without reasons, of one model."""
     rows: list[Sequence[str]] = []
-    for name, mark in (("conala", "reasons first"), ("llmbar", "reasons first")):
+    outcomes: dict[str, list[str]] = {}
+    for name in ("conala", "llmbar"):
         benchmark = benchmarks[name]
+        kind, title = benchmark.data.kinds[0], benchmark.data.source.title
         judges = {judge.label: judge for judge in benchmark.data.judges}
         for judge in judges.values():
-            if mark not in judge.prompt:
+            if REASONS_FIRST not in judge.prompt:
                 continue
-            bare = judge.prompt.replace("reasons first", "a bare digit").removesuffix(", a bare digit")
-            without = judges[f"{judge.name}, {bare}"]
-            gain = benchmark.compare(judge, without)
-            rows.append((benchmark.data.source.title, judge.name, bare, f"{gain.n:,}", limits(gain, signed=True)))
+            bare = judge.prompt.replace(REASONS_FIRST, "a bare digit").removesuffix(", a bare digit")
+            reasoned = judge.restricted_to(judge.answers.keys() - judge.verdict_first)
+            gain = benchmark.compare(reasoned, judges[f"{judge.name}, {bare}"], kind)
+            rows.append(
+                (title, judge.name, bare, f"{len(judge.verdict_first):,}", f"{gain.accuracy.n:,}",
+                 limits(gain.accuracy, signed=True), limits(gain.kappa, signed=True))
+            )  # fmt: skip
+            outcomes.setdefault(title, []).append(direction(gain.accuracy))
+    sentences = [
+        f"On {title}, reasons raise the accuracy significantly in {found.count('up')} of {len(found)} comparisons, and "
+        f"lower it in {found.count('down')}."
+        for title, found in outcomes.items()
+    ]
     return [
         "## Reasons or none?",
         "",
-        "The accuracy of a model with reasons first, minus its accuracy without, on the same questions.",
-        *table(("set", "judge", "prompt without reasons", "n", "gain by reasons"), rows, text=3),
         *prose(
-            "Reasons help with the grades of CoNaLa. With the pairs of LLMBar, they harm some judges and surely help "
-            "none. For several criteria in one call, see [Choosing a grader](graders.md)."
+            "A prompt that requests reasons first does not always get them: many replies begin with the answer, and "
+            "explain it. These are counted here (*answer first*) and left out of the gains: the accuracy and the kappa "
+            "of a model that gave reasons before its answer, minus those of its replies without reasons, on the same "
+            "questions. The model chose these questions: they are not a random sample of the set. Kappa is weighted "
+            "for CoNaLa."
+        )[:-1],
+        *table(
+            ("set", "judge", "prompt without reasons", "answer first", "n", "gain in accuracy", "gain in kappa"),
+            rows,
+            text=3,
+        ),
+        *prose(
+            " ".join(sentences) + " Whether reasons help with a choice between two outputs is therefore open. Read the "
+            "replies of your judge before you pay for reasons. For several criteria in one call, see [Choosing a "
+            "grader](graders.md)."
         ),
     ]
+
+
+def direction(difference: Estimate) -> str:
+    """Return whether a difference is significantly above 0 (`up`), below 0 (`down`), or neither (`open`)."""
+    if difference.low is None or difference.high is None or difference.low <= 0 <= difference.high:
+        return "open"
+    return "up" if difference.low > 0 else "down"
 
 
 def sources_section(benchmarks: dict[str, Benchmark]) -> list[str]:
@@ -349,8 +553,11 @@ def sources_section(benchmarks: dict[str, Benchmark]) -> list[str]:
         "",
         *prose(
             "The command grades the same texts with the library's prompt, and prints your judge above the recorded "
-            "ones, with paired differences of the accuracies. Its ledger is beside `judges.jsonl`: start it again, and "
-            "it resumes. `--data` names the folder of the data, or of clones of SummHay and LLMBar. DevAI has no "
+            "ones. These are measured on the questions of your run alone, so that their figures may differ from this "
+            "page. Your judge is called better than another one only if the intervals of both differences, of accuracy "
+            "and of kappa, are above 0. Otherwise, the command names the figure that does not show it. The ledger is "
+            "beside `judges.jsonl`: start the command again, and it resumes. `--data` names the folder of the data, or "
+            "of clones of SummHay and LLMBar. DevAI has no "
             "responses, LLM-Rubric lacks the sources for three of its nine questions, and TTCW the texts of 12 stories."
         ),
         "## Sources",

@@ -374,9 +374,9 @@ def test_llmbar_has_the_ninety_published_accuracies(page_module: ModuleType) -> 
 
 @pytest.mark.statistics
 @needs_data
-def test_choices_are_read_as_they_were_by_eye(page_module: ModuleType) -> None:
+def test_choices_are_read_as_they_were_one_by_one(page_module: ModuleType) -> None:
     data = load_set("llmbar", DATA)
-    replies = list(csv.DictReader(page_module.READ_BY_EYE.open(encoding="utf-8")))
+    replies = list(csv.DictReader(page_module.READINGS.open(encoding="utf-8")))
     assert {(row["judge"], row["id"]) for row in replies if row["judge"] == "PaLM2"} >= {
         (judge.name, item)
         for judge in data.judges
@@ -384,7 +384,7 @@ def test_choices_are_read_as_they_were_by_eye(page_module: ModuleType) -> None:
         for (item, name), answer in judge.answers.items()
         if answer != judge.published[item, name]
     }
-    assert page_module.agreement_with_eye(data) == page_module.EyeAgreement(447, 447, 445)
+    assert page_module.agreement_with_readings(data) == page_module.ReadingAgreement(447, 447, 445)
 
 
 @pytest.mark.statistics
