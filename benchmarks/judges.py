@@ -184,6 +184,8 @@ def introduction(
     alpha = number(benchmarks["ttcw"].people("creativity").alpha)
     constant = benchmarks["ttcw"].measure(benchmarks["ttcw"].data.constant_judge, "creativity")
     accuracies = sorted(row.accuracy.value for row in stories if row.accuracy.value is not None)
+    pairs = benchmarks["llmbar"].data.items
+    deceptive = percent(sum(pair.cluster.startswith("Adversarial/") for pair in pairs) / len(pairs))
     worse = " and ".join(dict.fromkeys(below))
     points = (
         f"**The first four kinds are not ranked.** The best judges have kappas from {number(close[0])} to "
@@ -200,8 +202,8 @@ def introduction(
         f"**A judge can be nearly as good as one person.** On CoNaLa, the kappa of {grader.figures.judge.name} with "
         f"other people is {number(kappa_of(grader.figures))}, and the kappa of one person with them is "
         f"{number(kappa_of(persons['conala'][0].figures))} ([one person](#a-judge-and-one-person)).",
-        "**A judge can be worse than chance.** On the deceptive pairs of LLMBar, the whole interval of kappa is below "
-        f"0 for some prompts of {worse}.",
+        f"**A judge can be worse than chance.** LLMBar has {deceptive} of pairs that were made to deceive a judge. The "
+        f"whole interval of kappa is below 0 for some prompts of {worse}.",
         f"**Ratings of whole dialogues are open.** On LLM-Rubric, kappa is at most {number(kappas(dialogues)[-1])}. "
         "The judge answered with one token, and one person rated each dialogue.",
     )
@@ -223,7 +225,8 @@ def introduction(
         *prose(
             "Kappa is 1 for a judge that always agrees with people, and 0 for agreement by chance. For ordered "
             "answers, it is weighted: a near miss is a smaller error. Kappa without weights falls with the number of "
-            "levels and cannot compare kinds. The best recorded judge reaches:"
+            "levels and cannot compare kinds. *Minus one person* is the difference to one of several people, where "
+            "both are compared with the other people. The best recorded judge reaches:"
         )[:-1],
         *table(
             ("kind of criterion", "question", "set", "judge", "kappa", "minus one person"),
@@ -500,9 +503,9 @@ def reasons_section(benchmarks: dict[str, Benchmark]) -> list[str]:
             )  # fmt: skip
             outcomes.setdefault(title, []).append(direction(gain.accuracy))
     sentences = [
-        f"On {title}, reasons raise the accuracy significantly in {found.count('up')} of {len(found)} comparisons, and "
-        f"lower it in {found.count('down')}."
-        for title, found in outcomes.items()
+        f"On {title}, reasons raise the accuracy significantly in {directions.count('up')} of {len(directions)} "
+        f"comparisons, and lower it in {directions.count('down')}."
+        for title, directions in outcomes.items()
     ]
     return [
         "## Reasons or none?",

@@ -148,7 +148,7 @@ def _print_figures(benchmark: Benchmark, own: RecordedJudge, questions: int) -> 
         questions: The number of questions of the whole set.
     """
     source, data = benchmark.data.source, benchmark.data
-    print_lines([f"All judges are measured on the {len(data.references):,} of {questions:,} questions of this run"])
+    print_lines([f"All judges are measured on the questions of this run: {len(data.references):,} of {questions:,}"])
     for kind in data.kinds:
         if kind not in benchmark.kinds_of(own):
             continue

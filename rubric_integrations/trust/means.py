@@ -344,7 +344,7 @@ def estimate_mean_share(
     return estimate_mean(shares, level, groups=groups, weights=weights)
 
 
-def estimate_differences(differences: Values, level: float, groups: Groups | None) -> Estimate:
+def estimate_differences(differences: Sequence[float], level: float, groups: Groups | None) -> Estimate:
     """Estimate the mean of differences without bounds, with Student's interval.
 
     For rows in groups, the interval is wider. With fewer than five groups, there is no interval.
@@ -456,7 +456,8 @@ def estimate_kappa_difference(
         figures.append((kappa, kappa_influences(people, answers, distances)))
     (kappa, influences), (other_kappa, other_influences) = figures
     # The mean of the influences is 0.
-    return estimate_differences(kappa - other_kappa + influences - other_influences, level, groups)
+    differences = kappa - other_kappa + influences - other_influences
+    return estimate_differences(differences.tolist(), level, groups)
 
 
 def kappa_of_cells(confusion: Any, distances: Any) -> Floats:

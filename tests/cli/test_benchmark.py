@@ -53,7 +53,7 @@ def test_benchmark_prints_the_judge_above_the_recorded_ones_with_paired_differen
     assert "SummHay, fact in a text [95% intervals by subtopic]. Labels: one label each" in text
     assert "openai/mock, this run │ 24 │ 0 │ 0 │ 1.00 [" in text
     assert "good, one insight a call │ 24 │ 0 │ 0 │ 0.75 [" in text
-    assert "All judges are measured on the 24 of 24 questions of this run" in text
+    assert "All judges are measured on the questions of this run: 24 of 24" in text
     assert "always the most frequent answer │ 24 │ 0 │ 0 │ 0.33 [" in text
     assert "good, one insight a call │ +0.25 [" in text
     rows = read_lines(data.parent / "judges.jsonl")
@@ -64,7 +64,7 @@ def test_benchmark_measures_recorded_judges_on_the_questions_of_a_run_that_ends_
     with OpenAIServer(as_people) as server:
         result = run(*arguments(server, data, "--max-calls", 10, "--max-concurrency", 1))
     text = " ".join(result.stdout.split())
-    assert "All judges are measured on the 10 of 24 questions of this run" in text
+    assert "All judges are measured on the questions of this run: 10 of 24" in text
     assert "openai/mock, this run │ 10 │ 0 │ 0 │" in text
     assert "good, one insight a call │ 10 │ 0 │ 0 │" in text
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from rubric_integrations.rubric.criterion import Criterion
+from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust.benchmarks.figures import Benchmark
 from rubric_integrations.trust.benchmarks.sets import (
     SOURCES,
@@ -355,6 +356,26 @@ def page_module() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_undefined_kappa_is_ranked_last_and_undefined_limits_stay_undefined(page_module: ModuleType) -> None:
+    data = rated([{"a": "1"}] * 10, "1" * 10)
+    undefined = Benchmark(data).measure(data.judges[0], FACT)
+    worse = rated([{"a": label} for label in "0101010101"], "1010101010")
+    below_0 = Benchmark(worse).measure(worse.judges[0], FACT)
+    assert (undefined.kappa.value, below_0.kappa.value) == (None, -1)
+    assert max([undefined, below_0], key=page_module.kappa_of) is below_0
+    assert page_module.kappas([undefined, below_0]) == [-1]
+    nothing = page_module.complement(Estimate(None, None, None, 0))
+    assert nothing == Estimate(None, None, None, 0)
+
+
+def test_tied_votes_are_counted_without_unread_replies(page_module: ModuleType) -> None:
+    judges = [rated([], digits).judges[0] for digits in ("0101", "0110", "?111")]
+    assert page_module.tied_share(judges) == 0
+    assert page_module.tied_share(judges[:2]) == 0.5
+    assert page_module.tied_share([*judges[:2], judges[2]._replace(answers=recorded("??11"))]) == 0
+    assert page_module.tied_share([*judges[:2], judges[2]._replace(answers=recorded("11?1"))]) == 0.25
 
 
 @pytest.mark.statistics

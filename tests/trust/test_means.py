@@ -130,8 +130,9 @@ def test_difference_of_kappas_is_above_0_as_rarely_as_promised(other: str, size:
             one, two = (np.where(rng.random(count) < errs, rng.random(count) < 0.35, people) for _ in range(2))
         else:
             one, two = rng.random(count) < 0.5, np.zeros(count, bool)
-        answers = (each.astype(int).tolist() for each in (people, one, two))
-        kappa = estimate_kappa_difference(*answers, level_distances([0, 1]), 0.95, groups if size > 1 else None)
+        labels, first, second = (each.astype(int).tolist() for each in (people, one, two))
+        of_rows = groups if size > 1 else None
+        kappa = estimate_kappa_difference(labels, first, second, level_distances([0, 1]), 0.95, of_rows)
         assert kappa.low is not None
         assert kappa.high is not None
         above += kappa.low > 0
