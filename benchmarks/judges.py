@@ -202,7 +202,7 @@ def introduction(
         f"**A judge can be nearly as good as one person.** On CoNaLa, the kappa of {grader.figures.judge.name} with "
         f"other people is {number(kappa_of(grader.figures))}, and the kappa of one person with them is "
         f"{number(kappa_of(persons['conala'][0].figures))} ([one person](#a-judge-and-one-person)).",
-        f"**A judge can be worse than chance.** LLMBar has {deceptive} of pairs that were made to deceive a judge. The "
+        f"**A judge can be worse than chance.** {deceptive} of the pairs of LLMBar were made to deceive a judge. The "
         f"whole interval of kappa is below 0 for some prompts of {worse}.",
         f"**Ratings of whole dialogues are open.** On LLM-Rubric, kappa is at most {number(kappas(dialogues)[-1])}. "
         "The judge answered with one token, and one person rated each dialogue.",
