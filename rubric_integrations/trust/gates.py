@@ -40,9 +40,9 @@ from rubric_integrations.trust.matching import (
     group_warnings,
     is_trained_on,
 )
-from rubric_integrations.trust.means import FOR_GATE, Bounds, Groups, estimate_mean, mean_limits
+from rubric_integrations.trust.means import FOR_GATE, Bounds, Groups, estimate_mean
 from rubric_integrations.trust.planning import FEWEST_LABELS
-from rubric_integrations.trust.statistics import ROUNDING
+from rubric_integrations.trust.statistics import ROUNDING, special
 
 Decision = Literal["pass", "fail", "inconclusive"]
 """The decision of a gate: the true mean is above the threshold, below the threshold, or not yet decided."""
@@ -352,7 +352,8 @@ def decide_mean(
     """Decide whether the true mean of scores in [0, 1] is above a threshold.
 
     The decision is `pass` if the lower end of the interval of `estimate_mean` is above the threshold, and `fail` if the
-    upper end is below the threshold.
+    upper end is below the threshold. For independent scores of 0 and 1, the upper end is exact (Clopper and Pearson
+    1934): a program at the threshold fails with a probability of at most `alpha`.
 
     Args:
         scores: The scores, or None for a submission without a score.
@@ -388,12 +389,12 @@ def decide_mean(
 
     def estimate_with(missing_score: float) -> Estimate:
         values = [missing_score if value is None else value for value in scores]
-        return estimate_mean(values, level, groups=groups, bounds=bounds, imaginary=FOR_GATE)
+        return _estimate_for_gate(values, level, groups, bounds)
 
     groups_present = None if groups is None else groups[[value is not None for value in scores]]
     if groups_present is not None:
         groups_present = np.unique(groups_present, return_inverse=True)[1]
-    estimate = score or estimate_mean(present, level, groups=groups_present, bounds=bounds, imaginary=FOR_GATE)
+    estimate = score or _estimate_for_gate(present, level, groups_present, bounds)
     low, high = estimate.low, estimate.high
     if missing and score:
         share = missing / len(scores)
@@ -427,6 +428,15 @@ def decide_mean(
     return result._replace(more=more, advice=(advice,))
 
 
+def _estimate_for_gate(scores: Sequence[float], level: float, groups: Groups | None, bounds: Bounds) -> Estimate:
+    """Estimate a mean by `estimate_mean`, with an exact upper limit for independent scores of 0 and 1."""
+    estimate, met = estimate_mean(scores, level, groups=groups, bounds=bounds, imaginary=FOR_GATE), sum(scores)
+    is_grouped = groups is not None and groups.max(initial=-1) + 1 < len(groups)
+    if estimate.high is None or is_grouped or met == len(scores) or not np.isin(scores, (0.0, 1.0)).all():
+        return estimate
+    return estimate._replace(high=float(special().betaincinv(met + 1, len(scores) - met, (1 + level) / 2)))
+
+
 def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = False, floor: float = 0.0) -> int:
     """Return the smallest number of submissions with which a gate can pass, if all of them have the score 1.
 
@@ -454,7 +464,7 @@ def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = 
     bounds = Bounds(floor, 1.0)
 
     def passes(count: int) -> bool:
-        estimate = estimate_mean([1.0] * count, 1 - 2 * alpha, bounds=bounds, imaginary=FOR_GATE)
+        estimate = _estimate_for_gate([1.0] * count, 1 - 2 * alpha, None, bounds)
         return estimate.low is not None and estimate.low > min_score
 
     return _first(passes, 2)
@@ -776,7 +786,8 @@ def _more_needed(
             # Each repetition of the rows has new groups.
             repeated = np.resize(groups, count) + (np.arange(count) // len(scores)) * (int(groups.max()) + 1)
         values = np.resize(scores, count)
-        return mean_limits(values, level, groups=repeated, bounds=bounds, imaginary=FOR_GATE) or bounds
+        estimate = _estimate_for_gate(values.tolist(), level, repeated, bounds)
+        return bounds if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
 
     def is_decided(count: int) -> bool:
         low, high = limits_of(count)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.runs.files import IncompleteRunWarning, run_line
@@ -25,6 +26,7 @@ from rubric_integrations.trust import (
     plan_labels,
 )
 from rubric_integrations.trust.gates import decide_mean
+from rubric_integrations.trust.means import FOR_GATE, estimate_mean
 from tests.fakes import FakeJudge
 from tests.trust.runs import binary_rubric, labels_of, run_of, scores_run
 
@@ -43,6 +45,34 @@ def test_program_at_the_threshold_passes_rarely(threshold: float) -> None:
         any(one.add(score) == "pass" for score in scores) for one, scores in zip(sequential, runs, strict=True)
     )
     assert passed <= 0.05 * len(runs)
+
+
+GATE_SIZES = (
+    10, 12, 15, 18, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80, 90, 100, 120, 150, 180, 200, 250, 300, 350, 400, 500, 600,
+    800, 1000,
+)  # fmt: skip
+THRESHOLDS = (
+    0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.82, 0.84, 0.85, 0.86, 0.88, 0.9, 0.91, 0.92, 0.93, 0.94, 0.95,
+    0.96, 0.97, 0.975, 0.98, 0.99,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "count", [count if count in (20, 60) else pytest.param(count, marks=pytest.mark.statistics) for count in GATE_SIZES]
+)
+def test_program_of_zeros_and_ones_at_the_threshold_fails_in_at_most_alpha_and_passes_by_wilsons_limit(
+    count: int,
+) -> None:
+    """By the binomial distribution; it failed in .182 of runs of 20 submissions at .99, and in .121 of 60."""
+    scores = [[1.0] * met + [0.0] * (count - met) for met in range(count + 1)]
+    lows = [estimate_mean(values, 0.9, imaginary=FOR_GATE).low or 0.0 for values in scores]
+    for threshold in THRESHOLDS:
+        fails = int((binom.cdf(np.arange(count), count, threshold) < 0.05).sum())
+        passes = sum(low <= threshold for low in lows)
+        for met, decision in ((fails - 1, "fail"), (fails, None), (passes - 1, None), (passes, "pass")):
+            if 0 <= met <= count:
+                decided = decide_mean(scores[met], threshold).decision
+                assert decided == (decision or "inconclusive"), (threshold, met)
 
 
 def test_gate_passes_fails_or_says_how_many_more() -> None:
