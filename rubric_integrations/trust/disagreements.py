@@ -23,9 +23,9 @@ from rubric_integrations.trust.matching import (
     match_labels,
     read_rows,
 )
-from rubric_integrations.trust.means import Groups, estimate_differences, estimate_shift, p_value_of, select_groups
+from rubric_integrations.trust.means import Groups, estimate_bias, estimate_shift, p_value_of, select_groups
 from rubric_integrations.trust.measure import measure_criterion
-from rubric_integrations.trust.statistics import difference_p_value, mcnemar_p_value
+from rubric_integrations.trust.statistics import mcnemar_p_value
 
 _SHOWN_CHARACTERS = 160
 
@@ -101,9 +101,9 @@ class CriterionDisagreements(Record):
             `kappa`, `bias` and `p_value`, but not in `differ`, `directions` and `examples`.
         kappa: Cohen's kappa, the agreement beyond chance.
         bias: The judge's mean value minus the annotators' mean value.
-        p_value: The p-value of the bias, by McNemar's mid-p test for a binary criterion, and by a paired t-test for
-            other criteria. It is computed from the interval instead if rows are in groups, or if raters disagree on a
-            binary criterion. None if it is undefined, or if labels were drawn by the judge's verdict.
+        p_value: The p-value of the bias, from its interval. For a binary criterion, it is the mid-p value of McNemar's
+            test if rows are independent and raters agree. None if it is undefined, or if labels were drawn by the
+            judge's verdict.
         adjusted: The p-value after Holm's correction for all criteria. None if `p_value` is None.
         is_biased: Whether the bias is significant: the adjusted p-value is below 1 - `level`.
         directions: The pairs of different answers, the most frequent first.
@@ -233,9 +233,8 @@ def _p_value(matches: Sequence[Match], groups: Groups | None) -> float | None:
     if is_binary:
         rose, fell = ([max(0.0, sign * difference) for difference in differences] for sign in (1, -1))
         return p_value_of(lambda level: estimate_shift(rose, fell, level, of_rows))
-    if of_rows is None:
-        return difference_p_value(differences)
-    return p_value_of(lambda level: estimate_differences(differences, level, of_rows))
+    people, judge = [match.people_value or 0.0 for match in decided], [match.judged.value or 0.0 for match in decided]
+    return p_value_of(lambda level: estimate_bias(people, judge, level, of_rows))
 
 
 def _directions(answered: Sequence[Match]) -> list[Direction]:

@@ -355,6 +355,22 @@ def estimate_differences(differences: Sequence[float], level: float, groups: Gro
     return in_groups(estimate, np.asarray(differences, float) - (estimate.value or 0.0), groups, level)
 
 
+def estimate_bias(people: Values, judge: Values, level: float, groups: Groups | None) -> Estimate:
+    """Estimate the mean of the judge's values minus the annotators' values, for independent rows or rows in groups.
+
+    For values in [0, 1], the limits are those of `estimate_mean`, because rare errors may be missing in the sample.
+    Otherwise the interval is Student's.
+
+    Example:
+        >>> print(estimate_bias([1.0] * 50, [1.0] * 50, 0.95, None))
+        0.000 [-0.058, 0.058] (n = 50)
+    """
+    differences = np.subtract(judge, people).tolist()
+    if all(0 <= value <= 1 for value in (*people, *judge)):
+        return estimate_mean(differences, level, groups=groups, bounds=Bounds(-1.0, 1.0))
+    return estimate_differences(differences, level, groups)
+
+
 def estimate_shift(
     rose: Sequence[float], fell: Sequence[float], level: float, groups: Groups | None, *, clustered: bool = False
 ) -> Estimate:

@@ -46,7 +46,7 @@ from rubric_integrations.trust.means import (
     FEWEST_GROUPS,
     Floats,
     Groups,
-    estimate_differences,
+    estimate_bias,
     estimate_mean,
     estimate_mean_share,
     estimate_shift,
@@ -62,7 +62,6 @@ from rubric_integrations.trust.statistics import (
     alpha_of_pairs,
     cohen_kappa,
     compare_values,
-    difference_p_value,
     effect_size,
     gwet_ac1,
     krippendorff_alpha,
@@ -374,9 +373,10 @@ class _Sample(NamedTuple):
     def bias(self, *, is_binary: bool) -> Estimate:
         if self.judged is not None:
             return self._weighted_bias(self.judged, is_binary=is_binary)
-        differences = [pair.difference for pair in self.pairs]
         if not is_binary:
-            return estimate_differences(differences, self.level, self._groups_of(self.pairs))
+            people = [pair.people_value or 0.0 for pair in self.pairs]
+            judge = [pair.judge_value or 0.0 for pair in self.pairs]
+            return estimate_bias(people, judge, self.level, self._groups_of(self.pairs))
         rose = [float(pair.judge == "MET") * pair.shares.get("UNMET", 0.0) for pair in self.pairs]
         fell = [float(pair.judge == "UNMET") * pair.shares.get("MET", 0.0) for pair in self.pairs]
         return estimate_shift(rose, fell, self.level, self._groups_of(self.pairs))
@@ -454,8 +454,7 @@ class ScoreAgreement(NamedTuple):
         n: The number of submissions with a score by the judge and a label for every criterion.
         bias: The mean of the judge's score minus the score from the annotators' answers.
         values: Errors and correlations of the scores, and distances between their distributions. None if `n` is 0.
-        p_value: The two-sided p-value of the bias, by a paired t-test, or from the interval if rows are in groups. None
-            if all differences are equal.
+        p_value: The two-sided p-value of the bias, from its interval. None without an interval.
         effect_size: The bias divided by the standard deviation of the differences (Cohen's d). None if all differences
             are equal.
     """
@@ -846,16 +845,14 @@ _MOST_LISTED = 3
 def _score_agreement(scores: Sequence[LabelledScore], level: float, groups: Groups | None) -> ScoreAgreement:
     pairs = [(score.row, score.people, score.judge) for score in scores]
     rated = [(row, people, judge) for row, people, judge in pairs if people is not None and judge is not None]
-    differences = [judge - people for _, people, judge in rated]
+    people, judge = [people for _, people, _ in rated], [judge for _, _, judge in rated]
     of_rows = select_groups(groups, [row for row, _, _ in rated])
     return ScoreAgreement(
         len(rated),
-        estimate_differences(differences, level, of_rows),
-        compare_values([people for _, people, _ in rated], [judge for _, _, judge in rated]),
-        difference_p_value(differences)
-        if of_rows is None
-        else p_value_of(lambda level: estimate_differences(differences, level, of_rows)),
-        effect_size(differences),
+        estimate_bias(people, judge, level, of_rows),
+        compare_values(people, judge),
+        p_value_of(lambda level: estimate_bias(people, judge, level, of_rows)),
+        effect_size([of_judge - of_people for _, of_people, of_judge in rated]),
     )
 
 
