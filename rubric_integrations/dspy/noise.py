@@ -14,12 +14,15 @@ import numpy as np
 from pydantic import Field
 
 from rubric_integrations._util.records import Record, UnitScore
+from rubric_integrations._util.text import counted
 from rubric_integrations.graders import Grader
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.submission.submission import Submission
 
 _BOOTSTRAP_SAMPLES = 20_000
+# Selected by simulation: with fewer texts, noise on a part of the texts may not be seen.
+_TEXTS_PER_ACCEPTANCE = 0.35
 
 
 class JudgeNoise(Record):
@@ -66,13 +69,17 @@ class JudgeNoise(Record):
             program_sd=math.sqrt(max(0.0, between - within / repeats)),
         )
 
-    def acceptance(self, false_accept_rate: float = 0.05) -> NoiseAwareAcceptance:
+    def acceptance(self, false_accept_rate: float = 0.05, minibatch: int = 3) -> NoiseAwareAcceptance:
         """Return an acceptance criterion for GEPA that compares a candidate's gain with this noise.
 
         Args:
             false_accept_rate: The rate, between 0 and 0.5, at which candidates that are not better may be accepted.
+            minibatch: The `reflection_minibatch_size` of GEPA.
+
+        Raises:
+            ValueError: The rate is out of range, or the noise was measured on too few texts for it.
         """
-        return NoiseAwareAcceptance(self.scores, false_accept_rate)
+        return NoiseAwareAcceptance(self.scores, false_accept_rate, minibatch)
 
 
 class NoiseAwareAcceptance:
@@ -95,24 +102,28 @@ class NoiseAwareAcceptance:
     Args:
         scores: The scores of each text from repeated grades, at least two per text, as in `JudgeNoise.scores`.
         false_accept_rate: The rate, between 0 and 0.5, at which candidates that are not better may be accepted.
+        minibatch: The `reflection_minibatch_size` of GEPA.
 
     Raises:
-        ValueError: The rate is out of range, there is no text, or a text has fewer than two scores.
+        ValueError: The rate is out of range, a text has fewer than two scores, or there are too few texts for the rate:
+            21 are needed for 5 % and a minibatch of 3.
 
     Example:
-        >>> acceptance = NoiseAwareAcceptance([[0.75, 0.75, 0.875], [0.5, 0.5, 0.5]], false_accept_rate=0.05)
+        >>> acceptance = NoiseAwareAcceptance([[0.75, 0.75, 0.875], [0.5, 0.5, 0.5]] * 11, false_accept_rate=0.05)
         >>> round(acceptance.least_gain(minibatch=3), 3)
         0.083
 
     Pass it as `dspy.GEPA(..., gepa_kwargs={"acceptance_criterion": rubric_metric.noise(pairs).acceptance()})`.
     """
 
-    def __init__(self, scores: Sequence[Sequence[float]], false_accept_rate: float = 0.05):
+    def __init__(self, scores: Sequence[Sequence[float]], false_accept_rate: float = 0.05, minibatch: int = 3):
         if not 0 < false_accept_rate < 0.5:
             raise ValueError(f"`false_accept_rate` must be between 0 and 0.5, got {false_accept_rate!r}")
         if not scores or min(map(len, scores)) < 2:
             raise ValueError("`scores` needs at least one text, and two scores of each: their difference is the noise")
         self.false_accept_rate = false_accept_rate
+        self._texts = len(scores)
+        self._require_texts(minibatch)
         self._differences = np.array([first - second for text in scores for first, second in permutations(text, 2)])
         self._least_gains: dict[int, float] = {}
 
@@ -121,7 +132,11 @@ class NoiseAwareAcceptance:
 
         Args:
             minibatch: The number of texts in the minibatch.
+
+        Raises:
+            ValueError: The noise was measured on too few texts for this minibatch.
         """
+        self._require_texts(minibatch)
         if minibatch not in self._least_gains:
             generator = np.random.default_rng(0)
             sums = np.zeros(_BOOTSTRAP_SAMPLES)
@@ -131,6 +146,15 @@ class NoiseAwareAcceptance:
             # Equal sums of decimal scores differ by rounding, which would otherwise count as a gain.
             self._least_gains[minibatch] = max(float(quantile), 0.0) + 1e-9
         return self._least_gains[minibatch]
+
+    def _require_texts(self, minibatch: int) -> None:
+        fewest = math.ceil(_TEXTS_PER_ACCEPTANCE * minibatch / self.false_accept_rate - 1e-9)
+        if self._texts < fewest:
+            raise ValueError(
+                f"the noise was measured on {counted(self._texts, 'text')}, and for a minibatch of {minibatch} and a "
+                f"`false_accept_rate` of {self.false_accept_rate:g} it takes {fewest:,}: measure it on more texts, or "
+                "more candidates that are not better would be accepted"
+            )
 
     def should_accept(self, proposal: Any, state: object) -> bool:
         """Decide whether GEPA accepts a candidate. GEPA calls this method (its `AcceptanceCriterion` protocol)."""
