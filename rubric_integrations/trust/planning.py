@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from rubric_integrations.runs.files import GradedRow
 from rubric_integrations.scoring.labels import Sampled
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.submission.submission import Submission
+from rubric_integrations.trust.corrections import FOR_LABELS, Stratum, corrected_rate
 from rubric_integrations.trust.matching import Cluster, RunLike, group_rows, is_trained_on, read_rows
-from rubric_integrations.trust.means import Groups
+from rubric_integrations.trust.means import Groups, low_end
 from rubric_integrations.trust.questions import QuestionToLabel, question_of
 from rubric_integrations.trust.statistics import normal_quantile, student_quantile
 
@@ -149,9 +153,8 @@ def plan_labels(
 ) -> int | None:
     """Return the number of human labels that a corrected rate or mean needs for an interval of a chosen width.
 
-    For independent submissions, the number is `n = (1 - r^2) / ((h / (z sd))^2 - r^2 / N)`. For submissions in groups,
-    it is `n = (1 - r^2) / ((h / (t sd))^2 - i / G - r^2 / N)`. Here, z is the normal quantile of `level`, and t is
-    Student's quantile with G - 1 degrees of freedom. See the arguments for the other symbols.
+    It is the smallest number at which the interval of `calibrate` is narrow enough. The calculation assumes a judge that
+    gives MET at the same rate as annotators, or scores in [0, 1] that are symmetric.
 
     Args:
         half_width: Half the width of the interval, h, above 0.
@@ -174,9 +177,9 @@ def plan_labels(
 
     Example:
         >>> [plan_labels(0.05, judged=1000, rate=0.8, correlation=r) for r in (0, 0.5, 0.7, 0.9)]
-        [246, 197, 143, 59]
+        [243, 194, 147, 83]
         >>> plan_labels(0.1, judged=1000, rate=0.8, groups=100, icc=0.3)
-        78
+        74
     """
     if (rate is None) == (sd is None):
         raise ValueError("set exactly one of `rate` and `sd`")
@@ -198,8 +201,40 @@ def plan_labels(
     explained = max(0.0, correlation) ** 2
     quantile = normal_quantile(level) if groups is None else student_quantile(groups - 1, level)
     of_groups = 0.0 if groups is None else icc / groups
-    rest = (half_width / (quantile * spread)) ** 2 - of_groups - explained / judged
-    if rest <= 0:
-        return None
-    needed = math.ceil((1 - explained) / rest)
-    return None if needed > judged else max(min(FEWEST_LABELS, judged), needed)
+    fewest, correlation, tail = min(FEWEST_LABELS, judged), math.sqrt(explained), (1 - level) / 2
+
+    def is_narrow(n: int) -> bool:
+        alone = (1 - explained) / n + explained / judged
+        times = math.sqrt((alone + of_groups) / alone) * quantile / normal_quantile(level)
+        if rate is not None:
+            expected = _rate_half_width(n, judged, rate, correlation, level)
+        elif spread > 0.5:  # scores in [0, 1] have no larger deviation
+            expected = normal_quantile(level) * spread * math.sqrt(alone)
+        else:
+            expected = _mean_half_width(n, judged, spread, correlation, tail)
+        return times * expected <= half_width
+
+    numbers = range(fewest, judged + 1)
+    place = bisect_left(numbers, True, key=is_narrow)
+    return numbers[place] if place < len(numbers) else None
+
+
+def _rate_half_width(n: int, judged: int, rate: float, correlation: float, level: float) -> float:
+    """Return half the width of the interval of `corrected_rate`, if the judge gives MET at the same rate."""
+    met, labelled = round(judged * rate), round(n * rate)
+    right, missed = rate + correlation * (1 - rate), rate - correlation * rate
+    strata = Stratum(met, labelled, labelled * right), Stratum(judged - met, n - labelled, (n - labelled) * missed)
+    estimate = corrected_rate(strata, level)
+    return ((estimate.high or 1.0) - (estimate.low or 0.0)) / 2
+
+
+def _mean_half_width(n: int, judged: int, sd: float, correlation: float, tail: float) -> float:
+    """Return half the width of the interval of `labelled_mean` for symmetric scores with the mean 0.5."""
+
+    def arm(deviation: float, farthest: float) -> float:
+        values = np.resize((deviation, -deviation), n)
+        return low_end(values - values.mean(), np.ones(n), -farthest, tail, FOR_LABELS)
+
+    residual = sd * math.sqrt(1 - correlation**2) * n / max(1, n - 2)
+    of_labels, of_run = arm(residual, 0.5 + correlation / 2), arm(sd, 0.5)
+    return math.hypot(math.sqrt(1 - n / judged) * of_labels, math.sqrt(n / judged) * of_run)

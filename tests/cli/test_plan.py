@@ -15,10 +15,10 @@ from tests.trust.runs import binary_rubric, run_of
 def test_plan_prints_how_many_labels_an_interval_needs_and_the_least_that_is_useful() -> None:
     options = ("--half-width", 0.05, "--judged", 1000, "--rate", 0.8)
     result = run("plan", *options, "--correlation", 0.7)
-    assert (result.exit_code, " 143 " in result.stdout) == (0, True), result.output
+    assert (result.exit_code, " 147 " in result.stdout) == (0, True), result.output
     assert "Fewer than 50 labels are not recommended" in result.stdout
     figures = json.loads(run("plan", *options, "--json").stdout)
-    assert [entry["labels"] for entry in figures["labels"]] == [246, 197, 143, 59]
+    assert [entry["labels"] for entry in figures["labels"]] == [243, 194, 147, 83]
     assert (figures["fewest_labels"], figures["gate"]) == (50, None)
 
 

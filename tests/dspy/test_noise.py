@@ -86,7 +86,9 @@ def test_noise_of_a_judge_that_fails_raises(server: OpenAIServer) -> None:
 @pytest.mark.parametrize(
     ("scores", "rate", "message"),
     [
-        ([[0.5]], 0.05, "two scores"), ([], 0.05, "one text"), ([[0.5, 0.5]], 0.5, "`false_accept_rate`"),
+        ([[0.5]], 0.05, "two scores"),
+        ([], 0.05, "one text"),
+        ([[0.5, 0.5]], 0.5, "`false_accept_rate`"),
         ([[0.5, 0.5]] * 20, 0.05, "on 20 texts, and for a minibatch of 3 .* takes 21: measure it on more texts"),
     ],
 )

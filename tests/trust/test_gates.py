@@ -25,6 +25,7 @@ from rubric_integrations.trust import (
     gate_rows,
     plan_labels,
 )
+from rubric_integrations.trust.corrections import Stratum, corrected_rate, labelled_mean
 from rubric_integrations.trust.gates import decide_mean
 from rubric_integrations.trust.means import FOR_GATE, estimate_mean
 from tests.fakes import FakeJudge
@@ -187,6 +188,48 @@ def test_plan_is_none_where_no_number_of_labels_is_enough() -> None:
     assert plan_labels(0.2, judged=1000, sd=0.1) == 50
     with pytest.raises(ValueError, match="exactly one"):
         plan_labels(0.05, judged=100)
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize(("shape", "half_width"), [("beta", 0.03), ("beta", 0.02), ("eight criteria", 0.02)])
+def test_mean_by_the_planned_labels_is_as_wide_as_planned(shape: str, half_width: float, correlation: float) -> None:
+    """It was 1.06 to 2 times as wide, because rare scores that the labels may lack were not planned for."""
+    rng = np.random.default_rng(0)
+
+    def draw(count: int) -> np.ndarray:
+        return rng.beta(4, 1, count) if shape == "beta" else rng.binomial(8, 0.8, count) / 8
+
+    needed = plan_labels(half_width, judged=1000, sd=float(draw(100_000).std()), correlation=correlation)
+    assert needed is not None
+    widths: list[float] = []
+    for _ in range(40):
+        people = draw(1000)
+        judge = np.where(rng.random(1000) < correlation, people, draw(1000))
+        places = rng.permutation(1000)[:needed].tolist()
+        estimate = labelled_mean(people[places], places, judge).estimate
+        widths.append((estimate.high or 1.0) - (estimate.low or 0.0))
+    assert np.mean(widths) == pytest.approx(2 * half_width, rel=0.08)
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("accuracy", [0.7, 0.9, 0.97])
+def test_rate_by_the_planned_labels_is_as_wide_as_planned(accuracy: float) -> None:
+    rng = np.random.default_rng(0)
+    met = 0.8 * accuracy + 0.2 * (1 - accuracy)
+    correlation = (0.8 * accuracy - 0.8 * met) / (0.16 * met * (1 - met)) ** 0.5
+    needed = plan_labels(0.05, judged=1000, rate=0.8, correlation=correlation)
+    widths: list[float] = []
+    for _ in range(100):
+        people = rng.random(1000) < 0.8
+        judge, is_labelled = people == (rng.random(1000) < accuracy), rng.permutation(1000) < (needed or 0)
+        strata = [
+            Stratum(int(of.sum()), int((of & is_labelled).sum()), int((of & is_labelled & people).sum()))
+            for of in (judge, ~judge)
+        ]
+        estimate = corrected_rate(strata)
+        widths.append((estimate.high or 1.0) - (estimate.low or 0.0))
+    assert np.mean(widths) == pytest.approx(0.1, rel=0.05)
 
 
 def test_judgments_to_label_are_drawn_by_submission_or_by_verdict() -> None:

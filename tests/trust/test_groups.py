@@ -222,8 +222,8 @@ def test_plan_for_rows_in_groups_needs_more_labels_and_more_groups() -> None:
     def plan(half_width: float, **groups: float) -> int | None:
         return plan_labels(half_width, judged=1000, rate=0.8, **groups)
 
-    assert plan(0.1) == 62
-    assert plan(0.1, groups=100, icc=0.3) == 78
+    assert plan(0.1) == 59
+    assert plan(0.1, groups=100, icc=0.3) == 74
     assert plan(0.1, groups=10, icc=0.3) is None
     with pytest.raises(ValueError, match="`icc` must be in"):
         plan(0.1, groups=10, icc=3)
