@@ -26,6 +26,7 @@ from rubric_integrations.cli.console import (
     sigterm_interrupts,
 )
 from rubric_integrations.cli.loading import (
+    ClusterByOption,
     ClusterOption,
     JsonOption,
     LabelsPaths,
@@ -33,6 +34,7 @@ from rubric_integrations.cli.loading import (
     RubricOption,
     RunPath,
     StrictOption,
+    cluster_of,
     load_labels,
     load_people_labels,
     load_rubric,
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
         PanelReport,
         Reliability,
     )
+    from rubric_integrations.trust.matching import Cluster
 
 # The judge options of commands that declare `--judge` themselves.
 OneJudgeOptions = Annotated[JudgeOptions, Only(("api_base", "api_key", "judge_option"))]
@@ -117,7 +120,7 @@ def measure_sections(
     rubric: Rubric | None,
     level: float,
     examples: int,
-    cluster: str | None = None,
+    cluster: Cluster | None = None,
 ) -> Sections:
     """Compute the optional sections of the output of `agree` for a run.
 
@@ -127,7 +130,7 @@ def measure_sections(
         rubric: The run's rubric. None if it is not available.
         level: The level of the intervals.
         examples: The largest number of disagreements for each criterion.
-        cluster: The column whose equal values mark dependent rows. None for independent rows.
+        cluster: How to group rows that depend on each other, as in `agreement`. None for independent rows.
     """
     from rubric_integrations.trust import find_disagreements, panel_report, reliability
     from rubric_integrations.trust.panels import is_voted
@@ -218,6 +221,7 @@ def agree(
     labels: LabelsPaths = None,
     rubric: RubricOption = None,
     cluster: ClusterOption = None,
+    cluster_by: ClusterByOption = None,
     level: LevelOption = 0.95,
     disagreements: DisagreementsOption = 2,
     strict: StrictOption = False,
@@ -238,8 +242,9 @@ def agree(
     with refuse_bad_input(run, *(labels or ())):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
         answers = load_people_labels(labels or (), loaded, run_rubric, strict=strict)
-        result = agreement(loaded, answers, rubric=run_rubric, cluster=cluster, level=level)
-        sections = measure_sections(loaded, answers, run_rubric, level, disagreements, cluster)
+        groups = cluster_of(cluster, cluster_by, loaded)
+        result = agreement(loaded, answers, rubric=run_rubric, cluster=groups, level=level)
+        sections = measure_sections(loaded, answers, run_rubric, level, disagreements, groups)
     require_matching(answers, result.labels, labels or [run], run)
     if result.unmatched:
         print_warnings([f"{result.unmatched:,} of {len(answers):,} labels belong to no judgment of {run}"])
@@ -445,6 +450,7 @@ def calibrate(
     labels: LabelsPaths = None,
     rubric: RubricOption = None,
     cluster: ClusterOption = None,
+    cluster_by: ClusterByOption = None,
     level: LevelOption = 0.95,
     strict: StrictOption = False,
     as_json: JsonOption = False,
@@ -460,7 +466,8 @@ def calibrate(
     with refuse_bad_input(run, *(labels or ())):
         loaded, run_rubric = load_run(run), load_rubric(rubric)
         answers = load_people_labels(labels or (), loaded, run_rubric, strict=strict)
-        result = calibrate_run(loaded, answers, rubric=run_rubric, cluster=cluster, level=level)
+        groups = cluster_of(cluster, cluster_by, loaded)
+        result = calibrate_run(loaded, answers, rubric=run_rubric, cluster=groups, level=level)
     print_warnings(result.warnings)
     if as_json:
         print_json(result)

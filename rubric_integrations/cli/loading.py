@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.runs.files import RunFile
     from rubric_integrations.scoring.labels import LabelledJudgment
+    from rubric_integrations.trust.matching import Cluster
 
 _LARGE = 5_000_000
 
@@ -47,6 +48,15 @@ ClusterOption = Annotated[
         metavar="COLUMN",
         help="Rows with the same value of this column of the graded table depend on each other, such as the questions "
         "about one document: their intervals are wider. Or `query`, or `id`.",
+    ),
+]
+ClusterByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster-by",
+        metavar="SEPARATOR",
+        help="Rows are samples of one input if their ids are equal up to the last SEPARATOR: with /, the rows q1/1 and "
+        "q1/2.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object with all figures.")]
@@ -97,6 +107,24 @@ def require_level(level: float) -> None:
     """End the command with an error if a level of intervals is not between 0 and 1."""
     if not 0 < level < 1:
         refuse(f"--level must be above 0 and below 1, got {level!r}: 0.95 is usual")
+
+
+def cluster_of(cluster: str | None, cluster_by: str | None, run: RunFile) -> Cluster | None:
+    """Return how the rows of a run are grouped: by the column of --cluster, or by the ids as --cluster-by says.
+
+    Raises:
+        ValueError: Both options are set, or no id of the run has the separator.
+    """
+    if cluster is not None and cluster_by is not None:
+        raise ValueError("--cluster and --cluster-by are two ways to say which rows belong together: name one")
+    if cluster_by is None:
+        return cluster
+    if not cluster_by or not any(cluster_by in row.id for row in run.rows):
+        raise ValueError(
+            f"--cluster-by {cluster_by!r}: no id of the run has it, such as {run.rows[0].id!r}: name what separates "
+            "the input from the number of the sample"
+        )
+    return lambda row_id: row_id.rpartition(cluster_by)[0] or row_id
 
 
 def require_different(files: Sequence[Path], what: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -27,11 +26,13 @@ from rubric_integrations.cli.console import (
     refuse,
 )
 from rubric_integrations.cli.loading import (
+    ClusterByOption,
     ClusterOption,
     JsonOption,
     LevelOption,
     RubricOption,
     StrictOption,
+    cluster_of,
     load_labels,
     load_rubric,
     load_run,
@@ -76,14 +77,7 @@ def compare(
         ),
     ] = 0.0,
     cluster: ClusterOption = None,
-    cluster_by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SEPARATOR",
-            help="Rows are samples of one input if their ids are equal up to the last SEPARATOR: with /, the rows "
-            "q1/1 and q1/2.",
-        ),
-    ] = None,
+    cluster_by: ClusterByOption = None,
     gate: Annotated[
         bool,
         typer.Option(
@@ -112,18 +106,14 @@ def compare(
     from rubric_integrations.trust import compare_runs, gate_comparison
 
     require_level(level)
-    if cluster is not None and cluster_by is not None:
-        refuse("--cluster and --cluster-by are two ways to say which rows belong together: name one")
     require_different([before, after], "two runs")
     if labels and len(labels) > 2:
         refuse(f"--labels are {len(labels)} files: name one, or one for each run")
     with refuse_bad_input(before, after):
         first, second, run_rubric = load_run(before), load_run(after), load_rubric(rubric)
-        if cluster_by is not None:
-            _require_separator(cluster_by, first)
         result = compare_runs(
             first, second, labels=_load_labels(labels, first, second, run_rubric, strict=strict), rubric=run_rubric,
-            level=level, cluster=_input_of(cluster_by) if cluster_by else cluster, margin=margin, anyway=anyway,
+            level=level, cluster=cluster_of(cluster, cluster_by, first), margin=margin, anyway=anyway,
         )  # fmt: skip
     if result.corrected is not None and not result.corrected.n:
         refuse("--labels: no input has labels of each criterion in both runs: label the same inputs in both")
@@ -150,18 +140,6 @@ def _load_labels(
         for path, run in zip(paths, of_files, strict=True)
         for label in load_labels(path, run, rubric, strict=strict)
     ]
-
-
-def _require_separator(separator: str, run: RunFile) -> None:
-    if not separator or not any(separator in row.id for row in run.rows):
-        raise ValueError(
-            f"--cluster-by {separator!r}: no id of the first run has it, such as {run.rows[0].id!r}: name what "
-            "separates the input from the number of the sample"
-        )
-
-
-def _input_of(separator: str) -> Callable[[str], str]:
-    return lambda row_id: row_id.rpartition(separator)[0] or row_id
 
 
 def _print(result: RunComparison, margin: float, level: float) -> None:

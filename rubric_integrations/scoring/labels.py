@@ -117,6 +117,16 @@ class LabelledJudgment(SparseRecord):
         return self.model_copy(update={"sampled": earlier.sampled}) if earlier is not None and is_drawn else self
 
 
+def rater_key(rater: str) -> str:
+    """Return a rater's name for comparison, without case and without outer or repeated white space.
+
+    Example:
+        >>> rater_key("Ann ") == rater_key("ann")
+        True
+    """
+    return " ".join(rater.split()).casefold()
+
+
 def same_text(text: str | None) -> str:
     """Return a text for comparison, with Unix line breaks and without outer white space.
 

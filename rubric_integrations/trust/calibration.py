@@ -373,8 +373,10 @@ def calibrate(
         criteria[key] = _calibrate_criterion(of_criterion, judged, level, groups)
         labelled = {match.judge_answer for match in of_criterion}
         warnings += [
-            f"{key}: no {verdict} of the judge has a label: the rate of human labels there, on {number:,} of "
-            f"{len(judged):,} submissions, counts as 0.5; label some"
+            f"{key}: no label is of a judgment with the judge's {verdict}, on {number:,} of {len(judged):,} "
+            "submissions: the rate of human labels there is unknown and counts as 0.5, with limits of 0 and 1; draw "
+            "labels with `choose_for_labels(..., by_verdict=True)` (`label --by-verdict`): labels that you choose do "
+            "not count"
             for verdict, number in Counter(judged.values()).items()
             if verdict not in labelled
         ]

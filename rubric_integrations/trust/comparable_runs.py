@@ -169,7 +169,11 @@ class _Differences:
         if not grader:
             self._unrecorded[number] += 1
             return
-        judges: list[Any] = _without_explainers(grader.get("judges") or [])
+        # An imported judge is the same in another file.
+        judges: list[Any] = [
+            {key: value for key, value in judge.items() if key != "file"} if isinstance(judge, dict) else judge
+            for judge in _without_explainers(grader.get("judges") or [])
+        ]
         self._judges[number].add(json.dumps(sorted(judges, key=str), sort_keys=True) if all(judges) else "")
         self._judge_names[number].add(", ".join(map(str, grader.get("names") or ())))
 

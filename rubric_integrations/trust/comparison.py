@@ -696,9 +696,14 @@ def _warnings(changes: RunChanges) -> Iterator[str]:
 
 
 def left_out_warnings(changes: RunChanges) -> Iterator[str]:
-    """Yield a warning if some rows of both runs are not compared, and one if the second run is partial."""
+    """Yield warnings if rows of both runs are not compared, if few rows are in both, and if the second is partial."""
     if changes.left_out:
         rows = "1 input is" if changes.left_out == 1 else f"{changes.left_out:,} inputs are"
         yield f"{rows} left out, because a judge failed there in one of the runs, or gave no score"
+    if changes.unmatched > changes.pairs:
+        yield (
+            f"the runs have only {changes.pairs:,} of {changes.pairs + changes.unmatched:,} rows in common: the "
+            "comparison says nothing about the others"
+        )
     if changes.is_partial:
         yield f"{changes.missing:,} of {changes.scored:,} scored rows of the first run have no score in the second"

@@ -14,7 +14,14 @@ from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow
-from rubric_integrations.scoring.labels import NO_TEXT, LabelledJudgment, Sampled, same_text, submission_digest
+from rubric_integrations.scoring.labels import (
+    NO_TEXT,
+    LabelledJudgment,
+    Sampled,
+    rater_key,
+    same_text,
+    submission_digest,
+)
 from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
 from rubric_integrations.submission.columns import fold
 from rubric_integrations.submission.submission import Submission, error_line
@@ -415,7 +422,8 @@ def read_labels(
         earlier: LabelledJudgment | None = None
         try:
             row_id, submission, criterion = _find_judgment(fields, criteria, rows)
-            key = (row_id, submission.model_dump_json(), criterion.full_requirement, _text(fields.get("rater")))
+            rater = rater_key(_text(fields.get("rater")) or "")
+            key = (row_id, submission.model_dump_json(), criterion.full_requirement, rater)
             # An invalid answer also replaces the earlier answer of its rater, who has withdrawn the earlier one.
             earlier = labels.pop(key, None)
             verdict = _read_verdict(fields["verdict"], criterion, needs_rubric=criteria is rows)

@@ -21,7 +21,7 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RunFile, expected_rows, import_notes, is_run_file, read_run
 from rubric_integrations.runs.summary import Graded
 from rubric_integrations.scoring.judgment import to_judgment
-from rubric_integrations.scoring.labels import LabelledJudgment, same_text, submission_digest
+from rubric_integrations.scoring.labels import LabelledJudgment, rater_key, same_text, submission_digest
 from rubric_integrations.scoring.report import NOT_APPLICABLE, CriterionReport, EvaluationReport
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.means import FEW_GROUPS, FEWEST_GROUPS, Groups, number_groups
@@ -187,7 +187,7 @@ class Matches(NamedTuple):
         trained_on: The labels that were used to align the judge. They are left out.
         copies: The number of labels without a rater that are left out, because they repeat earlier labels.
         of_other_texts: The number of unmatched labels that have the `id` of a row but belong to another text.
-        notes: Notes for the figures of an imported run, such as the number of replies that could not be parsed.
+        notes: Notes for the figures: what could not be read of an imported run, and who the raters seem to be.
     """
 
     matches: list[Match]
@@ -261,9 +261,9 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
     label's submission lacks, such as the context, are not compared. If the matching rows differ in these parts, the
     label is unmatched.
 
-    If one rater labelled a judgment several times, the last label counts. Labels without a rater count as labels of
-    different raters. They are left out if they only repeat the verdicts of earlier labels, as in a file that is read
-    twice.
+    If one rater labelled a judgment several times, the last label counts. Names that differ only in case or white space
+    are of one rater, with a warning. Labels without a rater count as labels of different raters. They are left out if
+    they only repeat the verdicts of earlier labels, as in a file that is read twice.
 
     Labels with `sampled="chosen"` are left out. The remaining labels are still a random sample. Therefore, one file may
     contain both kinds of labels. Labels that were used to align the judge are also left out. The remaining labels are
@@ -273,7 +273,7 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
         ChosenLabelsError: Every label has `sampled="chosen"`.
         ValueError: The judge was aligned with all labels that belong to the run.
     """
-    labels = list(labels)
+    labels, notes = _unify_raters(labels)
     require_drawn(labels)
     by_id: dict[str, list[int]] = {}
     for index, row in enumerate(rows):
@@ -312,7 +312,50 @@ def match_labels(rows: Sequence[GradedRow], labels: Iterable[LabelledJudgment]) 
             f"the judge was aligned with all {len(trained_on):,} labels that belong to this run: they say nothing "
             "about it; label other judgments, which `choose_for_labels` draws"
         )
-    return Matches(matches, unmatched, chosen, trained_on, copies, of_other_texts, tuple(import_notes(rows)))
+    notes = (*import_notes(rows), *notes, *_judge_as_rater_warnings(rows, matches))
+    return Matches(matches, unmatched, chosen, trained_on, copies, of_other_texts, notes)
+
+
+def _unify_raters(labels: Iterable[LabelledJudgment]) -> tuple[list[LabelledJudgment], list[str]]:
+    """Give all labels of a rater the first spelling of the name, and return a warning for each other spelling."""
+    first: dict[str, str] = {}
+    others: dict[str, str] = {}
+    unified: list[LabelledJudgment] = []
+    for label in labels:
+        rater = label.rater
+        name = None if rater is None else first.setdefault(rater_key(rater), rater)
+        if rater is not None and name is not None and rater != name:
+            others[rater] = name
+        unified.append(label if rater == name else label.model_copy(update={"rater": name}))
+    return unified, [f"the raters {name!r} and {other!r} are counted as one rater" for other, name in others.items()]
+
+
+_FEWEST_EQUAL, _MOST_EQUAL = 30, 0.99
+
+
+def _judge_as_rater_warnings(rows: Sequence[GradedRow], matches: Sequence[Match]) -> list[str]:
+    """Return a warning for each rater whose labels seem to be the judge's own answers."""
+    models: set[str] = set()
+    are_equal: dict[str | None, list[bool]] = {}
+    for match in matches:
+        if match.judged.computed or match.judge_answer is None:
+            continue
+        recorded = (rows[match.row].scoring or {}).get("grader") or {}
+        for model in (*recorded.get("names", ()), *([match.judged.model] if match.judged.model else [])):
+            models |= {rater_key(model), rater_key(model.rpartition("/")[2])}
+        for label, answer in zip(match.labels, match.answers, strict=True):
+            are_equal.setdefault(label.rater, []).append(answer == match.judge_answer)
+    warnings: list[str] = []
+    for rater, equal in are_equal.items():
+        whose = "without a rater" if rater is None else f"of {rater!r}"
+        if rater is not None and {rater_key(rater), rater_key(rater.rpartition("/")[2])} & models:
+            warnings.append(f"the rater {rater!r} is the run's judge: its own answers say nothing about it")
+        elif len(equal) >= _FEWEST_EQUAL and sum(equal) > _MOST_EQUAL * len(equal):
+            warnings.append(
+                f"{sum(equal):,} of {len(equal):,} labels {whose} equal the judge's answers: if they were copied from "
+                "the run, they say nothing about the judge"
+            )
+    return warnings
 
 
 def _remove_copies(judgments: Iterable[list[LabelledJudgment]]) -> int:
@@ -500,7 +543,8 @@ def dependence_warnings(rows: Sequence[GradedRow], cluster: Cluster | None) -> l
     Such rows depend on each other, and intervals for independent rows are too narrow.
 
     There is no warning about queries if all rows have the same query: the run is about this query, and its rows are
-    independent.
+    independent. If 2 to half of the rows have the same context or reference, they may depend on each other. They are
+    never grouped by it.
     """
     if cluster is not None:
         return []
@@ -514,7 +558,20 @@ def dependence_warnings(rows: Sequence[GradedRow], cluster: Cluster | None) -> l
                 f"rows: such rows depend on each other, so that the intervals are too narrow; pass cluster={name!r} "
                 f"(in the shell --cluster {name})"
             ]
-    return []
+    return [warning for name in ("context", "reference") if (warning := _shared_text_warning(rows, name))]
+
+
+def _shared_text_warning(rows: Sequence[GradedRow], name: str) -> str | None:
+    """Return a warning if 2 to half of the rows have the same context or the same reference."""
+    counts = Counter(value for row in rows if row.submission and (value := getattr(row.submission, name)))
+    shared = [count for count in counts.values() if 2 <= count <= len(rows) / 2]
+    if not shared:
+        return None
+    return (
+        f"{sum(shared):,} of {len(rows):,} rows share their `{name}` with other rows, at most {max(shared):,} the "
+        "same: if such rows depend on each other, the intervals are too narrow; add a column that names the group, and "
+        "pass it as `cluster` (in the shell --cluster)"
+    )
 
 
 def group_warnings(groups: Groups | None) -> list[str]:

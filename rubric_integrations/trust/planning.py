@@ -153,8 +153,8 @@ def plan_labels(
 ) -> int | None:
     """Return the number of human labels that a corrected rate or mean needs for an interval of a chosen width.
 
-    It is the smallest number at which the interval of `calibrate` is narrow enough. The calculation assumes a judge that
-    gives MET at the same rate as annotators, or scores in [0, 1] that are symmetric.
+    It is the smallest number at which the interval of `calibrate` is narrow enough. The calculation assumes a judge
+    that gives MET at the same rate as annotators, or scores in [0, 1] that are symmetric.
 
     Args:
         half_width: Half the width of the interval, h, above 0.

@@ -37,6 +37,23 @@ def test_agree_prints_each_criterion_and_the_totals(trusted: Path) -> None:
     assert "nan" not in text.lower()
 
 
+@pytest.mark.parametrize("command", ["agree", "calibrate"])
+def test_samples_of_one_input_are_grouped_by_their_ids(trusted: Path, command: str) -> None:
+    ids = [f"q{place // 4}/{place % 4}" for place in range(len(JUDGE))]
+    rows = [row._replace(id=row_id) for row, row_id in zip(run_of(RUBRIC, JUDGE), ids, strict=True)]
+    labels = [label.model_copy(update={"id": None}) for label in labels_of(RUBRIC, PEOPLE)]
+    files = write_run(trusted / "samples.jsonl", rows), write_labels(trusted / "of_samples.jsonl", labels)
+    result = run(command, *files, "--cluster-by", "/", "--json")
+    measure = agreement if command == "agree" else calibrate
+    expected = measure(rows, labels, cluster=lambda row_id: row_id.split("/")[0])
+    figures = json.loads(result.stdout)
+    key, value = ("accuracy", expected.accuracy) if isinstance(expected, Agreement) else ("score", expected.score)
+    assert figures[key] == value._asdict()
+    both = run(command, *files, "--cluster-by", "/", "--cluster", "id")
+    assert (both.exit_code, "two ways to say which rows belong together" in both.stderr) == (2, True)
+    assert run(command, *files, "--cluster-by", "#").exit_code == 2
+
+
 def test_agree_with_json_prints_the_record_alone(trusted: Path) -> None:
     result = run("agree", trusted / "run.jsonl", trusted / "labels.jsonl", "--json", "--level", 0.9)
     figures = json.loads(result.stdout, parse_constant=pytest.fail)

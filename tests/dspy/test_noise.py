@@ -179,7 +179,7 @@ def test_noise_of_the_fewest_texts_accepts_a_candidate_that_is_no_better_in_at_m
 def test_larger_minibatch_than_the_measured_texts_allow_is_refused() -> None:
     acceptance = NoiseAwareAcceptance([[0.5, 0.5]] * 21)
     proposal: Any = CandidateProposal({}, [0], subsample_scores_before=[0.5] * 4, subsample_scores_after=[0.6] * 4)
-    with pytest.raises(ValueError, match="on 21 texts, and for a minibatch of 4 .* takes 28"):
+    with pytest.raises(ValueError, match=r"on 21 texts, and for a minibatch of 4 .* takes 28"):
         acceptance.should_accept(proposal, None)
 
 

@@ -14,7 +14,7 @@ from rubric_integrations.graders import CallLimits, Voting
 from rubric_integrations.judges import Explained, Question
 from rubric_integrations.reporting import report_page
 from rubric_integrations.rubric import HybridMetric
-from rubric_integrations.runs import Graded, RunFile, read_run
+from rubric_integrations.runs import Graded, ImportedRun, RunFile, read_judgments, read_run
 from rubric_integrations.runs.files import run_line
 from rubric_integrations.runs.rescoring import rescore
 from rubric_integrations.scoring import Judgment, to_judgment
@@ -194,6 +194,16 @@ def test_few_other_inputs_are_a_warning(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize("fields", [{"query": " Q0\r\n"}, {"query": None}, {"response": "It is 1."}])
 def test_inputs_that_are_lacking_or_differ_in_white_space_are_the_same(fields: dict[str, Any]) -> None:
     assert comparability(grade(one(), rows=rows()), grade(one(), rows=rows(**fields))) == NOTHING
+
+
+@pytest.mark.parametrize(("judge", "words"), [("m", None), ("n", "another judge: m in")])
+def test_imported_judge_is_the_same_in_another_file(tmp_path: Path, judge: str, words: str | None) -> None:
+    runs: list[ImportedRun] = []
+    for name, of_run in (("monday.csv", "m"), ("tuesday.csv", judge)):
+        (tmp_path / name).write_text(f"id,criterion,verdict,judge\na,c,MET,{of_run}\nb,c,UNMET,{of_run}\n")
+        runs.append(read_judgments(tmp_path / name, one()))
+    warnings = comparability(*runs).warnings
+    assert [text.startswith(words or "") for text in warnings if "another judge" in text] == ([True] if words else [])
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_mean_by_the_planned_labels_is_as_wide_as_planned(shape: str, half_width
         people = draw(1000)
         judge = np.where(rng.random(1000) < correlation, people, draw(1000))
         places = rng.permutation(1000)[:needed].tolist()
-        estimate = labelled_mean(people[places], places, judge).estimate
+        estimate = labelled_mean(people[places].tolist(), places, judge).estimate
         widths.append((estimate.high or 1.0) - (estimate.low or 0.0))
     assert np.mean(widths) == pytest.approx(2 * half_width, rel=0.08)
 
@@ -383,6 +383,14 @@ def test_gate_counts_rows_that_only_one_run_has_and_passes_on_what_differs() -> 
     assert "10 rows are in only one of the runs" in str(result)
     assert "cannot be checked" in str(result)
     assert gate(run, 0.5, baseline=run[:10]).change == "unclear"
+
+
+def test_gate_and_comparison_of_runs_with_few_rows_in_common_warn() -> None:
+    run = scores_run([0.9, 0.8] * 50)
+    words = "the runs have only 40 of 100 rows in common: the comparison says nothing about the others"
+    assert words in gate(run, 0.5, baseline=run[:40], margin=0.3).warnings
+    assert words in compare_runs(run[:40], run).warnings
+    assert not [text for text in gate(run, 0.5, baseline=run[:60], margin=0.3).warnings if "in common" in text]
 
 
 def test_gate_with_labels_refuses_a_floor() -> None:

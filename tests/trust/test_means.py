@@ -235,6 +235,20 @@ def test_rows_with_one_id_or_one_query_are_named_without_a_cluster() -> None:
     assert dependence_warnings(by_query, "query") == []
 
 
+@pytest.mark.parametrize("name", ["context", "reference"])
+@pytest.mark.parametrize(("equal", "is_named"), [(1, False), (2, True), (5, True), (6, False), (10, False)])
+def test_rows_that_share_a_document_are_named_and_never_grouped(name: str, equal: int, is_named: bool) -> None:
+    texts = ["same" if place < equal else f"other {place}" for place in range(10)]
+    rows = [
+        GradedRow(str(place), Submission.model_validate({"response": "x", name: text}), None, None)
+        for place, text in enumerate(texts)
+    ]
+    warnings = dependence_warnings(rows, None)
+    assert [f"{equal} of 10 rows share their `{name}`" in text for text in warnings] == ([True] if is_named else [])
+    assert dependence_warnings(rows, "id") == []
+    assert group_rows(rows, None) is None
+
+
 def test_rows_of_one_query_or_of_different_ones_are_independent() -> None:
     assert dependence_warnings(rows_of(["a", "b"], ["p", "p"]), None) == []
     assert dependence_warnings(rows_of(["a", "b", "c"], ["p", "q", None]), None) == []

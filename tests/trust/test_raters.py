@@ -146,14 +146,48 @@ def test_score_counts_the_raters_who_labelled_every_criterion_and_fills_in_for_t
     assert [sum(expected in text for text in each.warnings) for each in (result, agreement(run, labels))] == [1, 1]
 
 
+def test_two_spellings_of_a_name_are_one_rater_with_a_warning() -> None:
+    run = run_of(ONE, [["MET"]] * 10)
+    labels = [label for name in ("Ann", "ann ", "Bo") for label in labels_of(ONE, [["MET"]] * 8, rater=name)]
+    measured, corrected = agreement(run, labels), calibrate(run, labels)
+    assert measured.raters == ("Ann", "Bo")
+    assert measured.labels == 16
+    for warnings in (measured.warnings, corrected.warnings):
+        assert "the raters 'Ann' and 'ann ' are counted as one rater" in warnings
+
+
+@pytest.mark.parametrize(
+    ("rater", "wrong", "words"),
+    [
+        ("Ana", 0, "40 of 40 labels of 'Ana' equal the judge's answers"),
+        (None, 0, "40 of 40 labels without a rater equal the judge's answers"),
+        ("Ana", 1, None),
+        ("gpt-5-mini", 5, "the rater 'gpt-5-mini' is the run's judge"),
+        ("OpenAI/GPT-5-mini ", 5, "the rater 'OpenAI/GPT-5-mini ' is the run's judge"),
+    ],
+)
+def test_labels_that_seem_to_be_the_judges_own_answers_are_a_warning(
+    rater: str | None, wrong: int, words: str | None
+) -> None:
+    recorded = {"grader": {"names": ["openai/gpt-5-mini"]}}
+    run = [row._replace(scoring=recorded) for row in run_of(ONE, [["MET"]] * 30 + [["UNMET"]] * 30)]
+    people = [["UNMET"]] * wrong + [["MET"]] * (30 - wrong) + [["UNMET"]] * 10
+    labels = labels_of(ONE, people, rater=rater)
+    for warnings in (agreement(run, labels).warnings, calibrate(run, labels).warnings):
+        about = [text for text in warnings if "equal the judge's answers" in text or "is the run's judge" in text]
+        assert [text.startswith(words or "") for text in about] == ([True] if words else [])
+    assert not [text for text in agreement(run, labels[:29]).warnings if "equal the judge" in text]
+
+
 def test_verdict_of_the_judge_without_a_label_is_a_warning() -> None:
     run = run_of(ONE, [["MET"]] * 90 + [["UNMET"]] * 10)
     warnings = calibrate(run, labels_of(ONE, [["MET"]] * 20)).warnings
     expected = (
-        "c0: no UNMET of the judge has a label: the rate of human labels there, on 10 of 100 submissions, counts as 0.5"
+        "c0: no label is of a judgment with the judge's UNMET, on 10 of 100 submissions: the rate of human labels "
+        "there is unknown and counts as 0.5"
     )
-    assert any(text.startswith(expected) for text in warnings)
-    assert not any("has a label" in text for text in calibrate(run, labels_of(ONE, [["MET"]] * 91)).warnings)
+    assert any(text.startswith(expected) and "by_verdict=True" in text for text in warnings)
+    assert not any("no label is of" in text for text in calibrate(run, labels_of(ONE, [["MET"]] * 91)).warnings)
 
 
 def test_mean_for_a_gate_allows_for_one_more_label_of_the_worst_score() -> None:
