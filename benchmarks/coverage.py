@@ -43,7 +43,7 @@ from rubric_integrations.trust.certification import (
     upper_bound,
 )
 from rubric_integrations.trust.comparison import PairedChanges
-from rubric_integrations.trust.confidence import StatedJudgment, estimate_loss, squared_error
+from rubric_integrations.trust.confidence import StatedJudgment, estimate_loss, overconfidence, squared_error
 from rubric_integrations.trust.corrections import (
     RatedRow,
     Stratum,
@@ -51,23 +51,33 @@ from rubric_integrations.trust.corrections import (
     corrected_rate,
     estimate_share,
     labelled_mean,
+    recall_by_verdict,
     rogan_gladen_rate,
 )
-from rubric_integrations.trust.gates import SequentialGate
+from rubric_integrations.trust.gates import SequentialGate, estimate_for_gate
 from rubric_integrations.trust.means import (
     FEW_GROUPS,
     FOR_GATE,
+    FOR_INTERVAL,
+    UNIT,
     Groups,
+    estimate_ac1,
+    estimate_bias,
+    estimate_differences,
     estimate_mean,
     estimate_mean_share,
     estimate_shift,
     kappa_of_cells,
+    select_groups,
     widening,
 )
+from rubric_integrations.trust.reward_figures import Thirds, measure_shortfall, measure_trend
 from rubric_integrations.trust.statistics import (
     Count,
+    alpha_limits,
     cohen_kappa,
     estimate_clustered_rate,
+    gwet_ac1,
     level_distances,
 )
 
@@ -119,7 +129,7 @@ class Sample:
     def rates(self, rate: float, correlation: float | None = None) -> Array:
         """Draw the rate of each row: that of its group, from a beta distribution."""
         correlation = self.correlation if correlation is None else correlation
-        if self.groups is None or not correlation:
+        if self.groups is None or not correlation or rate in (0, 1):
             return np.full(self.count, rate)
         size = 1 / correlation - 1
         return self.rng.beta(rate * size, (1 - rate) * size, self.groups.max() + 1)[self.groups]
@@ -172,6 +182,11 @@ def passes(estimate: Estimate, truth: float) -> Outcome | None:
     return None if estimate.low is None else Outcome(estimate.low > truth, float(estimate.low > truth - 0.05))
 
 
+def fails(estimate: Estimate, truth: float) -> Outcome | None:
+    """Let a gate fail with the threshold at the truth, and .05 above."""
+    return None if estimate.high is None else Outcome(estimate.high < truth, float(estimate.high < truth + 0.05))
+
+
 Check = Callable[[Estimate, float], Outcome | None]
 
 
@@ -197,16 +212,26 @@ SCORES: dict[str, tuple[Callable[[Sample], Array], float]] = {
 }
 
 
-def draw_mean(sample: Sample, shape: str, check: Check = contains) -> Outcome | None:
+def draw_mean(sample: Sample, shape: str) -> Outcome | None:
     """Estimate a mean score."""
     draw, truth = SCORES[shape]
-    settings: dict[str, Any] = {"level": 0.9, "imaginary": FOR_GATE} if check is passes else {}
-    return check(estimate_mean(draw(sample), groups=sample.groups, **settings), truth)
+    return contains(estimate_mean(draw(sample), groups=sample.groups), truth)
 
 
-def draw_mean_gate(sample: Sample, shape: str) -> Outcome | None:
+def draw_points(sample: Sample, _shape: str) -> Outcome | None:
+    """Estimate a mean of points, which have no bounds."""
+    return contains(estimate_differences((3 + 5 * sample.normal()).tolist(), 0.95, sample.groups), 3.0)
+
+
+def draw_mean_gate(sample: Sample, shape: str, check: Check = passes) -> Outcome | None:
     """Gate a mean score."""
-    return draw_mean(sample, shape, passes)
+    draw, truth = SCORES[shape]
+    return check(estimate_for_gate(draw(sample).tolist(), 0.9, sample.groups, UNIT), truth)
+
+
+def draw_gate_failure(sample: Sample, shape: str) -> Outcome | None:
+    """Gate a mean score; a failure is wrong."""
+    return draw_mean_gate(sample, shape, fails)
 
 
 def draw_sequential_gate(sample: Sample, shape: str) -> Outcome | None:
@@ -287,9 +312,84 @@ def draw_pooled_kappa(sample: Sample, _shape: str) -> Outcome | None:
 
 def draw_bias(sample: Sample, shape: str) -> Outcome | None:
     """Estimate how much more often the judge says MET than people."""
+    if shape in ONE_SIDED:
+        people = sample.happens(0.9)
+        judge = people | sample.happens(ONE_SIDED[shape])
+        return contains(_rate_change(people, judge, sample.groups), 0.1 * ONE_SIDED[shape])
     people, judge = _answers(sample, shape)
     shares = _shares(shape)
     return contains(_rate_change(people, judge, sample.groups), shares[0, 1] - shares[1, 0])
+
+
+ONE_SIDED = {"judge always MET": 1.0, "3 % too lenient": 0.3}
+
+
+def _worse(sample: Sample) -> tuple[Array, Array]:
+    return np.ones(sample.count), np.where(sample.happens(0.08), 0.2, 1.0)
+
+
+def _always_best(sample: Sample) -> tuple[Array, Array]:
+    return np.where(sample.happens(0.03), 0.0, 1.0), np.ones(sample.count)
+
+
+def _both_ways(sample: Sample) -> tuple[Array, Array]:
+    people = np.clip(np.rint(2 + sample.normal()), 0, 4)
+    return people / 4, np.clip(people + sample.rng.integers(-1, 2, sample.count), 0, 4) / 4
+
+
+def _lenient_scores(sample: Sample) -> tuple[Array, Array]:
+    people = sample.rng.random((8, sample.count)) < sample.rates(0.9)
+    return people.mean(axis=0), (people | (sample.rng.random(people.shape) < 0.2)).mean(axis=0)
+
+
+VALUES: dict[str, tuple[Callable[[Sample], tuple[Array, Array]], float]] = {
+    "8 % lose .8": (_worse, -0.064),
+    "judge always 1": (_always_best, 0.03),
+    "8 criteria, lenient": (_lenient_scores, 0.02),
+    "a level up or down": (_both_ways, 0.0),
+}
+
+
+def draw_value_bias(sample: Sample, shape: str) -> Outcome | None:
+    """Estimate the mean of the judge's values minus people's, of options, scales and scores."""
+    draw, truth = VALUES[shape]
+    people, judge = draw(sample)
+    return contains(estimate_bias(people, judge, 0.95, sample.groups), truth)
+
+
+def draw_recall(sample: Sample, shape: str) -> Outcome | None:
+    """Estimate the share of people's answers of one kind that the judge gives, too."""
+    people, judge = _answers(sample, "people .8, judge .85")
+    rows = np.flatnonzero(people == (shape == "MET")).tolist()
+    agreed = (judge == people)[rows].astype(float).tolist()
+    return contains(estimate_mean_share(agreed, 0.95, select_groups(sample.groups, rows)), 0.85)
+
+
+def draw_recall_by_verdict(sample: Sample, shape: str) -> Outcome | None:
+    """Estimate a recall by as many labels of each verdict, of a run of 1,000."""
+    people, judge = _answers(Sample(sample.rng, Design(1000)), shape)
+    drawn = [sample.rng.permutation(np.flatnonzero(judge == answer))[: sample.count // 2] for answer in (0, 1)]
+    rated = [RatedRow(row, str(int(judge[row])), float(people[row])) for row in np.concatenate(drawn).tolist()]
+    verdicts = {row: str(int(answer)) for row, answer in enumerate(judge)}
+    return contains(recall_by_verdict(verdicts, rated, "1"), JUDGES[shape][1])
+
+
+def draw_ac1(sample: Sample, shape: str) -> Outcome | None:
+    """Estimate AC1."""
+    people, judge = _answers(sample, shape)
+    cells = list(zip(people.astype(int).tolist(), judge.astype(int).tolist(), strict=True))
+    return contains(estimate_ac1(_table(people, judge), cells, 0.95, sample.groups), gwet_ac1(_shares(shape)) or 0.0)
+
+
+def draw_alpha(sample: Sample, shape: str) -> Outcome | None:
+    """Estimate Krippendorff's alpha of two raters."""
+    people, judge = _answers(sample, shape)
+    groups = None if sample.groups is None else sample.groups.tolist()
+    units = np.stack([people, judge], axis=1).astype(int).tolist()
+    limits, shares = alpha_limits(units, level_distances([0, 1]), groups), _shares(shape)
+    met = float(shares[1].sum() + shares[:, 1].sum()) / 2
+    truth = 1 - (1 - float(np.trace(shares))) / (2 * met * (1 - met))
+    return None if limits is None else Outcome(limits[0] <= truth <= limits[1], limits[1] - limits[0])
 
 
 def _rate_change(before: Array, after: Array, groups: Groups | None) -> Estimate:
@@ -359,6 +459,26 @@ def draw_rate_by_verdict(sample: Sample, shape: str) -> Outcome | None:
     return contains(corrected_rate(strata), JUDGES[shape][0])
 
 
+def draw_assessable(sample: Sample, shape: str) -> Outcome | None:
+    """Estimate the share of submissions that people can assess: .95 where the judge says MET, otherwise .6."""
+    run, is_labelled = _labelled(sample)
+    _, judge = _answers(run, shape)
+    is_assessed = run.rng.random(run.count) < np.where(judge, 0.95, 0.6)
+    verdicts = dict(enumerate(judge.tolist()))
+    rated = [RatedRow(row, verdicts[row], float(is_assessed[row])) for row in np.flatnonzero(is_labelled).tolist()]
+    met = float(_shares(shape)[:, 1].sum())
+    return contains(estimate_share(verdicts, rated, groups=run.groups), 0.95 * met + 0.6 * (1 - met))
+
+
+def draw_corrected_points(sample: Sample, _shape: str) -> Outcome | None:
+    """Correct a mean of points, which have no bounds."""
+    people = 3 + 5 * sample.rng.standard_normal(2 * sample.count + 500)
+    judge = people + 4 * sample.rng.standard_normal(len(people))
+    labelled = slice(sample.count)
+    corrected = corrected_mean(people[labelled], judge[labelled], float(judge.mean()), len(people))
+    return contains(corrected.estimate, 3.0)
+
+
 def draw_rate_from_elsewhere(sample: Sample, shape: str) -> Outcome | None:
     """Correct a rate by labels of other submissions."""
     rate, accuracy = JUDGES[shape]
@@ -368,20 +488,26 @@ def draw_rate_from_elsewhere(sample: Sample, shape: str) -> Outcome | None:
     return None if estimate is None else contains(estimate, rate)
 
 
-def draw_corrected_mean(sample: Sample, shape: str, check: Check = contains) -> Outcome | None:
+def draw_corrected_mean(sample: Sample, shape: str, check: Check | None = None) -> Outcome | None:
     """Correct a mean score; the judge gives people's score with a probability of .8, and another row's if not."""
     run, is_labelled = _labelled(sample)
     draw, truth = SCORES[shape]
     people = draw(run)
     judge = np.where(run.happens(0.8), people, draw(run))
     places = np.flatnonzero(is_labelled).tolist()
-    settings: dict[str, Any] = {"level": 0.9, "imaginary": FOR_GATE} if check is passes else {}
-    return check(labelled_mean(people[places], places, judge, groups=run.groups, **settings).estimate, truth)
+    settings: dict[str, Any] = {"level": 0.9, "imaginary": FOR_GATE} if check else {}
+    estimate = labelled_mean(people[places].tolist(), places, judge, groups=run.groups, **settings).estimate
+    return (check or contains)(estimate, truth)
 
 
 def draw_labelled_gate(sample: Sample, shape: str) -> Outcome | None:
     """Gate a corrected mean."""
     return draw_corrected_mean(sample, shape, passes)
+
+
+def draw_labelled_failure(sample: Sample, shape: str) -> Outcome | None:
+    """Gate a corrected mean; a failure is wrong."""
+    return draw_corrected_mean(sample, shape, fails)
 
 
 # Comparisons of two runs that are equally good in truth.
@@ -402,7 +528,13 @@ def _binary(sample: Sample) -> tuple[Array, Array]:
     return before, np.where(sample.happens(0.2), sample.happens(0.8), before)
 
 
+def _few_gain_much(sample: Sample) -> tuple[Array, Array]:
+    before, after = _few_lose_much(sample)
+    return after, before
+
+
 PAIRS = {"30 % of rows again": _few_change, "3 % lose .9": _few_lose_much}
+GAINS = {"3 % gain .9": _few_gain_much}
 BINARY_PAIRS = {"20 % of rows again": _binary}
 
 
@@ -416,7 +548,12 @@ def _changes(sample: Sample, pair: tuple[Array, Array]) -> PairedChanges:
 
 def draw_change(sample: Sample, shape: str) -> Outcome | None:
     """Compare the mean scores of two runs."""
-    return contains(_changes(sample, PAIRS[shape](sample)).mean_change(0.95), 0.0)
+    return contains(_changes(sample, (PAIRS | GAINS)[shape](sample)).mean_change(0.95), 0.0)
+
+
+def draw_cautious_change(sample: Sample, shape: str) -> Outcome | None:
+    """Compare mean scores with the interval that allows for rare large losses."""
+    return contains(_changes(sample, (PAIRS | GAINS)[shape](sample)).bounded_change(0.95, FOR_INTERVAL), 0.0)
 
 
 def draw_criterion_change(sample: Sample, shape: str) -> Outcome | None:
@@ -429,7 +566,12 @@ def draw_criterion_change(sample: Sample, shape: str) -> Outcome | None:
 
 def draw_baseline_gate(sample: Sample, shape: str) -> Outcome | None:
     """Gate a run against a baseline, with a margin that the run is worse by."""
-    return passes(_changes(sample, PAIRS[shape](sample)).bounded_change(0.9, FOR_GATE), 0.0)
+    return passes(_changes(sample, (PAIRS | GAINS)[shape](sample)).bounded_change(0.9, FOR_GATE), 0.0)
+
+
+def draw_baseline_failure(sample: Sample, shape: str) -> Outcome | None:
+    """Gate a run against a baseline; a failure is wrong."""
+    return fails(_changes(sample, (PAIRS | GAINS)[shape](sample)).bounded_change(0.9, FOR_GATE), 0.0)
 
 
 def draw_corrected_change(sample: Sample, _shape: str) -> Outcome | None:
@@ -478,19 +620,64 @@ def draw_stated_accuracy(sample: Sample, shape: str) -> Outcome | None:
     return contains(estimate_clustered_rate([Count(int(row.sum()), row.size) for row in right]), 0.9)
 
 
-def draw_brier(sample: Sample, shape: str) -> Outcome | None:
-    """Estimate the Brier score of a judge that is right in 60 %, whatever confidence it states."""
-    stated, drawn = np.array([0.9, 0.95, 1.0]), _alike(sample, shape)
-    confidences = stated[sample.rng.integers(0, 3, drawn.shape)]
-    items = [
+_STATED = np.array([0.9, 0.95, 1.0])
+
+
+def _stated(sample: Sample, shape: str) -> list[StatedJudgment]:
+    """Draw the judgments of a judge that is right in 60 %, whatever confidence it states."""
+    drawn = _alike(sample, shape)
+    confidences = _STATED[sample.rng.integers(0, 3, drawn.shape)]
+    return [
         StatedJudgment(
             row if sample.groups is None else int(sample.groups[row]),
             float(confidences[row, place]), bool(drawn[row, place] < 0.6), None, 1.0,
         )
         for row, place in product(*map(range, drawn.shape))
     ]  # fmt: skip
-    truth = float((0.6 * (1 - stated) ** 2 + 0.4 * stated**2).mean())
+
+
+def draw_brier(sample: Sample, shape: str) -> Outcome | None:
+    """Estimate the Brier score."""
+    items, truth = _stated(sample, shape), float((0.6 * (1 - _STATED) ** 2 + 0.4 * _STATED**2).mean())
     return contains(estimate_loss(items, squared_error, 0.95, are_grouped=sample.groups is not None), truth)
+
+
+def draw_overconfidence(sample: Sample, shape: str) -> Outcome | None:
+    """Estimate the mean confidence minus the accuracy."""
+    items, is_grouped = _stated(sample, shape), sample.groups is not None
+    return contains(estimate_loss(items, overconfidence, 0.95, least=-1.0, are_grouped=is_grouped), 0.35)
+
+
+# Training runs: the first and the last third of the steps, with the prompts of the design in both.
+
+CHANGES = {"rates, .8 to .9": (0.8, 0.9), "rates, unchanged": (0.95, 0.95)}
+
+
+def _thirds(sample: Sample) -> Thirds:
+    clusters = np.tile(np.arange(sample.count) if sample.groups is None else sample.groups, 2)
+    is_last = np.arange(2 * sample.count) >= sample.count
+    return Thirds(~is_last, is_last, clusters)
+
+
+def draw_trend(sample: Sample, shape: str) -> Outcome | None:
+    """Estimate the change of a rate from the first third to the last."""
+    first, last = CHANGES[shape]
+    values = np.concatenate([sample.happens(first), sample.happens(last)]).astype(float)
+    return contains(measure_trend(values, _thirds(sample), 0.95, (0.0, 1.0)).change, last - first)
+
+
+def draw_shortfall(sample: Sample, _shape: str) -> Outcome | None:
+    """Estimate how much less a second judge's scores rise than the first's predict, if they rise alike."""
+    quality = np.concatenate([sample.normal(), 0.5 + sample.normal()])
+    second = 0.5 * quality + 0.5 * sample.rng.standard_normal(len(quality))
+    return contains(measure_shortfall(quality, second, _thirds(sample), 0.95)[0], 0.0)
+
+
+def draw_length_correlation(sample: Sample, _shape: str) -> Outcome | None:
+    """Estimate the mean rank correlation of length and reward in groups of four completions."""
+    ranks = sample.rng.permuted(np.tile(np.arange(4), (sample.count, 1)), axis=1)
+    correlations = 1 - ((ranks - np.arange(4)) ** 2).sum(axis=1) / 10
+    return contains(estimate_differences(correlations.tolist(), 0.95, None), 0.0)
 
 
 # The promise of `certify`: at most .1 of the kept answers are wrong, with probability .9.
@@ -672,26 +859,42 @@ class Figure(NamedTuple):
 _SCORES, _JUDGES = (*SCORES,), (*JUDGES,)
 FIGURES = (
     Figure("mean score", draw_mean, _SCORES, _SCORES[:3]),
+    Figure("mean of points", draw_points, ("normal",), ("normal",)),
     Figure("agreement: accuracy", draw_accuracy, _JUDGES[1:], _JUDGES[1:]),
     Figure("agreement: accuracy of all", draw_accuracy_by_row, (*JUDGMENTS,), ("5 judgments a row",)),
     Figure("agreement: kappa", draw_kappa, _JUDGES, _JUDGES[:2]),
     Figure("agreement: kappa, 4 levels", draw_four_levels, ("",)),
     Figure("agreement: kappa by verdict", draw_weighted_kappa, _JUDGES),
     Figure("agreement: pooled kappa", draw_pooled_kappa, ("5 criteria",), ("5 criteria",)),
-    Figure("agreement: bias", draw_bias, _JUDGES, _JUDGES[:2]),
+    Figure("agreement: bias", draw_bias, (*_JUDGES, *ONE_SIDED), (*_JUDGES[:2], *ONE_SIDED)),
+    Figure("agreement: bias of values", draw_value_bias, (*VALUES,), (*VALUES,)),
+    Figure("agreement: recall", draw_recall, ("MET", "UNMET"), ("MET",)),
+    Figure("agreement: recall by verdict", draw_recall_by_verdict, _JUDGES, designs=ALONE[1:]),
+    Figure("agreement: alpha of raters", draw_alpha, _JUDGES[:2], _JUDGES[:1], ALONE[1:]),
+    Figure("benchmark: AC1", draw_ac1, _JUDGES, _JUDGES[:2]),
     Figure("calibrate: rate", draw_rate, _JUDGES, _JUDGES[1:2]),
     Figure("calibrate: rate, abstentions", draw_rate_with_abstentions, _JUDGES),
     Figure("calibrate: rate by verdict", draw_rate_by_verdict, _JUDGES),
+    Figure("calibrate: assessable", draw_assessable, _JUDGES[:2], _JUDGES[:1]),
     Figure("calibrate_rate", draw_rate_from_elsewhere, _JUDGES),
     Figure("calibrate: mean score", draw_corrected_mean, _SCORES, _SCORES[1:3]),
+    Figure("calibrate: mean of points", draw_corrected_points, ("normal",), designs=ALONE[2:]),
     Figure("compare_runs: score", draw_change, (*PAIRS,), (*PAIRS,)),
+    Figure("compare_runs: cautious", draw_cautious_change, (*PAIRS, *GAINS), (*PAIRS,)),
     Figure("compare_runs: criterion", draw_criterion_change, (*BINARY_PAIRS,), (*BINARY_PAIRS,)),
     Figure("compare_runs: corrected", draw_corrected_change, ("lenient to one",), designs=ALONE[1:]),
     Figure("panel_report: adds", draw_panel, (*JUDGMENTS,), (*JUDGMENTS,)),
     Figure("reliability: accuracy", draw_stated_accuracy, (*JUDGMENTS,), ("5 judgments a row",)),
     Figure("reliability: brier", draw_brier, (*JUDGMENTS,), (next(iter(JUDGMENTS)),), ALONE[:3]),
+    Figure("reliability: overconfidence", draw_overconfidence, (*JUDGMENTS,), designs=ALONE[:3]),
+    Figure("reward health: change", draw_trend, (*CHANGES,), (*CHANGES,)),
+    Figure("reward health: second judge", draw_shortfall, ("normal",), ("normal",)),
+    Figure("reward health: length", draw_length_correlation, ("4 completions",)),
     Figure("gate", draw_mean_gate, _SCORES, _SCORES[:3], promise=0.05),
+    Figure("gate: wrong failures", draw_gate_failure, _SCORES, _SCORES[:3], promise=0.05),
     Figure("gate with labels", draw_labelled_gate, _SCORES, _SCORES[2:3], ALONE[2:], 0.05),
+    Figure("gate with labels: failures", draw_labelled_failure, _SCORES, _SCORES[2:3], ALONE[2:], 0.05),
+    Figure("baseline gate: failures", draw_baseline_failure, (*PAIRS, *GAINS), (*PAIRS,), promise=0.05),
     Figure("gate with a baseline", draw_baseline_gate, (*PAIRS,), (*PAIRS,), promise=0.05),
     Figure("SequentialGate", draw_sequential_gate, _SCORES[1:3], designs=ALONE[1:], promise=0.05),
     Figure("certify", draw_certificate, ("alpha .1",), ("alpha .1",), promise=_DELTA),
@@ -710,6 +913,8 @@ EXCUSES = {
     "b": "very unequal groups, with a coverage of .90 at least: the largest of ten has 30 % of the rows",
     "c": f"fewer than {FEW_GROUPS} groups, about which a warning says that the figure is uncertain",
     "d": "a rate has Jeffreys' interval, whose exact coverage is .924 at .85 and 30 rows: counts are whole numbers",
+    "e": "rare large gains are not assumed: the change of an average row is the largest that may be unseen",
+    "f": "alpha of rows in groups has limits from a jackknife, which a warning prints: .89 of 10 groups",
 }
 
 
@@ -739,6 +944,10 @@ class Cell(NamedTuple):
         """The letter of the documented reason for which the cell may fail; None without one."""
         if _BY_NAME[self.figure].draw is draw_change and self.shape == "3 % lose .9":
             return "a"
+        if self.shape in GAINS:
+            return "e"
+        if _BY_NAME[self.figure].draw is draw_alpha and self.design.groups:
+            return "f"
         if self.design.groups and not self.design.is_equal:
             return "b"
         if 0 < self.design.groups < FEW_GROUPS:

@@ -389,12 +389,12 @@ def decide_mean(
 
     def estimate_with(missing_score: float) -> Estimate:
         values = [missing_score if value is None else value for value in scores]
-        return _estimate_for_gate(values, level, groups, bounds)
+        return estimate_for_gate(values, level, groups, bounds)
 
     groups_present = None if groups is None else groups[[value is not None for value in scores]]
     if groups_present is not None:
         groups_present = np.unique(groups_present, return_inverse=True)[1]
-    estimate = score or _estimate_for_gate(present, level, groups_present, bounds)
+    estimate = score or estimate_for_gate(present, level, groups_present, bounds)
     low, high = estimate.low, estimate.high
     if missing and score:
         share = missing / len(scores)
@@ -428,7 +428,7 @@ def decide_mean(
     return result._replace(more=more, advice=(advice,))
 
 
-def _estimate_for_gate(scores: Sequence[float], level: float, groups: Groups | None, bounds: Bounds) -> Estimate:
+def estimate_for_gate(scores: Sequence[float], level: float, groups: Groups | None, bounds: Bounds) -> Estimate:
     """Estimate a mean by `estimate_mean`, with an exact upper limit for independent scores of 0 and 1."""
     estimate, met = estimate_mean(scores, level, groups=groups, bounds=bounds, imaginary=FOR_GATE), sum(scores)
     is_grouped = groups is not None and groups.max(initial=-1) + 1 < len(groups)
@@ -464,7 +464,7 @@ def fewest_to_pass(min_score: float, alpha: float = 0.05, *, sequential: bool = 
     bounds = Bounds(floor, 1.0)
 
     def passes(count: int) -> bool:
-        estimate = _estimate_for_gate([1.0] * count, 1 - 2 * alpha, None, bounds)
+        estimate = estimate_for_gate([1.0] * count, 1 - 2 * alpha, None, bounds)
         return estimate.low is not None and estimate.low > min_score
 
     return _first(passes, 2)
@@ -786,7 +786,7 @@ def _more_needed(
             # Each repetition of the rows has new groups.
             repeated = np.resize(groups, count) + (np.arange(count) // len(scores)) * (int(groups.max()) + 1)
         values = np.resize(scores, count)
-        estimate = _estimate_for_gate(values.tolist(), level, repeated, bounds)
+        estimate = estimate_for_gate(values.tolist(), level, repeated, bounds)
         return bounds if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
 
     def is_decided(count: int) -> bool:

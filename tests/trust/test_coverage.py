@@ -29,7 +29,8 @@ def test_only_documented_cells_have_an_excuse() -> None:
     assert Cell("compare_runs: score", "3 % lose .9", Design(50)).excuse == "a"
     assert Cell("gate with a baseline", "3 % lose .9", Design(50)).excuse is None
     assert Cell("agreement: accuracy", "people .8, judge .85", Design(30)).excuse == "d"
-    assert {"a", "b", "c", "d"} == set(EXCUSES)
+    assert Cell("compare_runs: cautious", "3 % gain .9", Design(50)).excuse == "e"
+    assert {"a", "b", "c", "d", "e", "f"} == set(EXCUSES)
 
 
 def test_very_unequal_groups_are_excused_down_to_ninety_percent() -> None:
