@@ -363,7 +363,7 @@ def estimate_bias(people: Values, judge: Values, level: float, groups: Groups | 
 
     Example:
         >>> print(estimate_bias([1.0] * 50, [1.0] * 50, 0.95, None))
-        0.000 [-0.058, 0.058] (n = 50)
+        0.000 [-0.061, 0.061] (n = 50)
     """
     differences = np.subtract(judge, people).tolist()
     if all(0 <= value <= 1 for value in (*people, *judge)):
