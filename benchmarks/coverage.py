@@ -475,7 +475,7 @@ def draw_corrected_points(sample: Sample, _shape: str) -> Outcome | None:
     people = 3 + 5 * sample.rng.standard_normal(2 * sample.count + 500)
     judge = people + 4 * sample.rng.standard_normal(len(people))
     labelled = slice(sample.count)
-    corrected = corrected_mean(people[labelled], judge[labelled], float(judge.mean()), len(people))
+    corrected = corrected_mean(people[labelled].tolist(), judge[labelled].tolist(), float(judge.mean()), len(people))
     return contains(corrected.estimate, 3.0)
 
 

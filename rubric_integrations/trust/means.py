@@ -358,17 +358,18 @@ def estimate_differences(differences: Sequence[float], level: float, groups: Gro
 def estimate_bias(people: Values, judge: Values, level: float, groups: Groups | None) -> Estimate:
     """Estimate the mean of the judge's values minus the annotators' values, for independent rows or rows in groups.
 
-    For values in [0, 1], the limits are those of `estimate_mean`, because rare errors may be missing in the sample.
-    Otherwise the interval is Student's.
+    For values in [0, 1], the limits are those of `estimate_mean`, because rare errors may be missing in the sample. For
+    rows in groups, they are widened. Otherwise the interval is Student's.
 
     Example:
         >>> print(estimate_bias([1.0] * 50, [1.0] * 50, 0.95, None))
         0.000 [-0.061, 0.061] (n = 50)
     """
-    differences = np.subtract(judge, people).tolist()
-    if all(0 <= value <= 1 for value in (*people, *judge)):
-        return estimate_mean(differences, level, groups=groups, bounds=Bounds(-1.0, 1.0))
-    return estimate_differences(differences, level, groups)
+    differences, bounds = np.subtract(judge, people), Bounds(-1.0, 1.0)
+    if not all(0 <= value <= 1 for value in (*people, *judge)):
+        return estimate_differences(differences.tolist(), level, groups)
+    estimate = estimate_mean(differences.tolist(), level, bounds=bounds)
+    return estimate if groups is None else in_groups(estimate, differences - differences.mean(), groups, level, bounds)
 
 
 def estimate_shift(
