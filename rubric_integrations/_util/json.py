@@ -225,3 +225,19 @@ def value_at(data: object, keys: tuple[str, ...]) -> Any:
         else:
             raise LookupError(f"no {key!r} in {reprlib.repr(data)}")
     return data
+
+
+def write_whole_file(path: Path, text: str) -> None:
+    """Write a text file. If that fails, an earlier file is unchanged.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    target = path.resolve()
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

@@ -193,8 +193,8 @@ class JudgeOptions:
         list[str] | None,
         typer.Option(
             help="A model, such as openai/gpt-5-mini or ollama_chat/llama3.2; a decision model, such as "
-            "typesafe/jev-1.13.0 or openai-decisions/gpt-6-luna; the file of an aligned judge, such as "
-            "judge.json; or offline (the default), which uses no model. Several judges form a panel, which votes.",
+            "typesafe/jev-1.13.0; the file of an aligned judge, such as judge.json; or offline (the default), which "
+            "uses no model. Several judges form a panel, which votes.",
         ),
     ] = None
     escalate_to: Annotated[

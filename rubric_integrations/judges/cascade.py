@@ -219,8 +219,8 @@ class Cascade(CompositeJudge):
 
     def refusal(self, criterion: Criterion) -> str | None:
         """Return why this cascade cannot answer a criterion. What a cheap judge cannot answer is escalated."""
-        asked = self.cheap if self.strong is None else (self.strong,)
-        return next((problem for judge in asked if (problem := refusal_of(judge, criterion))), None)
+        last = self.cheap if self.strong is None else (self.strong,)
+        return next((problem for judge in last if (problem := refusal_of(judge, criterion))), None)
 
     def split(self, questions: Mapping[int, Question]) -> list[Mapping[int, Question]]:
         """Split questions into requests that each of the judges accepts."""
@@ -438,7 +438,11 @@ class Cascade(CompositeJudge):
         faults: dict[int, str | JudgeFailure] = {}
         spend, open_questions = NO_SPEND, dict(questions)
         for judge in self.cheap:
-            open_questions = {i: asked for i, asked in open_questions.items() if not self._states_nothing(judge, asked)}
+            open_questions = {
+                number: question
+                for number, question in open_questions.items()
+                if not self._states_nothing(judge, question)
+            }
             if not open_questions:
                 return BatchResult({}, {}, spend)
             batch, lost = await self._ask(judge, request.about(open_questions))

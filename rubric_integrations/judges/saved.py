@@ -24,7 +24,7 @@ import dspy
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from rubric_integrations._util.json import read_json_file
+from rubric_integrations._util.json import read_json_file, write_whole_file
 from rubric_integrations._util.records import Record
 from rubric_integrations.judges.calling import ModelCaller
 from rubric_integrations.judges.credentials import SAMPLING_SETTINGS, has_scheme, is_credential, redact, split_url
@@ -132,22 +132,6 @@ def judge_file_text(file: JudgeFile, state: dict[str, object]) -> str:
     return _LONE_SURROGATE.sub(lambda match: f"\\\\u{ord(match[0]):04x}", text) + "\n"
 
 
-def write_judge_file(path: Path, text: str) -> None:
-    """Write the text of a judge's file. If that fails, an earlier file is unchanged.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-    target = path.resolve()
-    partial = target.with_name(f"{target.name}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-
-
 def read_judge_file(path: str | os.PathLike[str]) -> JudgeFile:
     """Read a judge's file.
 
@@ -208,7 +192,7 @@ class SavedPrompts(CopiedPrompts):
                 "load the file into a judge that is made with the same settings"
             )
         if Path(path).suffix.lower() == ".json":
-            write_judge_file(Path(path), self.file_text())
+            write_whole_file(Path(path), self.file_text())
             return
         if self.alignment is not None:
             raise ValueError(f"{path}: only a .json file can say how the judge was aligned: name one")

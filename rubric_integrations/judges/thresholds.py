@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from rubric_integrations._util.json import read_json_file
+from rubric_integrations._util.json import read_json_file, write_whole_file
 from rubric_integrations._util.records import EncodableText, SparseRecord, UnitScore
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import Judgment
@@ -170,7 +170,7 @@ class Thresholds(SparseRecord):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the thresholds to a JSON file, which can be used wherever a judge is named if `judge` is set."""
-        Path(path).write_text(self.file_text(), encoding="utf-8")
+        write_whole_file(Path(path), self.file_text())
 
     def file_text(self) -> str:
         """Return the text that `save` writes."""

@@ -599,7 +599,7 @@ def test_files_of_the_shell_are_written_in_one_module_only() -> None:
             if isinstance(node, ast.Call) and _writes_a_file(node):
                 writers.add(path.relative_to(PACKAGE).as_posix())
     others = {
-        "judges/saved.py",  # `LMJudge.save`, as DSPy's modules have it
+        "_util/json.py",  # `LMJudge.save`, as DSPy's modules have it, and `Thresholds.save`
         "trust/alignment/align.py",  # counts an attempt before it begins
         "runs/batches/providers.py",  # the requests of a batch, in a temporary folder
         "runs/batches/collect.py",  # its results, likewise

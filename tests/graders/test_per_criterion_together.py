@@ -116,7 +116,7 @@ def test_conditions_are_part_of_the_first_request() -> None:
 
 def test_criteria_that_see_the_trajectory_are_a_request_of_their_own() -> None:
     trajectory = Trajectory.from_messages([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}])
-    rubric = Rubric([Criterion(requirement="r1"), Criterion(requirement="r2", needs=["trajectory"]),
+    rubric = Rubric([Criterion(requirement="r1"), Criterion(requirement="r2", needs=("trajectory",)),
                      Criterion(requirement="r3")])  # fmt: skip
     judge = FakeIndependentJudge()
     rubric.grade_sync(Submission(response="a", trajectory=trajectory, show_trajectory="if_needed"),

@@ -96,6 +96,6 @@ def test_entry_that_is_missing_repeated_or_invalid_is_a_fault_of_its_question_al
     assert {number: judgment.verdict for number, judgment in batch.answers.items()} == {1: "MET"}
     assert batch.answers[1].neutralized
     assert batch.faults[2] == "2 answers"
-    assert "'PARTLY' is no verdict" in batch.faults[3]
+    assert "'PARTLY' is no verdict" in str(batch.faults[3])
     assert batch.faults[4] == "no answer"
     assert batch.spend == Spend(calls=1)

@@ -189,8 +189,8 @@ def test_batch_keeps_its_spend_and_what_is_valid() -> None:
     }
     batch = validate_batch(questions, BatchResult(answers, {}, Spend(calls=3)))
     assert {number: judgment.verdict for number, judgment in batch.answers.items()} == {1: "MET"}
-    assert "got str" in batch.faults[2]
-    assert "no option" in batch.faults[3]
+    assert "got str" in str(batch.faults[2])
+    assert "no option" in str(batch.faults[3])
     assert batch.spend == Spend(calls=3)
 
 
