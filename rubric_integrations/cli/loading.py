@@ -188,9 +188,21 @@ def load_labels(
 def load_people_labels(
     paths: Sequence[Path], run: RunFile, rubric: Rubric | None, *, strict: bool
 ) -> list[LabelledJudgment]:
-    """Read the labels of one or more files. Without a file, read the labels in the rows of the run."""
+    """Read the labels of one or more files. Without a file, read the labels in the rows of the run.
+
+    Raises:
+        LabelsError: (a ValueError) A file is a run, or cannot be read as labels.
+    """
+    from rubric_integrations.runs.files import is_run_file
+    from rubric_integrations.trust import LabelsError
+
     if not paths:
         return load_own_labels(run, rubric, strict=strict)
+    for path in filter(is_run_file, paths):
+        raise LabelsError(
+            f"{path}: is a run, and not human labels: to compare two judges on human labels, run `rubric-integrations "
+            "compare-judges RUN RUN LABELS`"
+        )
     return [label for path in paths for label in load_labels(path, run, rubric, strict=strict)]
 
 

@@ -27,6 +27,12 @@ from rubric_integrations.trust.criterion_certificates import (
 )
 from rubric_integrations.trust.disagreements import CriterionDisagreements, Direction, Disagreement, find_disagreements
 from rubric_integrations.trust.gates import GateResult, SequentialGate, fewest_to_pass, gate, gate_comparison, gate_rows
+from rubric_integrations.trust.judge_pairs import (
+    JudgeChange,
+    JudgeChanges,
+    JudgeComparison,
+    compare_judges,
+)
 from rubric_integrations.trust.labels import LabelsError, read_labels
 from rubric_integrations.trust.matching import ChosenLabelsError, VerdictAgreement
 from rubric_integrations.trust.measure import Agreement, CriterionAgreement, ScoreAgreement, agreement
@@ -92,6 +98,9 @@ __all__ = [
     "Disagreement",
     "Estimate",
     "GateResult",
+    "JudgeChange",
+    "JudgeChanges",
+    "JudgeComparison",
     "JudgeGap",
     "JudgeOnPanel",
     "JudgmentToLabel",
@@ -119,6 +128,7 @@ __all__ = [
     "certify",
     "choose_for_labels",
     "comparability",
+    "compare_judges",
     "compare_runs",
     "fewest_to_pass",
     "find_disagreements",

@@ -748,7 +748,7 @@ def estimate_kappa_over_all(
     if value is None or not all_pairs:
         return Estimate(None, None, None, len(all_pairs))
     tables = [_table(pairs, levels) for pairs, levels in parts]
-    cells = _kappa_cells(tables)
+    cells = kappa_cells(tables)
     influences = np.concatenate(
         [pair_influences(pairs, levels, of) for (pairs, levels), of in zip(parts, cells, strict=True)]
     )
@@ -758,14 +758,15 @@ def estimate_kappa_over_all(
     if times is None:
         return Estimate(value, None, None, len(all_pairs))
     smoothed = [table / times + 1 / len(table) / len(tables) for table in tables]
-    center, cells = _kappa_of_tables(smoothed), _kappa_cells(smoothed)
+    center, cells = kappa_of_tables(smoothed), kappa_cells(smoothed)
     total = sum(float(table.sum()) for table in smoothed)
     squares = sum(float((table * of**2).sum()) for table, of in zip(smoothed, cells, strict=True))
     half = normal_quantile(level) * math.sqrt(squares) / total
     return Estimate(value, max(-1.0, center - half), min(1.0, center + half), len(all_pairs))
 
 
-def _kappa_of_tables(tables: Sequence[Matrix]) -> float:
+def kappa_of_tables(tables: Sequence[Matrix]) -> float:
+    """Compute Cohen's kappa without weights over several confusion tables. 1 if only one answer occurs."""
     by_chance = sum(_unequal_by_chance(table) for table in tables)
     return 1 - sum(float(table.sum() - np.trace(table)) for table in tables) / by_chance if by_chance else 1.0
 
@@ -775,12 +776,12 @@ def _unequal_by_chance(table: Matrix) -> float:
     return float(table.sum() - table.sum(axis=1) @ table.sum(axis=0) / table.sum())
 
 
-def _kappa_cells(tables: Sequence[Matrix]) -> list[Matrix]:
+def kappa_cells(tables: Sequence[Matrix]) -> list[Matrix]:
     """Return the influence of a judgment in each cell of each table on the overall kappa (see `widening`)."""
     by_chance = sum(_unequal_by_chance(table) for table in tables)
     if by_chance == 0:
         return [np.zeros_like(table) for table in tables]
-    ratio, total = 1 - _kappa_of_tables(tables), sum(float(table.sum()) for table in tables)
+    ratio, total = 1 - kappa_of_tables(tables), sum(float(table.sum()) for table in tables)
     cells: list[Matrix] = []
     for table in tables:
         people, judge, count = table.sum(axis=1), table.sum(axis=0), float(table.sum())
