@@ -167,14 +167,19 @@ def _print(result: RunComparison, margin: float, level: float) -> None:
         lines.append(f"With so many inputs, a true change of {result.detectable:.3f} is detected in 80 % of cases.")
     if result.passed is not None:
         lines.append(f"Share of passed rows: {result.passed.with_limits(signed=True)}.")
+    if result.changed_text:
+        lines.append(f"{result.changed_text}.")
     if result.unmatched:
         lines.append(f"Rows in only one of the runs: {result.unmatched:,}.")
     print_lines(lines)
-    table = figures_table("Criteria", ("criterion", "change", "p", "p (Holm)", "inputs"), text=["criterion"])
+    columns = ("criterion", "change", "p", "p (Holm)", "inputs", "changed answers", "kappa")
+    table = figures_table("Criteria", columns, text=["criterion"])
     for name, row in result.criteria.items():
         p_values = (UNDEFINED if value is None else f"{value:.3g}" for value in (row.p_value, row.adjusted))
         change = row.difference.with_limits(signed=True)
-        table.add_row(plain(name), plain(change), *p_values, f"{row.difference.n:,}")
+        changed = UNDEFINED if row.changed is None else f"{row.changed:,} of {row.answers:,}"
+        kappa = plain(row.kappa.with_limits(2))
+        table.add_row(plain(name), plain(change), *p_values, f"{row.difference.n:,}", changed, kappa)
     out.print(table)
 
 

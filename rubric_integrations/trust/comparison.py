@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
@@ -22,6 +23,7 @@ import numpy as np
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RowKey, RunFile, matched_rows
+from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.trust.calibration import score_pairs
@@ -31,7 +33,9 @@ from rubric_integrations.trust.matching import (
     Cluster,
     Matches,
     RunLike,
+    answer_levels,
     as_run,
+    canonical_answer,
     complete_score,
     criterion_keys,
     dependence_warnings,
@@ -39,21 +43,31 @@ from rubric_integrations.trust.matching import (
     group_warnings,
     is_trained_on,
     match_labels,
+    same_submission,
 )
 from rubric_integrations.trust.means import (
+    FEWEST_GROUPS,
     FOR_INTERVAL,
     Groups,
     estimate_change,
     in_groups,
+    kappa_influences,
     p_value_of,
+    select_groups,
+    widening,
 )
 from rubric_integrations.trust.statistics import (
     ROUNDING,
+    cohen_kappa,
     difference_p_value,
     estimate_difference,
     estimate_rate_difference,
+    level_distances,
     mcnemar_p_value,
 )
+
+AnswerPair = tuple[str, str, int | None]
+"""The answer in the first run, the answer in the second run, and the number of the row's group, or None."""
 
 ClusterOf = Callable[[str], str]
 """A function that gets a row's id and returns the input of the row. Several rows can be samples of one input."""
@@ -68,11 +82,13 @@ class PairedChanges:
         are_binary: Whether all values are 0 or 1.
         are_bounded: Whether all values are in [0, 1].
         weight: The criterion's weight, or 0 for the score.
+        entry: An entry of the criterion in a report, or None for the score.
     """
 
-    __slots__ = ("_groups", "are_binary", "are_bounded", "before", "differences", "weight")
+    __slots__ = ("_groups", "are_binary", "are_bounded", "before", "differences", "entry", "weight")
 
-    def __init__(self, weight: float = 0.0):
+    def __init__(self, weight: float = 0.0, entry: CriterionReport | None = None):
+        self.entry = entry
         self.before, self.differences = array("d"), array("d")
         self.are_binary = self.are_bounded = True
         self.weight = weight
@@ -199,6 +215,7 @@ class RunChanges:
         self._groups = groups
         # Criteria that only one row has so far. If each row has its own rubric, these are nearly all criteria.
         self._single: dict[tuple[str, str], tuple[float, float, int | None]] = {}
+        self._answers: dict[tuple[str, str], AnswerPair | Counter[AnswerPair]] = {}
 
     def add(self, key: RowKey, before: GradedRow | None, after: GradedRow | None) -> RowChange:
         """Add one row with its grade in each run.
@@ -222,7 +239,8 @@ class RunChanges:
         if before.report is None or after.report is None:
             return RowChange(None)
         place = self.group_of(key)
-        changed = self._add_answers(before.report.criteria, after.report.criteria, place)
+        is_same = same_submission(before, after) is True
+        changed = self._add_answers(before.report.criteria, after.report.criteria, place, is_same=is_same)
         self.answers += len(changed)
         if before.report.failed_count or after.report.failed_count:
             return RowChange(None, changed)
@@ -276,7 +294,7 @@ class RunChanges:
         return None if self._groups is None else self._groups[key]
 
     def _add_answers(
-        self, before: Sequence[CriterionReport], after: Sequence[CriterionReport], place: int | None
+        self, before: Sequence[CriterionReport], after: Sequence[CriterionReport], place: int | None, *, is_same: bool
     ) -> list[CriterionReport]:
         """Add the answers of one row, and return the second run's entries whose answer changed."""
         changed: list[CriterionReport] = []
@@ -287,23 +305,36 @@ class RunChanges:
                 continue
             criterion = (entry.name, entry.requirement)
             if other.value is not None and entry.value is not None:
-                self._add_values(criterion, entry.weight, other.value, entry.value, place)
+                self._add_values(criterion, entry, other.value, place)
+            if is_same and other.was_judged and entry.was_judged:
+                self._add_pair(criterion, (other.verdict or "", entry.verdict or "", place))
             if other.verdict != entry.verdict and None not in (other.verdict, entry.verdict):
                 changed.append(entry)
         return changed
 
-    def _add_values(
-        self, criterion: tuple[str, str], weight: float, before: float, after: float, place: int | None
-    ) -> None:
+    def _add_values(self, criterion: tuple[str, str], entry: CriterionReport, before: float, place: int | None) -> None:
+        after = entry.value or 0.0
         changes = self.criteria.get(criterion)
         if changes is None:
             first = self._single.pop(criterion, None)
             if first is None:
                 self._single[criterion] = before, after, place
                 return
-            changes = self.criteria[criterion] = PairedChanges(weight)
+            changes = self.criteria[criterion] = PairedChanges(entry.weight, entry)
             changes.add(*first)
         changes.add(before, after, place)
+
+    def _add_pair(self, criterion: tuple[str, str], pair: AnswerPair) -> None:
+        answers = self._answers.setdefault(criterion, pair)
+        if isinstance(answers, Counter):
+            answers[pair] += 1
+        elif answers is not pair:
+            self._answers[criterion] = Counter([answers, pair])
+
+    def answers_of(self, criterion: tuple[str, str]) -> Counter[AnswerPair]:
+        """Return the number of each pair of answers to a criterion, in the rows that have the same response in both."""
+        answers = self._answers.get(criterion, Counter[AnswerPair]())
+        return answers if isinstance(answers, Counter) else Counter([answers])
 
 
 Direction = Literal["better", "worse", "unclear"]
@@ -322,6 +353,11 @@ class CriterionChange(NamedTuple):
         adjusted: The p-value after Holm's correction for all criteria, or None if nothing changed.
         requirement: The criterion's requirement.
         weight: The criterion's weight, negative for a penalty.
+        answers: The number of answers to responses that are the same in both runs. Abstentions are included.
+        changed: The number of these answers that differ. A changed answer may be right or wrong. None if no response is
+            the same.
+        kappa: Cohen's kappa between these answers of both runs, without abstentions, and with quadratic weights for
+            ordered answers. Undefined if only one answer occurs.
     """
 
     difference: Estimate
@@ -329,6 +365,9 @@ class CriterionChange(NamedTuple):
     adjusted: float | None
     requirement: str
     weight: float
+    answers: int = 0
+    changed: int | None = None
+    kappa: Estimate = Estimate(None, None, None, 0)
 
     @property
     def decision(self) -> Direction:
@@ -408,6 +447,15 @@ class RunComparison(Record):
         """
         return self.decision == "unchanged" or (self.corrected or self.score).low is not None
 
+    @property
+    def changed_text(self) -> str:
+        """How many answers to equal responses changed, as text. "" if no response is the same in both runs."""
+        answers = sum(row.answers for row in self.criteria.values())
+        if not answers:
+            return ""
+        changed = sum(row.changed or 0 for row in self.criteria.values())
+        return f"{changed:,} of {answers:,} answers to equal responses changed, which does not mean that they are wrong"
+
     def summary(self) -> str:
         """Return the figures as text."""
         lines = [f"{self.verdict}: the mean score changed by {self.score}"]
@@ -421,6 +469,7 @@ class RunComparison(Record):
             lines.append(f"{self.inputs:,} inputs show a difference of {self.detectable:.3f} in 80 % of cases")
         changed = {name: row for name, row in self.criteria.items() if row.decision != "unclear"}
         lines += [f"{name}: {row.difference}, p = {row.adjusted:.3g} (Holm)" for name, row in changed.items()]
+        lines += [self.changed_text] if self.changed_text else []
         return "\n".join([*lines, *self.warnings])
 
     def _repr_html_(self) -> str:
@@ -609,10 +658,51 @@ def _criteria(changes: RunChanges, level: float) -> dict[str, CriterionChange]:
     adjusted = holm({criterion: p_value for criterion, (_, p_value) in measured.items() if p_value is not None})
     return {
         names[criterion]: CriterionChange(
-            difference, p_value, adjusted.get(criterion), criterion[1], changes.criteria[criterion].weight
+            difference, p_value, adjusted.get(criterion), criterion[1], changes.criteria[criterion].weight,
+            *_changed_answers(changes.answers_of(criterion), changes.criteria[criterion].entry, level),
         )
         for criterion, (difference, p_value) in measured.items()
-    }
+    }  # fmt: skip
+
+
+def _changed_answers(
+    answers: Counter[AnswerPair], entry: CriterionReport | None, level: float
+) -> tuple[int, int | None, Estimate]:
+    """Return the number of answers to equal responses, the number of changed ones, and the kappa between the runs."""
+    if not answers or entry is None:
+        return 0, None, Estimate(None, None, None, 0)
+    changed = sum(count for (before, after, _), count in answers.items() if before != after)
+    return answers.total(), changed, _kappa_between(answers, entry, level)
+
+
+def _kappa_between(answers: Counter[AnswerPair], entry: CriterionReport, level: float) -> Estimate:
+    try:
+        criterion = entry.to_criterion()
+    except ValueError:  # a report of an earlier version, without the possible answers
+        return Estimate(None, None, None, 0)
+    levels = {answer: place for place, answer in enumerate(answer_levels(criterion))}
+    pairs = [
+        (levels[before], levels[after], group)
+        for (before, after, group) in (
+            (canonical_answer(criterion, before), canonical_answer(criterion, after), group)
+            for before, after, group in answers.elements()
+        )
+        if before in levels and after in levels
+    ]
+    if not pairs:
+        return Estimate(None, None, None, 0)
+    values = [to_judgment(criterion, answer).value or 0.0 for answer in levels]
+    distances = level_distances(values, "nominal" if criterion.kind == "nominal" else "quadratic")
+    before, after, of_rows = zip(*pairs, strict=True)
+    table = np.zeros_like(distances)
+    np.add.at(table, (before, after), 1)
+    groups = select_groups(None if of_rows[0] is None else np.array(of_rows, np.intp), range(len(pairs)))
+    if groups is None:
+        return cohen_kappa(table, distances, level)
+    if groups.max(initial=-1) + 1 < FEWEST_GROUPS:
+        return cohen_kappa(table, distances, level)._replace(low=None, high=None)
+    times = widening(kappa_influences(before, after, distances), groups, level)
+    return cohen_kappa(table / times, distances, level)._replace(n=len(pairs))
 
 
 def _change(of_rows: PairedChanges, level: float) -> tuple[Estimate, float | None]:

@@ -18,7 +18,7 @@ from rubric_integrations._util.records import Record, html_table
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows
 from rubric_integrations.scoring.judgment import Spend, to_judgment, total_spend
-from rubric_integrations.scoring.labels import Estimate, LabelledJudgment, same_text
+from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.report import desirability
 from rubric_integrations.trust.comparable_runs import comparability
 from rubric_integrations.trust.comparison import holm
@@ -33,6 +33,7 @@ from rubric_integrations.trust.matching import (
     group_rows,
     group_warnings,
     match_labels,
+    same_submission,
 )
 from rubric_integrations.trust.means import (
     FEWEST_GROUPS,
@@ -297,9 +298,9 @@ def _check_same(runs: Sequence[RunFile]) -> list[str]:
     for (row_id, _), (one, other) in matched_rows(runs):
         if one is None or other is None:
             continue
-        if one.submission is None or other.submission is None:
-            untold += 1
-        elif _texts(one) != _texts(other):
+        is_same = same_submission(one, other)
+        untold += is_same is None
+        if is_same is False:
             raise ValueError(
                 f"the row {row_id!r} is another response in {runs[1].name} than in {runs[0].name}: both judges must "
                 "grade the same responses; `compare_runs` (the command `compare`) compares two programs"
@@ -314,11 +315,6 @@ def _check_same(runs: Sequence[RunFile]) -> list[str]:
     if untold:
         warnings.append(f"{untold:,} rows have no text: whether both judges saw the same response cannot be checked")
     return warnings
-
-
-def _texts(row: GradedRow) -> tuple[str, ...]:
-    submission = row.submission
-    return tuple(same_text(text) for text in (submission.response, submission.shown_thinking)) if submission else ()
 
 
 def pair_judges(

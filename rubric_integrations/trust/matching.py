@@ -515,6 +515,27 @@ def read_rows(run: RunLike) -> Sequence[GradedRow]:
     return as_run(run, in_memory=True).rows
 
 
+def same_submission(one: GradedRow, other: GradedRow) -> bool | None:
+    """Whether two rows have the same response, with equal other parts. None if one of the rows has no text.
+
+    Parts that one of the submissions lacks, such as the query, are not compared.
+    """
+    first, second = one.submission, other.submission
+    if first is None or second is None:
+        return None
+    if any(
+        same_text(getattr(first, name)) != same_text(getattr(second, name)) for name in ("response", "shown_thinking")
+    ):
+        return False
+    pairs = [(getattr(first, name), getattr(second, name)) for name in (*_OPTIONAL_PARTS, "trajectory")]
+    pairs.append((one.attachments, other.attachments))
+    return all(
+        same_text(a) == same_text(b) if isinstance(a, str) and isinstance(b, str) else a == b
+        for a, b in pairs
+        if a and b
+    )
+
+
 def complete_score(row: GradedRow) -> float | None:
     """Return the score of a row, or None if it has no score or the judge failed on a criterion.
 

@@ -178,3 +178,19 @@ def test_compare_of_rows_in_groups_is_of_the_mean_of_the_rows(tmp_path: Path) ->
     assert "the mean score of the rows changed by -0.333 [-0." in result.stdout
     assert "over 60 rows in 6 groups" in result.stdout
     assert "warning: few groups (6): the intervals are wide" in result.stderr
+
+
+def test_compare_counts_changed_answers_in_words_and_json(tmp_path: Path) -> None:
+    rubric = binary_rubric()
+    before = [["MET" if row % 2 else "UNMET"] for row in range(100)]
+    after = [["UNMET" if row % 2 else "MET"] if row < 30 else answers for row, answers in enumerate(before)]
+    paths = [
+        write_run(tmp_path / f"{name}.jsonl", run_of(rubric, answers))
+        for name, answers in (("one", before), ("two", after))
+    ]
+    result = run("compare", *paths)
+    assert "30 of 100 answers to equal responses changed, which does not mean that they are wrong." in result.stdout
+    assert "30 of 100 │ 0.40 [" in " ".join(result.stdout.split())
+    figures = json.loads(run("compare", *paths, "--json").stdout)
+    assert (figures["criteria"]["c0"]["changed"], figures["criteria"]["c0"]["answers"]) == (30, 100)
+    assert figures["criteria"]["c0"]["kappa"]["value"] == pytest.approx(0.4)

@@ -288,3 +288,67 @@ def test_rows_with_one_query_are_named_without_a_cluster() -> None:
     ]
     assert "pass cluster='query' (in the shell --cluster query)" in compare_runs(rows, rows).warnings[-1]
     assert not any("cluster" in warning for warning in compare_runs(rows, rows, cluster="query").warnings)
+
+
+def flipped(answers: Sequence[Sequence[str | None]], places: Sequence[int]) -> list[list[str | None]]:
+    """Return answers with the opposite answer to the first criterion in some rows."""
+    other = {"MET": "UNMET", "UNMET": "MET"}
+    return [
+        [other[str(of_row[0])] if place in places else of_row[0], *of_row[1:]] for place, of_row in enumerate(answers)
+    ]
+
+
+def test_answers_that_changed_in_both_directions_are_counted_with_the_kappa_between_the_runs() -> None:
+    before: list[list[str | None]] = [["MET" if row % 2 else "UNMET"] for row in range(100)]
+    after = flipped(before, range(30))
+    comparison = compare_runs(run_of(binary_rubric(), before), run_of(binary_rubric(), after))
+    row = comparison.criteria["c0"]
+    assert (comparison.decision, row.difference.value) == ("unclear", 0.0)
+    assert (row.changed, row.answers) == (30, 100)
+    assert row.kappa.value == pytest.approx(0.4)
+    assert row.kappa.low is not None
+    assert "30 of 100 answers to equal responses changed, which does not mean" in comparison.summary()
+
+
+def test_changed_answers_are_unknown_if_the_responses_differ_or_are_missing() -> None:
+    before: list[list[str | None]] = [["MET" if row % 2 else "UNMET"] for row in range(20)]
+    one, other = run_of(binary_rubric(), before), run_of(binary_rubric(), before, text="another")
+    for rows in (other, [row._replace(submission=None) for row in one]):
+        comparison = compare_runs(one, rows)
+        assert (comparison.criteria["c0"].changed, comparison.criteria["c0"].kappa.value) == (None, None)
+        assert comparison.changed_text == ""
+    # Only the rows with the same response are counted.
+    comparison = compare_runs(one, [*one[:5], *other[5:]])
+    assert (comparison.criteria["c0"].changed, comparison.criteria["c0"].answers) == (0, 5)
+
+
+def test_changed_abstention_is_a_changed_answer_and_a_failure_is_none() -> None:
+    before: list[list[str | None]] = [["MET" if row % 2 else "UNMET"] for row in range(20)]
+    after = [["CANNOT_ASSESS"], [None], *before[2:]]
+    row = compare_runs(run_of(binary_rubric(), before), run_of(binary_rubric(), after)).criteria["c0"]
+    assert (row.changed, row.answers, row.kappa.n) == (1, 19, 18)
+
+
+def test_kappa_between_runs_is_undefined_for_one_answer_weighted_for_levels_and_wider_in_groups() -> None:
+    same: list[list[str | None]] = [["MET"]] * 20
+    row = compare_runs(run_of(binary_rubric(), same), run_of(binary_rubric(), same)).criteria["c0"]
+    assert (row.changed, row.kappa.value) == (0, None)
+    levels = [Option(label=label, value=value) for label, value in (("no", 0.0), ("partly", 0.5), ("yes", 1.0))]
+    rubric = Rubric([Criterion(requirement="Is clear", options=levels)])
+    before: list[list[str | None]] = [[("no", "partly", "yes")[row % 3]] for row in range(60)]
+    after = [["partly"] if row < 30 and answers == ["yes"] else answers for row, answers in enumerate(before)]
+    one, other = run_of(rubric, before), run_of(rubric, after)
+    kappa = compare_runs(one, other).criteria["c1"].kappa
+    assert kappa.value == pytest.approx(1 - (10 * 0.25) / _expected(before, after))
+    grouped = compare_runs(one, other, cluster=lambda row: str((int(row) - 1) // 10)).criteria["c1"].kappa
+    assert grouped.value == kappa.value
+    assert None not in (kappa.low, kappa.high, grouped.low, grouped.high)
+    assert grouped.high - grouped.low > kappa.high - kappa.low  # type: ignore[operator]
+    few = compare_runs(one, other, cluster=lambda row: str(int(row) % 2)).criteria["c1"].kappa
+    assert (few.value, few.low) == (kappa.value, None)
+
+
+def _expected(before: Sequence[Sequence[str | None]], after: Sequence[Sequence[str | None]]) -> float:
+    values = {"no": 0.0, "partly": 0.5, "yes": 1.0}
+    one, other = ([values[str(answer)] for (answer,) in answers] for answers in (before, after))
+    return sum((a - b) ** 2 for a in one for b in other) / len(one)
