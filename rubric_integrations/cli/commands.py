@@ -18,7 +18,7 @@ from rubric_integrations.cli.benchmark import benchmark
 from rubric_integrations.cli.console import out
 from rubric_integrations.cli.grade import grade
 from rubric_integrations.cli.judge import agree, align, calibrate, certify, probe
-from rubric_integrations.cli.judge_changes import compare_judges
+from rubric_integrations.cli.judge_changes import compare_judges, drift
 from rubric_integrations.cli.labelling import label, plan
 from rubric_integrations.cli.preview import preview
 from rubric_integrations.cli.rubrics import convert, migrate, schema, validate
@@ -130,6 +130,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "certify": certify,
     "compare": compare,
     "compare-judges": compare_judges,
+    "drift": drift,
     "align": align,
     "plan": plan,
     "probe": probe,

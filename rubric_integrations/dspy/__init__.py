@@ -8,8 +8,8 @@ from rubric_integrations.dspy.examples import MisnamedField, to_examples
 from rubric_integrations.dspy.feedback_text import RubricFunctionError, RubricScore, feedback
 from rubric_integrations.dspy.history import HistoryRow, MetricSummary
 from rubric_integrations.dspy.metric import RubricMetric
-from rubric_integrations.dspy.noise import JudgeNoise, NoiseAwareAcceptance
 from rubric_integrations.graders.endpoint import JudgeOutage
+from rubric_integrations.trust.judge_noise import JudgeNoise, NoiseAwareAcceptance
 
 __all__ = [
     "HistoryRow",

@@ -22,7 +22,6 @@ from rubric_integrations.dspy import feedback_text
 from rubric_integrations.dspy.examples import ContextSource, submission_of
 from rubric_integrations.dspy.feedback_text import PredictorCriteria, RubricScore, feedback, objective_scores, rubric_of
 from rubric_integrations.dspy.history import HistoryRow, MetricHistory, MetricSummary, ReportCache
-from rubric_integrations.dspy.noise import JudgeNoise, grade_repeatedly
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction
 from rubric_integrations.graders import CallLimits, Grader
@@ -40,6 +39,7 @@ from rubric_integrations.scoring.report import EvaluationReport, JudgeError, fai
 from rubric_integrations.submission.messages import NO_FIELDS, Fields, Respond, check_respond
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.calibration import calibrate
+from rubric_integrations.trust.judge_noise import JudgeNoise, grade_repeatedly
 from rubric_integrations.trust.matching import Cluster
 
 _logger = logging.getLogger(__name__)

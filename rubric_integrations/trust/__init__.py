@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from rubric_integrations.trust.alignment.calls import AlignmentError
     from rubric_integrations.trust.alignment.optimizers import judge_metric
     from rubric_integrations.trust.alignment.wording import WordingProposal, propose_wording
+    from rubric_integrations.trust.judge_drift import CriterionDrift, DriftReport, drift
+    from rubric_integrations.trust.judge_noise import JudgeNoise, NoiseAwareAcceptance, noise
     from rubric_integrations.trust.panels import PanelWeights, suggest_weights
     from rubric_integrations.trust.reward_figures import (
         CriterionTrend,
@@ -56,13 +58,17 @@ if TYPE_CHECKING:
     )
     from rubric_integrations.trust.reward_health import reward_report
 
-# These import DSPy, which figures do not need.
+# These import DSPy or the runner, which figures do not need.
 _MODULES = {
     "Alignment": "alignment.align",
     "AlignmentError": "alignment.calls",
     "AttemptsError": "alignment.align",
+    "CriterionDrift": "judge_drift",
     "CriterionTrend": "reward_figures",
+    "DriftReport": "judge_drift",
     "JudgeGap": "reward_figures",
+    "JudgeNoise": "judge_noise",
+    "NoiseAwareAcceptance": "judge_noise",
     "PanelWeights": "panels",
     "RewardReport": "reward_figures",
     "SecondJudge": "reward_figures",
@@ -70,7 +76,9 @@ _MODULES = {
     "Trend": "reward_figures",
     "WordingProposal": "alignment.wording",
     "align": "alignment.align",
+    "drift": "judge_drift",
     "judge_metric": "alignment.optimizers",
+    "noise": "judge_noise",
     "propose_wording": "alignment.wording",
     "reward_report": "reward_health",
     "suggest_weights": "panels",
@@ -93,18 +101,22 @@ __all__ = [
     "CriterionCertificates",
     "CriterionChange",
     "CriterionDisagreements",
+    "CriterionDrift",
     "CriterionTrend",
     "Direction",
     "Disagreement",
+    "DriftReport",
     "Estimate",
     "GateResult",
     "JudgeChange",
     "JudgeChanges",
     "JudgeComparison",
     "JudgeGap",
+    "JudgeNoise",
     "JudgeOnPanel",
     "JudgmentToLabel",
     "LabelsError",
+    "NoiseAwareAcceptance",
     "OrderedAgreement",
     "PanelCriterion",
     "PanelReport",
@@ -130,12 +142,14 @@ __all__ = [
     "comparability",
     "compare_judges",
     "compare_runs",
+    "drift",
     "fewest_to_pass",
     "find_disagreements",
     "gate",
     "gate_comparison",
     "gate_rows",
     "judge_metric",
+    "noise",
     "panel_report",
     "plan_labels",
     "propose_wording",

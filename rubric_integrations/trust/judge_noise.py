@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import permutations
 from statistics import fmean, variance
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field
@@ -16,9 +16,15 @@ from pydantic import Field
 from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations._util.text import counted
 from rubric_integrations.graders import Grader
+from rubric_integrations.judges.spend import Prices
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.scoring.judgment import NO_SPEND
 from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.submission.submission import Submission
+from rubric_integrations.trust.matching import RunLike, as_run
+
+if TYPE_CHECKING:
+    from rubric_integrations.trust.asked_again import Asked
 
 _BOOTSTRAP_SAMPLES = 20_000
 # Selected by simulation: with fewer texts, noise on a part of the texts may not be seen.
@@ -198,6 +204,63 @@ async def grade_repeatedly(
     finally:
         for task in (task for repeated in tasks for task in repeated):
             task.cancel()
+
+
+def noise(
+    run: RunLike,
+    grader: Grader,
+    *,
+    rubric: Rubric | None = None,
+    sample: int = 50,
+    repeats: int = 5,
+    max_concurrency: int = 64,
+    max_cost: float | None = None,
+    max_calls: int | None = None,
+    prices: Prices | None = None,
+    progress: bool = False,
+) -> JudgeNoise:
+    """Measure how much a judge contradicts itself about rows of a run: ask about each row several times.
+
+    Args:
+        run: The run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
+        grader: The grader with the judge.
+        rubric: The rubric of the run. By default, the criteria are read from the run (see `drift`).
+        sample: The number of rows. They are drawn by a hash of their text.
+        repeats: How often each row is asked, at least 2.
+        max_concurrency: The largest number of concurrent calls.
+        max_cost: The largest cost in US dollars.
+        max_calls: The largest number of calls to models.
+        prices: The prices of models (see `grade_many`).
+        progress: Whether to show a progress bar.
+
+    Raises:
+        ValueError: `repeats` is below 2, no row can be asked again, a limit stopped the measurement, or no row has a
+            complete grade each time.
+    """
+    from rubric_integrations.trust.asked_again import ask_again, draw_rows
+
+    if repeats < 2:
+        raise ValueError(f"`repeats` must be at least 2, got {repeats!r}: one grade cannot contradict itself")
+    drawn, _ = draw_rows(as_run(run, in_memory=True), rubric, sample)
+    passes: list[Asked] = []
+    spent = NO_SPEND
+    for _ in range(repeats):
+        asked = ask_again(
+            drawn, grader, max_concurrency=max_concurrency, max_cost=max_cost, max_calls=max_calls, prices=prices,
+            spent=spent, progress=progress,
+        )  # fmt: skip
+        if asked.stopped:
+            raise ValueError(f"the measurement was stopped ({asked.stopped}): raise the limit, or draw fewer rows")
+        passes.append(asked)
+        spent = spent + asked.spend
+    reports = [
+        [report for report in of_row if report is not None and not report.failed_count]
+        for of_row in zip(*(asked.reports for asked in passes), strict=True)
+    ]
+    complete = [of_row for of_row in reports if len(of_row) == repeats]
+    if not complete:
+        raise ValueError("no row has a complete grade each time: the judge failed on all of them")
+    return JudgeNoise.of(complete)
 
 
 def _scores(proposal: Any) -> tuple[list[float], list[float]]:

@@ -1,0 +1,514 @@
+"""`drift`: asks a judge about rows of an earlier run again, and decides whether the judge has changed.
+
+Most judges contradict themselves now and then, so that some answers differ although nothing has changed. Therefore, a
+judge is called changed only if its answers moved in one direction, if the mean score moved, or if the new answers
+differ from the earlier ones more often than from each other. The three tests share one `alpha` by Holm's correction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from rubric_integrations._util.records import Record, html_table
+from rubric_integrations.graders import Grader
+from rubric_integrations.judges.spend import Prices
+from rubric_integrations.judges.store import LedgerLike
+from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.files import GradedRow, RunFile
+from rubric_integrations.runs.ledger import LedgerError, RunLedger, use_ledger
+from rubric_integrations.scoring.judgment import NO_SPEND, Spend
+from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
+from rubric_integrations.scoring.policies import CannotAssess
+from rubric_integrations.scoring.report import CriterionReport
+from rubric_integrations.trust.asked_again import Asked, DrawnRow, ask_again, draw_rows
+from rubric_integrations.trust.comparable_runs import Comparability, comparability, recorded_part
+from rubric_integrations.trust.comparison import (
+    RunChanges,
+    RunComparison,
+    compare_changes,
+    holm,
+)
+from rubric_integrations.trust.judge_noise import JudgeNoise
+from rubric_integrations.trust.judge_pairs import JudgeChange, compare_judges
+from rubric_integrations.trust.matching import (
+    Cluster,
+    RunLike,
+    as_run,
+    criterion_keys,
+    dependence_warnings,
+    group_rows,
+)
+from rubric_integrations.trust.means import Groups, estimate_mean_share, select_groups
+from rubric_integrations.trust.statistics import check_level
+
+DriftDecision = Literal["changed", "not shown to have changed", "inconclusive"]
+DriftTest = Literal["direction", "mean", "flips"]
+
+# If more of the answers are lost, these may be the answers that changed.
+_MOST_LOST = 0.1
+_LEDGER_NAME = "drift"
+# A check that was stopped is continued only in this time, because the judge may have changed since.
+_LONGEST = timedelta(days=7)
+
+
+class CriterionDrift(NamedTuple):
+    """How the answers to one criterion changed.
+
+    Attributes:
+        flips: The share of the new answers that differ from the earlier ones. A flip is not an error: this share alone
+            does not show that the judge has changed.
+        own_flips: The share of the answers on which two new answers differ. None without a repetition.
+        difference: The mean value of the new answers minus the mean value of the earlier ones. For a binary criterion,
+            the difference of the MET rates.
+        p_value: The two-sided p-value of `difference`, or None if nothing changed. For a binary criterion, by McNemar's
+            test.
+        adjusted: The p-value after Holm's correction for all criteria, or None if nothing changed.
+        kappa: Cohen's kappa between the earlier and the new answers.
+    """
+
+    flips: Estimate
+    own_flips: Estimate | None
+    difference: Estimate
+    p_value: float | None
+    adjusted: float | None
+    kappa: Estimate
+
+
+class DriftReport(Record):
+    """The result of `drift`.
+
+    Attributes:
+        decision: `changed` if a test shows it. `inconclusive` if the check was stopped, or if more than a tenth of the
+            new answers is missing.
+        shown_by: The tests that show a change: `direction` (the answers to a criterion moved in one direction), `mean`
+            (the mean score) and `flips` (the new answers differ from the earlier ones more often than from each other).
+        p_values: The p-value of each test after Holm's correction for the tests. None if nothing changed.
+        same_judge: Whether the judge's fingerprint (model, server, settings and prompts) equals the recorded one. None
+            if the run does not record it.
+        other_judge: How the judges differ, if `same_judge` is false. Otherwise "".
+        score: The mean score of the new answers minus the mean score of the earlier answers.
+        criteria: The changes of each criterion. The key is the criterion's name, or its requirement if several criteria
+            have this name.
+        moved: The criteria whose answers moved in one direction, after Holm's correction.
+        labels: The accuracy of the earlier and of the new answers, by the human labels. None without labels.
+        rows: The number of rows with new answers.
+        drawn: The number of rows that were drawn.
+        lost: The number of answers that the judge failed to give again.
+        noise: How much the judge contradicts itself now. None without a repetition.
+        spend: The spend of the new requests.
+        started: The time at which this check began, in ISO 8601. It is earlier than this call if a check that was
+            stopped is continued.
+        stopped: Why the check was stopped, or None.
+        is_unusable: Whether the judge could not be used.
+        alpha: The probability that a judge that has not changed is called changed.
+        warnings: Limitations of the figures, one sentence each.
+    """
+
+    decision: DriftDecision
+    shown_by: tuple[DriftTest, ...]
+    p_values: dict[DriftTest, float | None]
+    same_judge: bool | None
+    other_judge: str
+    score: Estimate
+    criteria: dict[str, CriterionDrift]
+    moved: tuple[str, ...]
+    labels: JudgeChange | None
+    rows: int
+    drawn: int
+    lost: int
+    noise: JudgeNoise | None
+    spend: Spend
+    started: str
+    stopped: str | None
+    is_unusable: bool
+    alpha: float
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The decision in one sentence."""
+        if self.stopped:
+            return f"inconclusive: the check was stopped after {self.rows:,} of {self.drawn:,} rows ({self.stopped})."
+        if self.decision == "inconclusive":
+            return f"inconclusive: {self.lost:,} answers are missing, and may be those that changed."
+        if self.decision == "not shown to have changed":
+            return f"The judge is not shown to have changed, by {self.rows:,} rows."
+        reasons = {
+            "direction": f"the answers to {', '.join(self.moved)} moved in one direction",
+            "mean": f"the mean score moved by {self.score.with_limits(signed=True)}",
+            "flips": "the new answers differ from the earlier ones more often than from each other",
+        }
+        return f"The judge has changed: {'; '.join(reasons[test] for test in self.shown_by)}."
+
+    @property
+    def judge_line(self) -> str:
+        """Whether the judge is the recorded one, in one sentence."""
+        if self.same_judge is None:
+            return "The run does not record the judge's settings: whether this judge is the same is unknown."
+        if self.same_judge:
+            return "The judge's fingerprint equals the recorded one."
+        return f"The judge's fingerprint differs from the recorded one. {self.other_judge}".strip()
+
+    @property
+    def labels_line(self) -> str:
+        """Whether the agreement with human labels still holds, in one sentence. "" without labels."""
+        labels = self.labels
+        if labels is None or labels.strong is None or labels.cheap is None:
+            return ""
+        figures = f"accuracy {labels.strong:.3f} then and {labels.cheap:.3f} now, difference "
+        figures += labels.difference.with_limits(signed=True)
+        if labels.p_value is not None and labels.p_value < self.alpha:
+            return f"The figures of `agree` and `calibrate` no longer hold ({figures}): grade the labelled rows again."
+        return f"The agreement with the labels is not shown to have changed ({figures})."
+
+    def summary(self) -> str:
+        """Return the figures as text."""
+        lines = [self.headline, self.judge_line, *filter(None, [self.labels_line])]
+        lines += [
+            f"{name}: {row.flips} flips{f', {row.own_flips} of its own' if row.own_flips else ''}, "
+            f"difference {row.difference}"
+            for name, row in self.criteria.items()
+        ]
+        return "\n".join([*lines, *self.warnings])
+
+    def _repr_html_(self) -> str:
+        rows = [(name, str(row.flips), str(row.difference), row.adjusted) for name, row in self.criteria.items()]
+        return html_table(self.summary(), ["criterion", "flips", "difference", "p (Holm)"], rows)
+
+
+def drift(
+    run: RunLike,
+    grader: Grader,
+    *,
+    rubric: Rubric | None = None,
+    labels: Iterable[LabelledJudgment] | None = None,
+    sample: int = 200,
+    repeat: int = 1,
+    alpha: float = 0.05,
+    cluster: Cluster | None = None,
+    ledger: LedgerLike | None = None,
+    max_concurrency: int = 64,
+    max_cost: float | None = None,
+    max_calls: int | None = None,
+    prices: Prices | None = None,
+    progress: bool = False,
+) -> DriftReport:
+    """Ask a judge about rows of an earlier run again, and decide whether the judge has changed.
+
+    All criteria that a judge answered are asked again. Of a panel or a cascade, the final answers are compared.
+
+    Args:
+        run: The earlier run: the path of a file that `grade --out` wrote, results of `grade_many`, or reports.
+        grader: The grader with the judge, set up as in the run.
+        rubric: The rubric of the run. By default, the criteria are read from the run. It is needed if the judge read
+            more than the run has, such as examples.
+        labels: Human labels of the run, to test whether the judge's agreement with them still holds.
+        sample: The number of rows to ask again. They are drawn by a hash of their text.
+        repeat: How often each row is asked again: once or twice. Twice also finds a judge whose answers moved in both
+            directions.
+        alpha: The probability that a judge that has not changed is called changed.
+        cluster: How to group rows that depend on each other, for the intervals.
+        ledger: The ledger of this check: the path of a file that no other run uses. A check that was stopped continues
+            from it. After a complete check, the next one asks again.
+        max_concurrency: The largest number of concurrent calls.
+        max_cost: The largest cost of this call in US dollars.
+        max_calls: The largest number of calls to models.
+        prices: The prices of models (see `grade_many`).
+        progress: Whether to show a progress bar.
+
+    Raises:
+        ValueError: No row can be asked again, the rubric is not that of the run, an argument is out of range, or the
+            ledger belongs to a run (`LedgerError`).
+    """
+    check_level(1 - alpha)
+    if repeat not in (1, 2):
+        raise ValueError(f"`repeat` must be 1 or 2, got {repeat!r}")
+    earlier = as_run(run, "the run", in_memory=True)
+    drawn, warnings = draw_rows(earlier, rubric, sample)
+    passes: list[Asked] = []
+    spent = NO_SPEND
+    with use_ledger(ledger) if ledger is not None else nullcontext() as store:
+        check = _begin(store)
+        for number in range(repeat):
+            asked = ask_again(
+                drawn, grader, ledger=check.ledger, number=2 * check.number + number, max_concurrency=max_concurrency,
+                max_cost=max_cost, max_calls=max_calls, prices=prices, spent=spent, progress=progress,
+            )  # fmt: skip
+            spent = spent + asked.spend
+            if asked.stopped and number and not asked.is_unusable:
+                asked = asked._replace(stopped=f"{asked.stopped}; the first answers had used the rest")
+            passes.append(asked)
+            if asked.stopped:
+                break
+        if not passes[-1].stopped:
+            check.record(complete=True)
+    if check.is_continued:
+        warnings.append(f"this check began at {check.started}, and was continued")
+    return _report(earlier, drawn, passes, grader, _Settings(alpha, cluster, repeat, labels), check, spent, warnings)
+
+
+class _Check(NamedTuple):
+    """A check in a ledger.
+
+    Attributes:
+        ledger: The ledger, or None.
+        number: The number of the check, from 1. The answers of each check have other numbers in the ledger.
+        started: The time at which it began, in ISO 8601.
+        is_continued: Whether it was stopped before.
+    """
+
+    ledger: RunLedger | None
+    number: int
+    started: str
+    is_continued: bool
+
+    def record(self, *, complete: bool) -> None:
+        """Record the state of the check. Without it, the next check would take the answers of this one for its own."""
+        if self.ledger is not None:
+            state = {"check": self.number, "started": self.started, "complete": complete}
+            self.ledger.record_grader({"grader": _LEDGER_NAME, **state})
+
+
+def _begin(store: object) -> _Check:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    if store is None:
+        return _Check(None, 1, now, is_continued=False)
+    if not isinstance(store, RunLedger):
+        raise TypeError(f"`ledger` must be a path, a URL or a ledger, got {type(store).__name__}")
+    state: dict[str, Any] = store.latest_grader() or {}
+    if state.get("grader", _LEDGER_NAME) != _LEDGER_NAME or (not state and len(store)):
+        raise LedgerError(
+            f"`ledger` {store.address!r} is the ledger of a run: name another file, which only `drift` uses"
+        )
+    number, started, is_continued = 1, now, False
+    if state:
+        age = datetime.now(UTC) - datetime.fromisoformat(state["started"])
+        is_continued = not state["complete"] and age <= _LONGEST
+        number = state["check"] + (not is_continued)
+        started = state["started"] if is_continued else now
+    check = _Check(store, number, started, is_continued)
+    check.record(complete=False)
+    return check
+
+
+class _Settings(NamedTuple):
+    alpha: float
+    cluster: Cluster | None
+    repeat: int
+    labels: Iterable[LabelledJudgment] | None
+
+
+def _report(
+    earlier: RunFile,
+    drawn: Sequence[DrawnRow],
+    passes: Sequence[Asked],
+    grader: Grader,
+    settings: _Settings,
+    check: _Check,
+    spent: Spend,
+    warnings: list[str],
+) -> DriftReport:
+    policy: CannotAssess = grader.policies.cannot_assess
+    record = grader.scoring_record()
+    before = [each.answered(each.row.report, policy) for each in drawn]
+    after = [
+        [
+            each.answered(report, policy)._replace(scoring={"grader": record})
+            for each, report in zip(drawn, asked.reports, strict=True)
+        ]
+        for asked in passes
+    ]
+    same_judge, other_judge, judge_warnings = _compare_judge(earlier, before, after[0], record)
+    lost = sum(
+        not entry.was_judged for rows in after for row in rows for entry in (row.report.criteria if row.report else ())
+    )
+    stopped = next((asked.stopped for asked in passes if asked.stopped), None)
+    fields: dict[str, Any] = {
+        "same_judge": same_judge, "other_judge": other_judge, "rows": sum(row.report is not None for row in after[-1]),
+        "drawn": len(drawn), "lost": lost, "spend": spent, "started": check.started, "stopped": stopped,
+        "is_unusable": any(asked.is_unusable for asked in passes), "alpha": settings.alpha,
+    }  # fmt: skip
+    undefined = Estimate(None, None, None, 0)
+    if stopped:
+        return DriftReport(
+            decision="inconclusive", shown_by=(), p_values={}, score=undefined, criteria={}, moved=(), labels=None,
+            noise=None, warnings=(*warnings, *judge_warnings), **fields,
+        )  # fmt: skip
+    groups = group_rows(before, settings.cluster)
+    changes = RunChanges(
+        None if groups is None else {(str(place), 1): int(group) for place, group in enumerate(groups)}
+    )
+    for place, rows in enumerate(zip(before, after[0], strict=True)):
+        changes.add((str(place), 1), *rows)
+    comparison = (
+        compare_changes(changes, level=1 - settings.alpha, comparable=Comparability(passing=False))
+        if changes.score.differences
+        else None
+    )
+    measured = change_tests([before, *after], comparison)
+    adjusted = {**dict.fromkeys(measured), **holm({test: p for test, p in measured.items() if p is not None})}
+    shown = tuple(test for test, p in adjusted.items() if p is not None and p < settings.alpha)
+    is_lost = lost > _MOST_LOST * sum(len(each.rubric) for each in drawn) * settings.repeat
+    labels, label_warnings = _labels_hold(settings, earlier, before, after[0])
+    return DriftReport(
+        decision="inconclusive" if is_lost else "changed" if shown else "not shown to have changed",
+        shown_by=() if is_lost else shown,
+        p_values=adjusted,
+        score=comparison.score if comparison else undefined,
+        criteria=_criteria([before, *after], comparison, groups, 1 - settings.alpha),
+        moved=_moved(comparison, settings.alpha),
+        labels=labels,
+        noise=_noise(after) if settings.repeat > 1 else None,
+        warnings=(
+            *warnings,
+            *judge_warnings,
+            *([f"the judge failed on {lost:,} answers, which are left out"] if lost else []),
+            *dependence_warnings(before, settings.cluster),
+            *label_warnings,
+        ),
+        **fields,
+    )
+
+
+def _compare_judge(
+    earlier: RunFile, before: Sequence[GradedRow], after: Sequence[GradedRow], record: dict[str, Any]
+) -> tuple[bool | None, str, list[str]]:
+    """Return whether the judge is the recorded one, how the judges differ, and warnings about other settings."""
+    names = ", ".join(record["names"])
+    runs = [RunFile("the run", None, earlier.judge, before), RunFile("this check", None, names, after)]
+    comparable = comparability(*runs)
+    warnings = [text for text in comparable.warnings if text != comparable.other_judge]
+    recorded = {json.dumps(recorded_part(row, "grader").get("judges"), sort_keys=True) for row in before}
+    own = json.dumps(record["judges"], sort_keys=True)
+    if "null" in recorded or not all(record["judges"]):
+        return None, "", warnings
+    return recorded == {own}, "" if recorded == {own} else comparable.other_judge, warnings
+
+
+def change_tests(
+    runs: Sequence[Sequence[GradedRow]], comparison: RunComparison | None
+) -> dict[DriftTest, float | None]:
+    """Return the p-value of each test that a judge has changed. None if nothing changed.
+
+    Args:
+        runs: The rows with the earlier answers and with the new ones, once or twice, in the same order.
+        comparison: The comparison of the earlier rows with the first new ones. None if no row has a score in both.
+    """
+    adjusted = [
+        row.adjusted for row in (comparison.criteria.values() if comparison else ()) if row.adjusted is not None
+    ]
+    is_sure = comparison is not None and not comparison.caveat
+    tests: dict[DriftTest, float | None] = {
+        "direction": min(adjusted, default=None),
+        "mean": comparison.p_value if comparison and is_sure else None,
+    }
+    if len(runs) > 2:
+        tests["flips"] = odd_answers_p_value([_odd_answers(rows) for rows in zip(*runs, strict=True)])
+    return tests
+
+
+def _odd_answers(rows: Sequence[GradedRow]) -> tuple[int, int, int]:
+    """Count the criteria on which the earlier answer, the first or the second new answer is the only different one."""
+    counts = [0, 0, 0]
+    entries = [{entry.requirement + entry.name: entry for entry in _entries(row)} for row in rows]
+    for key in entries[0].keys() & entries[1].keys() & entries[2].keys():
+        answers = [of[key].verdict for of in entries if of[key].was_judged]
+        if len(answers) == 3 and len(set(answers)) == 2:
+            counts[next(place for place in range(3) if answers.count(answers[place]) == 1)] += 1
+    return counts[0], counts[1], counts[2]
+
+
+def _entries(row: GradedRow) -> Sequence[CriterionReport]:
+    return row.report.criteria if row.report else ()
+
+
+def odd_answers_p_value(counts: Sequence[tuple[int, int, int]]) -> float | None:
+    """Compute the p-value of a test that a judge differs from its earlier answers more often than from itself.
+
+    Each criterion of a row has three answers: the earlier one and two new ones. If the judge has not changed, the
+    answer that differs from the other two is equally often each of the three. Therefore, the counts of a row may be
+    exchanged, and the p-value is exact: the probability of at least as many different earlier answers. Answers of one
+    row may depend on each other.
+
+    Args:
+        counts: For each row, the number of criteria on which the earlier, the first new and the second new answer is
+            the only different one.
+
+    Returns:
+        The one-sided p-value, or None if no answer differs.
+
+    Example:
+        >>> odd_answers_p_value([(1, 0, 0)] * 3) == 1 / 27
+        True
+    """
+    observed = sum(earlier for earlier, _, _ in counts)
+    distribution = np.ones(1)
+    for of_row in counts:
+        if any(of_row):
+            step = np.bincount(of_row, minlength=max(of_row) + 1) / 3
+            distribution = np.convolve(distribution, step)
+    return None if len(distribution) == 1 else min(1.0, float(distribution[observed:].sum()))
+
+
+def _criteria(
+    runs: Sequence[Sequence[GradedRow]], comparison: RunComparison | None, groups: Groups | None, level: float
+) -> dict[str, CriterionDrift]:
+    flips: dict[tuple[str, str], list[tuple[int, bool, bool | None]]] = {}
+    for place, rows in enumerate(zip(*runs, strict=True)):
+        others = [{(entry.name, entry.requirement): entry for entry in _entries(row)} for row in rows[1:]]
+        for entry in _entries(rows[0]):
+            key = (entry.name, entry.requirement)
+            new = [of[key] for of in others if key in of and of[key].was_judged]
+            if len(new) == len(others):
+                own = new[0].verdict != new[1].verdict if len(new) > 1 else None
+                flips.setdefault(key, []).append((place, new[0].verdict != entry.verdict, own))
+    names = criterion_keys(flips)
+    undefined = Estimate(None, None, None, 0)
+    drifts: dict[str, CriterionDrift] = {}
+    for key, of in flips.items():
+        of_groups = select_groups(groups, [place for place, _, _ in of])
+        change = comparison.criteria.get(names[key]) if comparison else None
+        own = [float(is_flip) for _, _, is_flip in of if is_flip is not None]
+        drifts[names[key]] = CriterionDrift(
+            flips=estimate_mean_share([float(is_flip) for _, is_flip, _ in of], level, of_groups),
+            own_flips=estimate_mean_share(own, level, of_groups) if own else None,
+            difference=change.difference if change else undefined,
+            p_value=change.p_value if change else None,
+            adjusted=change.adjusted if change else None,
+            kappa=change.kappa if change else undefined,
+        )
+    return drifts
+
+
+def _moved(comparison: RunComparison | None, alpha: float) -> tuple[str, ...]:
+    rows = comparison.criteria.items() if comparison else ()
+    return tuple(name for name, row in rows if row.adjusted is not None and row.adjusted < alpha)
+
+
+def _noise(after: Sequence[Sequence[GradedRow]]) -> JudgeNoise | None:
+    reports = [
+        [row.report for row in rows if row.report and not row.report.failed_count] for rows in zip(*after, strict=True)
+    ]
+    complete = [of_row for of_row in reports if len(of_row) == len(after)]
+    return JudgeNoise.of(complete) if complete else None
+
+
+def _labels_hold(
+    settings: _Settings, earlier: RunFile, before: Sequence[GradedRow], after: Sequence[GradedRow]
+) -> tuple[JudgeChange | None, list[str]]:
+    """Compare the accuracy of the earlier and of the new answers, by the human labels of the drawn rows."""
+    labels = list(settings.labels or ())
+    if not labels:
+        return None, []
+    runs = [RunFile("then", None, earlier.judge, before), RunFile("now", None, earlier.judge, after)]
+    try:
+        comparison = compare_judges(*runs, labels, alpha=settings.alpha, cluster=settings.cluster)
+    except ValueError as error:
+        return None, [f"nothing about the labels: {error}"]
+    return comparison.overall.accuracy, []
