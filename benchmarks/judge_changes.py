@@ -1,10 +1,16 @@
 """How often `compare_judges` and `drift` decide wrongly, and how often their intervals contain the truth.
 
-    python benchmarks/judge_changes.py [--seeds 1000] [--only judges|drift]
+    python benchmarks/judge_changes.py [--seeds 1000] [--only judges|drift|recorded]
 
 Each cell is a simulation with a planted truth, over 1,000 seeds. Of `compare_judges`, it has the share of the seeds
 that call a judge "good enough", and the share that call it "not good enough", if its true loss of accuracy is the
 margin, and the coverage of the 95 % intervals of the differences. Both shares must be at most 5 %.
+
+Of `drift`, it has the share of the seeds that call a judge changed. If the judge only contradicts itself, as often as
+before, the share must be at most 5 %.
+
+Recorded judges of `../shared/data`, if it exists, are real examples: the versions of Claude on TTCW as drifts, and the
+judges of SummHay as pairs.
 
 A cell is marked with `!` if a rate is above its promise, or a coverage is below .93, by the limits of Clopper and
 Pearson over the seeds. The exit code is 1 if a cell is marked.
@@ -18,6 +24,8 @@ import sys
 import zlib
 from collections.abc import Callable
 from functools import cache, partial
+from itertools import combinations, permutations
+from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -26,14 +34,20 @@ import numpy as np
 from rubric_integrations import Criterion, Submission
 from rubric_integrations.runs import GradedRow
 from rubric_integrations.scoring import CriterionReport, EvaluationReport, LabelledJudgment
-from rubric_integrations.trust import compare_judges
+from rubric_integrations.scoring.labels import Estimate
+from rubric_integrations.trust import Comparability, compare_judges, compare_runs
+from rubric_integrations.trust.benchmarks.figures import Benchmark
+from rubric_integrations.trust.benchmarks.sets import load_set
 from rubric_integrations.trust.certification import lower_bound, upper_bound
+from rubric_integrations.trust.comparison import RunChanges, compare_changes, holm
+from rubric_integrations.trust.judge_drift import DriftTest, change_tests
 from rubric_integrations.trust.judge_pairs import JudgeComparison
 
 Answers = np.ndarray
 """Answers by row and criterion: True is MET."""
 
 PROMISE, COVERAGE = 0.05, 0.93
+UNDEFINED = Estimate(None, None, None, 0)
 
 
 def run_of(answers: Answers, groups: Answers | None = None) -> list[GradedRow]:
@@ -127,6 +141,77 @@ JUDGES = {
     "no loss, 500 rows": Design(500, loss=0.0),
     "constant, .95 MET, 500 rows": Design(500, met=0.95, strong=0.97, loss=-1.0),
 }
+
+
+class Noise(NamedTuple):
+    """One cell of `drift`: a judge that contradicts itself, and how it has changed.
+
+    Attributes:
+        rows: The number of rows.
+        criteria: The number of criteria.
+        flips: The share of answers on which the judge deviates from its usual answer.
+        repeat: How often each row is asked again.
+        moved: The share of UNMET answers to the first criterion that have become MET.
+        mixed: The share of usual answers, to all criteria, that are the opposite now.
+        is_joint: Whether a deviation is of all answers of a row, as in one request about all criteria.
+        met: The share of usual MET answers.
+    """
+
+    rows: int
+    criteria: int = 1
+    flips: float = 0.05
+    repeat: int = 2
+    moved: float = 0.0
+    mixed: float = 0.0
+    is_joint: bool = False
+    met: float = 0.5
+
+
+DRIFTS = {
+    "200 rows, 5 % flips": Noise(200),
+    "200 rows, 5 % flips, repeat 1": Noise(200, repeat=1),
+    "200 rows, 1 % flips": Noise(200, flips=0.01),
+    "200 rows, 15 % flips": Noise(200, flips=0.15),
+    "200 rows, 5 % flips, .95 MET": Noise(200, met=0.95),
+    "50 rows, 5 % flips": Noise(50),
+    "200 rows, 5 criteria": Noise(200, 5),
+    "100 rows, 5 criteria, one request": Noise(100, 5, is_joint=True),
+    "constant judge": Noise(200, flips=0.0),
+    "changed: 10 % of UNMET are MET": Noise(200, moved=0.1),
+    "changed: 20 % of UNMET are MET": Noise(200, moved=0.2),
+    "changed: 10 % opposite": Noise(200, mixed=0.1),
+    "changed: 20 % opposite": Noise(200, mixed=0.2),
+}
+
+
+def draw_drift(design: Noise, seed: int) -> tuple[bool, ...]:
+    """Draw a judge's earlier and new answers. Return whether it is called changed, and by which tests."""
+    rng = np.random.default_rng([seed, zlib.crc32(repr(design).encode())])
+    shape = (design.rows, design.criteria)
+    usual = rng.random(shape) < design.met
+    now = usual ^ (rng.random(shape) < design.mixed)
+    now[:, 0] |= ~usual[:, 0] & (rng.random(design.rows) < design.moved)
+    deviates = (design.rows, 1) if design.is_joint else shape
+    runs = [run_of(answers ^ (rng.random(deviates) < design.flips)) for answers in (usual, *[now] * design.repeat)]
+    return is_changed(runs)
+
+
+TESTS: tuple[DriftTest, ...] = ("direction", "mean", "flips")
+
+
+def is_changed(runs: list[list[GradedRow]]) -> tuple[bool, ...]:
+    """Return whether earlier and new answers show a change, in all and by each test."""
+    changes = RunChanges()
+    for place, (before, after) in enumerate(zip(runs[0], runs[1], strict=True)):
+        changes.add((str(place), 1), before, after)
+    # The flips and their kappa decide nothing here.
+    with patch("rubric_integrations.trust.comparison._changed_answers", return_value=(0, None, UNDEFINED)):
+        comparison = compare_changes(changes, comparable=Comparability(passing=False))
+    measured = change_tests(runs, comparison)
+    adjusted = holm({test: p for test, p in measured.items() if p is not None})
+    return (
+        any(p < PROMISE for p in adjusted.values()), *(adjusted.get(test, 1.0) < PROMISE for test in TESTS)
+    )  # fmt: skip
 
 
 class Draw(NamedTuple):
@@ -226,15 +311,55 @@ def print_judges(seeds: int, run: Callable[..., list[Draw]]) -> bool:
     return is_kept
 
 
+def print_drifts(seeds: int, run: Callable[..., list[tuple[bool, ...]]]) -> bool:
+    """Print the cells of `drift`, and return whether all promises are kept."""
+    print(f"{'drift, alpha .05':36} changed {' '.join(TESTS)}")
+    is_kept = True
+    for name, design in DRIFTS.items():
+        shares = np.array(run(partial(draw_drift, design), range(seeds))).sum(axis=0).tolist()
+        is_null = not design.moved and not design.mixed
+        changed = _mark(shares[0], seeds, PROMISE) if is_null else f"{shares[0] / seeds:.3f}"
+        is_kept = is_kept and "!" not in changed
+        print(f"{name:36} {changed:7} {' '.join(f'{share / seeds:.3f}' for share in shares[1:])}", flush=True)
+    return is_kept
+
+
+def print_recorded(data: Path) -> None:
+    """Print the recorded judges of TTCW as drifts, and those of SummHay as pairs."""
+    if not (data / "ttcw").exists():
+        print(f"{data}: there are no recorded judges: skipped")
+        return
+    ttcw, summhay = (Benchmark(load_set(name, data)) for name in ("ttcw", "summhay"))
+    judges = [judge for judge in ttcw.data.judges if "claude" in judge.name.lower()]
+    for one, other in combinations(judges, 2):
+        rows = [ttcw.rows_of([judge]) for judge in (one, other)]
+        comparison = compare_runs(*rows, cluster="cluster", anyway=True)
+        changed = [sum(row.difference.n for row in comparison.criteria.values()), len(comparison.criteria)]
+        moved = [name for name, row in comparison.criteria.items() if (row.adjusted or 1.0) < PROMISE]
+        print(
+            f"TTCW: {one.label} -> {other.label}: {len(moved)} of {changed[1]} criteria moved, {changed[0]:,} answers"
+        )
+    for one, other in permutations(summhay.data.judges, 2):
+        result = compare_judges(
+            summhay.rows_of([one]), summhay.rows_of([other]), summhay.labels, margin=0.03, cluster="cluster"
+        )
+        difference = result.overall.accuracy.difference.with_limits(signed=True)
+        print(f"SummHay: {other.label} in place of {one.label}: {result.decision} ({difference})")
+
+
 def main() -> int:
     """Print all cells. Return 1 if a promise is broken."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=1000)
-    parser.add_argument("--only", choices=["judges", "drift"])
+    parser.add_argument("--only", choices=["judges", "drift", "recorded"])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     options = parser.parse_args()
     with multiprocessing.Pool() as pool:
         run = partial(pool.map, chunksize=10)
         is_kept = print_judges(options.seeds, run) if options.only in (None, "judges") else True
+        is_kept = (print_drifts(options.seeds, run) if options.only in (None, "drift") else True) and is_kept
+    if options.only in (None, "recorded"):
+        print_recorded(options.data)
     return 0 if is_kept else 1
 
 
