@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
 
 from rubric_integrations._util.lazy import EXTRAS
 from rubric_integrations._util.terminal import plain
@@ -39,7 +42,12 @@ API_KEYS = (
 """The environment variables with the credentials of model providers and of a user's own server."""
 
 
-def doctor() -> None:
+def doctor(
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(help="Also tell whether the name of this model names a version; repeat it for more."),
+    ] = None,
+) -> None:
     """Print versions, installed extras, who sends the requests of models where to, and which API keys are set.
 
     A request that this library sends takes about an eighth of the CPU time that it takes through DSPy or LiteLLM.
@@ -54,7 +62,7 @@ def doctor() -> None:
     table = Table(show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    sections = (_versions(), _extras(), _paths(), {"API keys": _api_keys()})
+    sections = (_versions(), _extras(), _paths(), {"API keys": _api_keys()}, _names(judge or ()))
     for section in sections:
         for name, state in section.items():
             table.add_row(Text(name), plain(state))
@@ -106,6 +114,14 @@ def _paths() -> dict[str, str]:
         except ValueError as error:
             rows[f"{prefix}/..."] = str(error)
     return rows
+
+
+def _names(judges: Sequence[str]) -> dict[str, str]:
+    """Return whether the name of each judge's model names a version."""
+    from rubric_integrations.trust.comparable_runs import NO_VERSION, names_no_version
+
+    versioned = "is not known to change: its name has a version, or belongs to no provider that replaces models"
+    return {judge: NO_VERSION if names_no_version(judge) else versioned for judge in judges}
 
 
 def _api_keys() -> str:

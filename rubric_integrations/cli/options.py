@@ -8,6 +8,7 @@ has the same name and default in all commands. It also has the same help text, u
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -586,11 +587,15 @@ def has_model(judge: str) -> bool:
 
 
 def describe_requests(judges: Sequence[Judge]) -> str:
-    """Describe in one line who sends the requests of the judges' models, where to, and why."""
+    """Describe in one line who sends the requests of the judges' models, where to, and why, and names no version."""
+    from rubric_integrations.graders.panel import describe_judge
     from rubric_integrations.judges.protocol import innermost
+    from rubric_integrations.trust.comparable_runs import NO_VERSION, unversioned_models
 
     members: list[Any] = [innermost(member) for judge in judges for member in getattr(judge, "members", (judge,))]
-    return "; ".join(dict.fromkeys(filter(None, map(_describe_requests_of, members))))
+    aliases = unversioned_models(json.dumps([describe_judge(judge) for judge in judges]))
+    lines = [*filter(None, map(_describe_requests_of, members)), *(f"{model} {NO_VERSION}" for model in aliases)]
+    return "; ".join(dict.fromkeys(lines))
 
 
 def caution_of(judges: Sequence[Judge], criteria: Sequence[Criterion]) -> str | None:

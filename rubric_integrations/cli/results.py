@@ -24,6 +24,7 @@ from rubric_integrations.runs.batches.base import BatchError, BatchLedger, load
 from rubric_integrations.runs.files import run_line
 from rubric_integrations.runs.ledger.addresses import address_text
 from rubric_integrations.runs.summary import Graded, RunSummary, summary_line
+from rubric_integrations.trust.comparable_runs import replies_text
 
 if TYPE_CHECKING:
     from rubric_integrations.cli.gates import MeanGate
@@ -103,6 +104,8 @@ def print_results(
         _print_tables(first, summary)
     for problem in first.problems.lines(f"; all are in {out_file}" if out_file else "; `--out FILE` writes all"):
         err.print(plain(problem), style="red", soft_wrap=True)
+    if models := replies_text(summary.models):
+        err.print(plain(f"{models[0].upper()}{models[1:]}."), soft_wrap=True)
     out.print(plain(_summary_text(summary, rubric, out_file)), soft_wrap=True)
 
 

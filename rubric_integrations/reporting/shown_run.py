@@ -8,6 +8,7 @@ after a word on a line that is not wrapped.
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Iterable, Iterator
 
 from rich.console import RenderableType
@@ -27,6 +28,13 @@ from rubric_integrations.reporting.page.figures import (
 from rubric_integrations.reporting.score_sum import sum_score, why_not_passed
 from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.scoring.report import CriterionReport, desirability
+from rubric_integrations.trust.comparable_runs import (
+    NO_VERSION,
+    recorded_part,
+    replies_text,
+    replying_models,
+    unversioned_models,
+)
 
 # The most characters of a text in a list of rows. A row in full has the complete text.
 _MAX_EXCERPT = 160
@@ -44,11 +52,13 @@ def show_run(run: RunFile, count: int = 5) -> Iterator[RenderableType]:
         count: The largest number of rows to show.
     """
     summary, shared, columns = SummaryFigures(missing=run.missing), SharedColumns(), ColumnFigures()
+    versions = _Versions()
     for row in run.rows:
         summary.add(row)
+        versions.add(row)
         shared.add([row])
         columns.add(row)
-    yield from map(plain, _figures(run, summary.summary))
+    yield from map(plain, _figures(run, summary.summary, versions.lines))
     if criteria := columns.of(shared.columns):
         yield _criteria_table(criteria, shared.columns.kind)
     for row in _lowest(run.rows, count):
@@ -116,11 +126,31 @@ def show_row(run: RunFile, row_id: str) -> Iterator[RenderableType]:
         raise UnknownNameError(f"no row has the id {row_id!r}: ids are such as {listed}{stopped}")
 
 
-def _figures(run: RunFile, summary: Summary) -> Iterator[str]:
+class _Versions:
+    """Collects the judges' models of a run, row by row."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, None] = {}
+        self._models: dict[str, None] = {}
+
+    def add(self, row: GradedRow) -> None:
+        self._records[json.dumps(recorded_part(row, "grader").get("judges"))] = None
+        self._models |= dict.fromkeys(replying_models(row))
+
+    @property
+    def lines(self) -> list[str]:
+        """The models whose names name no version, and the models that replies name."""
+        aliases = dict.fromkeys(model for record in self._records for model in unversioned_models(record))
+        lines = [f"the judge {one_line(model)} {NO_VERSION}" for model in aliases]
+        return [*lines, *filter(None, [replies_text(list(self._models))])]
+
+
+def _figures(run: RunFile, summary: Summary, versions: Iterable[str]) -> Iterator[str]:
     """Yield the figures of a run, one line each."""
     judge = f", judged by {run.judge}" if run.judge else ""
     rubric = run.rubric or "a rubric without a name"
     yield f"run {run.name}: {counted(summary.submissions, 'submission')} by {rubric}{judge}"
+    yield from versions
     if summary.missing:
         yield run.stop_note
     score = summary.score

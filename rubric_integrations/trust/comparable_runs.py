@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from rubric_integrations._util.text import one_line
 from rubric_integrations.rubric.answers import Option, Scale
 from rubric_integrations.runs.files import GradedRow, import_notes, matched_rows
 from rubric_integrations.scoring.report import CriterionReport
@@ -136,6 +137,7 @@ class _Differences:
         self._rubrics = [set[int]() for _ in names]
         self._judges = [set[str]() for _ in names]
         self._judge_names = [set[str]() for _ in names]
+        self._models = [dict[str, None]() for _ in names]
         self._unrecorded = [0 for _ in names]
         self._abstentions, self._policies, self._passing = 0, "", True
         self._inputs, self._other_inputs = Counter[str](), Counter[str]()
@@ -165,6 +167,7 @@ class _Differences:
         """Record the rubric and the judge of a row."""
         if row.report is not None and row.report.criteria:
             self._rubrics[number].add(hash(frozenset((c.name, c.requirement, c.weight) for c in row.report.criteria)))
+        self._models[number] |= dict.fromkeys(replying_models(row))
         grader = recorded_part(row, "grader")
         if not grader:
             self._unrecorded[number] += 1
@@ -277,7 +280,13 @@ class _Differences:
             )
         if other_judge:
             yield other_judge
-        floating = sorted({model for judges in self._judges for text in judges for model in _floating_models(text)})
+        for name, models in zip(self._names, self._models, strict=True):
+            if len(models) > 1:
+                yield f"{name}: {replies_text(list(models))}"
+        if len(self._models) > 1 and all(self._models) and self._models[0].keys() != self._models[-1].keys():
+            first, second = (" and ".join(models) for models in (self._models[0], self._models[-1]))
+            yield f"the replies name the model {first} in {self._names[0]} and {second} in {self._names[-1]}"
+        floating = sorted({model for judges in self._judges for text in judges for model in unversioned_models(text)})
         if floating:
             yield (
                 f"the judge {' and '.join(floating)} is a name without a date: its provider may have changed the model "
@@ -415,9 +424,51 @@ _HOSTED = ("openai/", "anthropic/", "gemini/", "vertex_ai/", "mistral/", "xai/",
 _VERSION = re.compile(r"@|(?<!\d)(\d{8}|\d{6}|\d{4}-\d{2}-\d{2}|\d{3,4})(?!\d)")
 
 
-def _floating_models(judges: str) -> Iterator[str]:
-    for model, server, *_ in fingerprints(judges):
-        if isinstance(model, str) and not server and model.startswith(_HOSTED):
-            name = model.rpartition("/")[2]
-            if name.endswith("latest") or not _VERSION.search(name):
-                yield model
+NO_VERSION = "names no version: its provider may replace the model behind it; name a dated version if there is one"
+"""What is said about a model's name without a version."""
+
+
+def names_no_version(model: str, server: object = None) -> bool:
+    """Whether the name of a model does not say which version answers, such as an alias or a name with `-latest`.
+
+    Args:
+        model: The name of the model, with the provider's prefix.
+        server: The base URL of a user's own server, which decides which model has which name. None for the provider's.
+
+    Example:
+        >>> names_no_version("openai/gpt-5"), names_no_version("openai/gpt-5-2025-08-07")
+        (True, False)
+    """
+    name = model.rpartition("/")[2]
+    if name.endswith(("-latest", ":latest")):
+        return True
+    return not server and model.startswith(_HOSTED) and not _VERSION.search(name)
+
+
+def unversioned_models(judges: str) -> list[str]:
+    """Return the models of a run's judges whose names name no version.
+
+    Args:
+        judges: The record of the run's judges, as JSON, or "" if the run has none.
+    """
+    models = [(model, server) for model, server, *_ in fingerprints(judges) if isinstance(model, str)]
+    return list(dict.fromkeys(model for model, server in models if names_no_version(model, server)))
+
+
+def replying_models(row: GradedRow) -> list[str]:
+    """Return the models that the replies about a row name, if its judge keeps them."""
+    models = (entry.model for entry in (row.report.criteria if row.report else ()))
+    return list(dict.fromkeys(model for model in models if model))
+
+
+def replies_text(models: Sequence[str]) -> str:
+    """Describe the models that the replies of a run name. "" if they name none.
+
+    Example:
+        >>> replies_text(["gpt-5-2025-08-07"]), replies_text(["a", "b"])
+        ('the replies name the model gpt-5-2025-08-07', 'the replies name 2 models: a, b: not one model judged the run')
+    """
+    names = [one_line(model) for model in models]
+    if len(names) < 2:
+        return f"the replies name the model {names[0]}" if names else ""
+    return f"the replies name {len(names)} models: {', '.join(names)}: not one model judged the run"

@@ -78,3 +78,10 @@ def test_extras_are_those_of_pyproject() -> None:
     extras = pyproject["project"]["optional-dependencies"]
     packages = {name: tuple(p.partition(">")[0] for p in needs) for name, needs in extras.items()}
     assert {name: needs for name, needs in packages.items() if name not in DEVELOPMENT_EXTRAS} == EXTRAS
+
+
+def test_doctor_tells_whether_the_name_of_a_judge_names_a_version() -> None:
+    result = run("doctor", "--judge", "openai/gpt-5", "--judge", "openai/gpt-5-2025-08-07")
+    text = " ".join(result.stdout.split())
+    assert "openai/gpt-5 │ names no version: its provider may replace the model behind it" in text
+    assert "openai/gpt-5-2025-08-07 │ is not known to change: its name has a version" in text

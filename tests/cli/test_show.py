@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from rubric_integrations import PerCriterionGrader, grade_many
-from rubric_integrations.runs.files import run_line
+from rubric_integrations.judges import Question
+from rubric_integrations.reporting import report_page
+from rubric_integrations.runs.files import read_run, run_line
+from rubric_integrations.scoring import Judgment
 from tests.cli.commands import run
 from tests.reporting.page.runs import RUBRIC, EchoJudge
 
@@ -69,3 +73,22 @@ def test_file_that_is_no_run_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"response": "x"}\n')
     assert run("show", file).exit_code == 2
+
+
+def test_models_without_a_version_and_those_that_replies_name_are_told(tmp_path: Path) -> None:
+    class Alias(EchoJudge):
+        async def judge(self, question: Question) -> Judgment:
+            judgment = await super().judge(question)
+            return judgment.model_copy(update={"model": f"m-{question.criterion.name}"})
+
+        def fingerprint(self) -> str:
+            return json.dumps(["openai/gpt-5", "", {}, "", "", "prompts"])
+
+    file = tmp_path / "run.jsonl"
+    file.write_text("".join(map(run_line, grade_many(ROWS[:1], RUBRIC, PerCriterionGrader(Alias())))))
+    lines = run("show", file).stdout.splitlines()
+    assert lines[1].startswith("the judge openai/gpt-5 names no version: its provider may replace the model behind it")
+    assert lines[2] == "the replies name 3 models: m-right, m-error, m-tone: not one model judged the run"
+    page = report_page([read_run(file)])
+    assert "openai/gpt-5 names no version" in page
+    assert "the replies name 3 models" in page

@@ -13,10 +13,11 @@ from dspy.teleprompt.gepa.gepa import GEPA
 from gepa.proposer.base import CandidateProposal
 from gepa.strategies.acceptance import AcceptanceCriterion, StrictImprovementAcceptance
 
-from rubric_integrations import Criterion, JudgeError, Rubric
+from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.dspy import JudgeNoise, NoiseAwareAcceptance, RubricMetric
 from rubric_integrations.judges import Question
 from rubric_integrations.scoring import Judgment
+from rubric_integrations.trust import noise
 from tests.dspy.programs import DEVSET, Student, metric_at, task_lm
 from tests.openai_server import OpenAIServer, Reply
 
@@ -227,3 +228,16 @@ def test_texts_in_groups_are_accepted_by_chance_as_rarely_as_independent_ones() 
         first, second = ((rng.random((400, 5, 4)) < others).mean(axis=(1, 2)) for _ in range(2))
         accepted.append(float(np.mean(second - first > least)))
     assert np.mean(accepted) <= 0.05
+
+
+def test_noise_of_a_judge_is_measured_on_the_rows_of_any_run() -> None:
+    judge = FlippingJudge(0.0, 1.0, met=8)
+    run = list(grade_many([f"text {number}" for number in range(30)], EIGHT, PerCriterionGrader(judge)))
+    measured = noise(run, PerCriterionGrader(judge), sample=10, repeats=4)
+    assert [len(text) for text in measured.scores] == [4] * 10
+    assert measured.flip_rates == {f"k{number}": 0.0 for number in range(8)}
+    assert (measured.score_sd, set(measured.scores)) == (0.0, {(0.5,) * 4})
+    with pytest.raises(ValueError, match="`repeats` must be at least 2"):
+        noise(run, PerCriterionGrader(judge), repeats=1)
+    with pytest.raises(ValueError, match="the measurement was stopped"):
+        noise(run, PerCriterionGrader(judge), max_calls=20)

@@ -15,7 +15,15 @@ from urllib.parse import urlencode
 
 from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.scoring.labels import Estimate
-from rubric_integrations.trust.comparable_runs import FINGERPRINT_PARTS, fingerprints, recorded_part
+from rubric_integrations.trust.comparable_runs import (
+    FINGERPRINT_PARTS,
+    NO_VERSION,
+    fingerprints,
+    recorded_part,
+    replies_text,
+    replying_models,
+    unversioned_models,
+)
 from rubric_integrations.trust.means import FEW_GROUPS, estimate_scores
 
 # The most keys of a row's metadata that become filters, and the most characters of a value.
@@ -176,6 +184,7 @@ class FactFigures:
         self._written = "" if run.written is None else f"{datetime.fromtimestamp(run.written, UTC):%Y-%m-%d %H:%M} UTC"
         self._rubrics = set[str]()
         self._settings = Counter[str]()
+        self._models: dict[str, None] = {}
 
     def add(self, row: GradedRow) -> None:
         """Add one row."""
@@ -188,9 +197,15 @@ class FactFigures:
                 for entry in row.report.criteria
             ]
             self._rubrics.add(_text([criteria, rubric, recorded_part(row, "criteria")]))
+        if len(self._models) < _MOST_SETTINGS:
+            self._models |= dict.fromkeys(replying_models(row))
         text = _text({**grader, "rubric": rubric}) if grader else ""
         if text in self._settings or len(self._settings) < _MOST_RUBRICS:
             self._settings[text] += 1
+
+    @property
+    def _replies(self) -> list[tuple[str, str]]:
+        return [("replies", replies_text(list(self._models)))] if self._models else []
 
     @property
     def facts(self) -> RunFacts:
@@ -200,7 +215,7 @@ class FactFigures:
             self._written,
             hashlib.sha256(rubric.encode("utf-8", "replace")).hexdigest()[:12] if rubric else "",
             len(self._rubrics),
-            [(count, list(_in_words(text))) for text, count in self._settings.most_common(_MOST_SETTINGS)],
+            [(count, [*_in_words(text), *self._replies]) for text, count in self._settings.most_common(_MOST_SETTINGS)],
         )
 
 
@@ -232,6 +247,8 @@ def _in_words(text: str) -> Iterator[tuple[str, str]]:
     yield "scores", "normalized to [0, 1]" if is_normalized else "weighted sums (normalize: false)"
     for name, value in sorted(settings.items()):
         yield name.replace("_", " "), _short(value)
+    for model in unversioned_models(_text(judges)) if judges else ():
+        yield "version", f"{model} {NO_VERSION}"
     for number, parts in enumerate(fingerprints(_text(judges)) if judges else (), start=1):
         for name, value in zip(FINGERPRINT_PARTS, parts, strict=True):
             if value:
