@@ -92,11 +92,15 @@ def _print_judges(result: JudgeComparison) -> None:
         for number, (label, change) in enumerate(_figures(row)):
             table.add_row(
                 plain("" if number else name), plain(label), figure(change.strong, 2), figure(change.cheap, 2),
-                plain(change.difference.with_limits(2, signed=True)), figure(change.adjusted),
+                plain(change.difference.with_limits(2, signed=True)), _p_value(change.adjusted),
             )  # fmt: skip
     out.print(table)
     print_lines([f"{name}: {spend.summary()}" for name, spend in zip(result.names, result.spend, strict=True)])
     print_lines([f"{result.judgments:,} labelled judgments of {result.responses:,} responses. {result.headline}"])
+
+
+def _p_value(value: float | None) -> str:
+    return UNDEFINED if value is None else f"{value:.3g}"
 
 
 def _figures(row: JudgeChanges) -> list[tuple[str, JudgeChange]]:
@@ -227,7 +231,7 @@ def _print_drift(report: DriftReport) -> None:
         own = UNDEFINED if row.own_flips is None else row.own_flips.with_limits(2)
         table.add_row(
             plain(name), plain(row.flips.with_limits(2)), plain(own), plain(row.difference.with_limits(2, signed=True)),
-            figure(row.adjusted), plain(row.kappa.with_limits(2)),
+            _p_value(row.adjusted), plain(row.kappa.with_limits(2)),
         )  # fmt: skip
     if report.criteria:
         out.print(table)

@@ -61,7 +61,8 @@ JudgeDecision = Literal["good enough", "not good enough", "not yet known"]
 _MOST_MISSING = 0.1
 # The normal quantile of a power of 80 %.
 _POWER_QUANTILE = 0.8416
-_MOST_LABELS = 10_000_000
+# More labels than anybody makes: the measured loss is then about the margin.
+_MOST_LABELS = 100_000
 
 
 class JudgePair(NamedTuple):
@@ -171,7 +172,8 @@ class JudgeComparison(Record):
             text = f"{name} is not good enough: it loses more than {self.margin:g} of accuracy ({figures})"
         else:
             needed = self.labels_needed
-            why = self.reason or (f"about {needed:,} labelled responses would decide" if needed else "label more")
+            more = "the measured loss is about the margin; label more responses"
+            why = self.reason or (f"about {needed:,} labelled responses would decide" if needed else more)
             text = f"It is not yet known whether {name} is good enough ({figures}): {why}"
         return f"{text}. In a cascade, it may answer where it is sure: see `certify`."
 
@@ -602,9 +604,9 @@ def _decide(
 def _labels_needed(overall: JudgeChanges, pairs: Sequence[JudgePair], margin: float, level: float) -> int | None:
     """Return about the number of labelled responses that would decide in 80 % of cases, at the measured difference."""
     value, low, high, _ = overall.accuracy.difference
-    if value is None or low is None or high is None or not value + margin:
+    if value is None or low is None or high is None:
         return None
     quantile, responses = normal_quantile(level), len({pair.row for pair in pairs})
     error = (high - low) / 2 / quantile
-    count = responses * ((quantile + _POWER_QUANTILE) * error / (value + margin)) ** 2
+    count = responses * ((quantile + _POWER_QUANTILE) * error / max(abs(value + margin), 1e-6)) ** 2
     return max(responses + 1, math.ceil(count)) if count <= _MOST_LABELS else None
