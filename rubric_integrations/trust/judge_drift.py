@@ -352,8 +352,9 @@ def _report(
         else None
     )
     measured = change_tests([before, *after], comparison)
-    adjusted = {**dict.fromkeys(measured), **holm({test: p for test, p in measured.items() if p is not None})}
-    shown = tuple(test for test, p in adjusted.items() if p is not None and p < settings.alpha)
+    by_test = holm({test: p for test, p in measured.items() if p is not None})
+    adjusted: dict[DriftTest, float | None] = {test: by_test.get(test) for test in measured}
+    shown: tuple[DriftTest, ...] = tuple(test for test, p in adjusted.items() if p is not None and p < settings.alpha)
     is_lost = lost > _MOST_LOST * sum(len(each.rubric) for each in drawn) * settings.repeat
     labels, label_warnings = _labels_hold(settings, earlier, before, after[0])
     return DriftReport(
@@ -506,9 +507,9 @@ def _labels_hold(
     labels = list(settings.labels or ())
     if not labels:
         return None, []
-    runs = [RunFile("then", None, earlier.judge, before), RunFile("now", None, earlier.judge, after)]
+    then, now = RunFile("then", None, earlier.judge, before), RunFile("now", None, earlier.judge, after)
     try:
-        comparison = compare_judges(*runs, labels, alpha=settings.alpha, cluster=settings.cluster)
+        comparison = compare_judges(then, now, labels, alpha=settings.alpha, cluster=settings.cluster)
     except ValueError as error:
         return None, [f"nothing about the labels: {error}"]
     return comparison.overall.accuracy, []

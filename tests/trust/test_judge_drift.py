@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations import Criterion, Rubric, Submission, grade_many
+from rubric_integrations import Check, Criterion, Rubric, Submission, grade_many
 from rubric_integrations.graders import PerCriterionGrader, PerCriterionOneShotGrader
 from rubric_integrations.judges import Cascade, LMJudge, Question
 from rubric_integrations.runs import Ledger
@@ -34,7 +34,8 @@ class Model:
     """A judge whose answers a test replaces: first those of the run, and then those of the check."""
 
     def __init__(self, is_met: Verdict):
-        self.is_met, self.asked = is_met, 0
+        self.is_met: Verdict = is_met
+        self.asked = 0
         self.judge = ScriptedJudge(self._answer)
 
     def _answer(self, question: Question) -> str | Judgment:
@@ -254,7 +255,7 @@ def test_rubric_of_the_run_is_needed_if_judges_read_more_and_another_one_is_refu
 
 
 def test_only_judged_criteria_are_asked_and_other_weights_are_no_other_rubric() -> None:
-    checked = Rubric([*RUBRIC.criteria, Criterion(name="words", requirement="Is brief", check={"max_words": 5})])
+    checked = Rubric([*RUBRIC.criteria, Criterion(name="words", requirement="Is brief", check=Check(max_words=5))])
     model = Model(even)
     grader = PerCriterionOneShotGrader(model.judge)
     run = list(grade_many(rows(20), checked, grader))
