@@ -35,7 +35,7 @@ from rubric_integrations import Criterion, Submission
 from rubric_integrations.runs import GradedRow
 from rubric_integrations.scoring import CriterionReport, EvaluationReport, LabelledJudgment
 from rubric_integrations.scoring.labels import Estimate
-from rubric_integrations.trust import Comparability, compare_judges, compare_runs
+from rubric_integrations.trust import Comparability, compare_judges
 from rubric_integrations.trust.benchmarks.figures import Benchmark
 from rubric_integrations.trust.benchmarks.sets import load_set
 from rubric_integrations.trust.certification import lower_bound, upper_bound
@@ -324,6 +324,16 @@ def print_drifts(seeds: int, run: Callable[..., list[tuple[bool, ...]]]) -> bool
     return is_kept
 
 
+def with_scores(rows: list[GradedRow]) -> list[GradedRow]:
+    """Return rows with the mean value of their answers as their scores."""
+    scored: list[GradedRow] = []
+    for row in rows:
+        values = [entry.value for entry in (row.report.criteria if row.report else ()) if entry.value is not None]
+        score = sum(values) / len(values) if values else None
+        scored.append(row._replace(report=row.report and row.report.model_copy(update={"score": score})))
+    return scored
+
+
 def print_recorded(data: Path) -> None:
     """Print the recorded judges of TTCW as drifts, and those of SummHay as pairs."""
     if not (data / "ttcw").exists():
@@ -332,13 +342,9 @@ def print_recorded(data: Path) -> None:
     ttcw, summhay = (Benchmark(load_set(name, data)) for name in ("ttcw", "summhay"))
     judges = [judge for judge in ttcw.data.judges if "claude" in judge.name.lower()]
     for one, other in combinations(judges, 2):
-        rows = [ttcw.rows_of([judge]) for judge in (one, other)]
-        comparison = compare_runs(*rows, cluster="cluster", anyway=True)
-        changed = [sum(row.difference.n for row in comparison.criteria.values()), len(comparison.criteria)]
-        moved = [name for name, row in comparison.criteria.items() if (row.adjusted or 1.0) < PROMISE]
-        print(
-            f"TTCW: {one.label} -> {other.label}: {len(moved)} of {changed[1]} criteria moved, {changed[0]:,} answers"
-        )
+        changed, *tests = is_changed([with_scores(ttcw.rows_of([judge])) for judge in (one, other)])
+        shown = ", ".join(name for name, is_shown in zip(TESTS, tests, strict=True) if is_shown)
+        print(f"TTCW: {one.label} -> {other.label}: {f'changed ({shown})' if changed else 'not shown to have changed'}")
     for one, other in permutations(summhay.data.judges, 2):
         result = compare_judges(
             summhay.rows_of([one]), summhay.rows_of([other]), summhay.labels, margin=0.03, cluster="cluster"

@@ -59,7 +59,7 @@ class DrawnRow(NamedTuple):
         score = (
             self.rubric.compute_score(verdicts, cannot_assess=cannot_assess) if len(verdicts) == len(names) else None
         )
-        update = {"report": entries, "score": score, "failed_count": sum(not entry.was_judged for entry in entries)}
+        update = {"report": entries, "score": score, "failed_count": sum(entry.error is not None for entry in entries)}
         return row._replace(report=report.model_copy(update=update))
 
 

@@ -326,7 +326,9 @@ def _report(
     ]
     same_judge, other_judge, judge_warnings = _compare_judge(earlier, before, after[0], record)
     lost = sum(
-        not entry.was_judged for rows in after for row in rows for entry in (row.report.criteria if row.report else ())
+        sum(entry.error is not None for entry in row.report.criteria) if row.report else len(each.rubric)
+        for rows in after
+        for each, row in zip(drawn, rows, strict=True)
     )
     stopped = next((asked.stopped for asked in passes if asked.stopped), None)
     fields: dict[str, Any] = {

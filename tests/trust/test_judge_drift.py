@@ -172,6 +172,15 @@ def test_row_that_changed_between_both_parts_is_asked_anew(tmp_path: Path) -> No
     assert model.asked == 40
 
 
+def test_stopped_check_that_goes_on_with_another_judge_asks_it_about_all_rows(tmp_path: Path) -> None:
+    model, ledger = Model(even), tmp_path / "run.drift.sqlite"
+    run = graded(model, 20)
+    assert drift(run, PerCriterionGrader(model.judge), ledger=ledger, max_calls=20).stopped
+    other = Model(lambda number, criterion: not even(number, criterion))
+    report = drift(run, PerCriterionGrader(other.judge), ledger=ledger)
+    assert (other.asked, report.criteria["a"].flips.value, report.same_judge) == (40, 1.0, False)
+
+
 def test_check_that_was_stopped_long_ago_is_not_continued(tmp_path: Path) -> None:
     model, path = Model(even), tmp_path / "run.drift.sqlite"
     run, grader = graded(model, 20), PerCriterionGrader(model.judge)
