@@ -263,12 +263,12 @@ def _covered(result: JudgeComparison, design: Design) -> dict[str, bool | None]:
         one_sided = design.loss if design.is_one_sided else design.loss * (1 - 2 * design.met)
         truths["bias"] = one_sided
         truths["UNMET"] = -design.loss / (1 - design.met if design.is_one_sided else 1.0)
-    found = {
+    differences = {
         "accuracy": result.overall.accuracy.difference, "kappa": result.overall.kappa.difference,
         "bias": result.overall.bias.difference, "UNMET": result.overall.recalls["UNMET"].difference,
     }  # fmt: skip
     return {
-        name: None if found[name].low is None else found[name].low <= truth <= found[name].high  # type: ignore[operator]
+        name: None if differences[name].low is None else differences[name].low <= truth <= differences[name].high  # type: ignore[operator]
         for name, truth in truths.items()
     }
 

@@ -218,12 +218,12 @@ def ask_again(
         spent: What is already spent of the limits.
         progress: Whether to show a progress bar.
     """
-    asked = grader.without_cache()
+    uncached = grader.without_cache()
     if ledger is not None:
-        asked = asked.with_store(ledger, number)
+        uncached = uncached.with_store(ledger, number)
     rows = [Row(str(place), each.submission, rubric=None, metadata=None) for place, each in enumerate(drawn)]
     run = grade_many(
-        rows, lambda row: drawn[int(row.id)].rubric, asked, max_concurrency=max_concurrency, progress=progress,
+        rows, lambda row: drawn[int(row.id)].rubric, uncached, max_concurrency=max_concurrency, progress=progress,
         max_cost=None if max_cost is None else max(0.0, max_cost - (spent.cost or 0.0)),
         max_calls=None if max_calls is None else max(0, max_calls - spent.calls), prices=prices,
     )  # fmt: skip

@@ -425,7 +425,7 @@ _VERSION = re.compile(r"@|(?<!\d)(\d{8}|\d{6}|\d{4}-\d{2}-\d{2}|\d{3,4})(?!\d)")
 
 
 NO_VERSION = "names no version: its provider may replace the model behind it; name a dated version if there is one"
-"""What is said about a model's name without a version."""
+"""The text about a model's name without a version."""
 
 
 def names_no_version(model: str, server: object = None) -> bool:

@@ -236,15 +236,15 @@ def drift(
     with use_ledger(ledger) if ledger is not None else nullcontext() as store:
         check = _begin(store)
         for number in range(repeat):
-            asked = ask_again(
+            latest = ask_again(
                 drawn, grader, ledger=check.ledger, number=2 * check.number + number, max_concurrency=max_concurrency,
                 max_cost=max_cost, max_calls=max_calls, prices=prices, spent=spent, progress=progress,
             )  # fmt: skip
-            spent = spent + asked.spend
-            if asked.stopped and number and not asked.is_unusable:
-                asked = asked._replace(stopped=f"{asked.stopped}; the first answers had used the rest")
-            passes.append(asked)
-            if asked.stopped:
+            spent = spent + latest.spend
+            if latest.stopped and number and not latest.is_unusable:
+                latest = latest._replace(stopped=f"{latest.stopped}; the first answers had used the rest")
+            passes.append(latest)
+            if latest.stopped:
                 break
         if not passes[-1].stopped:
             check.record(complete=True)
@@ -320,9 +320,9 @@ def _report(
     after = [
         [
             each.answered(report, policy)._replace(scoring={"grader": record})
-            for each, report in zip(drawn, asked.reports, strict=True)
+            for each, report in zip(drawn, each_pass.reports, strict=True)
         ]
-        for asked in passes
+        for each_pass in passes
     ]
     same_judge, other_judge, judge_warnings = _compare_judge(earlier, before, after[0], record)
     lost = sum(
@@ -330,11 +330,11 @@ def _report(
         for rows in after
         for each, row in zip(drawn, rows, strict=True)
     )
-    stopped = next((asked.stopped for asked in passes if asked.stopped), None)
+    stopped = next((each_pass.stopped for each_pass in passes if each_pass.stopped), None)
     fields: dict[str, Any] = {
         "same_judge": same_judge, "other_judge": other_judge, "rows": sum(row.report is not None for row in after[-1]),
         "drawn": len(drawn), "lost": lost, "spend": spent, "started": check.started, "stopped": stopped,
-        "is_unusable": any(asked.is_unusable for asked in passes), "alpha": settings.alpha,
+        "is_unusable": any(each_pass.is_unusable for each_pass in passes), "alpha": settings.alpha,
     }  # fmt: skip
     undefined = Estimate(None, None, None, 0)
     if stopped:

@@ -245,17 +245,17 @@ def noise(
     passes: list[Asked] = []
     spent = NO_SPEND
     for _ in range(repeats):
-        asked = ask_again(
+        latest = ask_again(
             drawn, grader, max_concurrency=max_concurrency, max_cost=max_cost, max_calls=max_calls, prices=prices,
             spent=spent, progress=progress,
         )  # fmt: skip
-        if asked.stopped:
-            raise ValueError(f"the measurement was stopped ({asked.stopped}): raise the limit, or draw fewer rows")
-        passes.append(asked)
-        spent = spent + asked.spend
+        if latest.stopped:
+            raise ValueError(f"the measurement was stopped ({latest.stopped}): raise the limit, or draw fewer rows")
+        passes.append(latest)
+        spent = spent + latest.spend
     reports = [
         [report for report in of_row if report is not None and not report.failed_count]
-        for of_row in zip(*(asked.reports for asked in passes), strict=True)
+        for of_row in zip(*(each_pass.reports for each_pass in passes), strict=True)
     ]
     complete = [of_row for of_row in reports if len(of_row) == repeats]
     if not complete:

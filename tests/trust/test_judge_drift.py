@@ -21,6 +21,7 @@ from rubric_integrations.submission.attachments import StoredAttachment
 from rubric_integrations.testing import ScriptedJudge
 from rubric_integrations.trust import DriftReport, drift
 from rubric_integrations.trust.judge_drift import odd_answers_p_value
+from tests.conftest import SHARED
 from tests.openai_server import OpenAIServer, Reply
 from tests.trust.runs import labels_of
 
@@ -35,11 +36,11 @@ class Model:
 
     def __init__(self, is_met: Verdict):
         self.is_met: Verdict = is_met
-        self.asked = 0
+        self.calls = 0
         self.judge = ScriptedJudge(self._answer)
 
     def _answer(self, question: Question) -> str | Judgment:
-        self.asked += 1
+        self.calls += 1
         number = int(question.submission.response.split()[-1])
         return "MET" if self.is_met(number, question.criterion.name or "") else "UNMET"
 
@@ -71,7 +72,7 @@ def test_steady_judge_is_not_shown_to_have_changed() -> None:
     assert report.criteria["a"].own_flips is not None
     assert report.noise is not None
     assert report.noise.flip_rates == {"a": 0.0, "b": 0.0}
-    assert model.asked == 200 * 3
+    assert model.calls == 200 * 3
     assert report.p_values == {"direction": None, "mean": None, "flips": None}
 
 
@@ -144,19 +145,19 @@ def test_rows_with_the_same_text_are_asked_once() -> None:
 def test_check_that_was_stopped_continues_and_a_complete_one_asks_again(tmp_path: Path) -> None:
     model, ledger = Model(even), tmp_path / "run.drift.sqlite"
     run, grader = graded(model, 20), PerCriterionGrader(model.judge)
-    model.asked = 0
+    model.calls = 0
     stopped = drift(run, grader, repeat=2, ledger=ledger, max_calls=50)
     assert (stopped.decision, stopped.criteria, stopped.spend.calls) == ("inconclusive", {}, 50)
     assert "stopped after 5 of 20 rows" in stopped.headline
     # The judge changes between both parts: the answers of the first part stay.
     model.is_met = lambda number, criterion: not even(number, criterion)
     report = drift(run, grader, repeat=2, ledger=ledger, max_calls=30)
-    assert (report.stopped, model.asked, report.rows) == (None, 80, 20)
+    assert (report.stopped, model.calls, report.rows) == (None, 80, 20)
     assert report.criteria["a"].flips.value == 0.0
     assert any("was continued" in warning for warning in report.warnings)
     # The check is complete. The next one must not take its answers for new ones.
     report = drift(run, grader, repeat=2, ledger=ledger)
-    assert (model.asked, report.criteria["a"].flips.value, report.decision) == (160, 1.0, "changed")
+    assert (model.calls, report.criteria["a"].flips.value, report.decision) == (160, 1.0, "changed")
     assert not any("was continued" in warning for warning in report.warnings)
 
 
@@ -165,11 +166,11 @@ def test_row_that_changed_between_both_parts_is_asked_anew(tmp_path: Path) -> No
     grader = PerCriterionGrader(model.judge)
     run = graded(model, 20)
     assert drift(run, grader, ledger=ledger, max_calls=20).stopped
-    model.asked = 0
+    model.calls = 0
     others = list(grade_many([{"id": str(n), "response": f"other {n}"} for n in range(20)], RUBRIC, grader))
-    model.asked = 0
+    model.calls = 0
     assert drift(others, grader, ledger=ledger).rows == 20
-    assert model.asked == 40
+    assert model.calls == 40
 
 
 def test_stopped_check_that_goes_on_with_another_judge_asks_it_about_all_rows(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_stopped_check_that_goes_on_with_another_judge_asks_it_about_all_rows(tm
     assert drift(run, PerCriterionGrader(model.judge), ledger=ledger, max_calls=20).stopped
     other = Model(lambda number, criterion: not even(number, criterion))
     report = drift(run, PerCriterionGrader(other.judge), ledger=ledger)
-    assert (other.asked, report.criteria["a"].flips.value, report.same_judge) == (40, 1.0, False)
+    assert (other.calls, report.criteria["a"].flips.value, report.same_judge) == (40, 1.0, False)
 
 
 def test_check_that_was_stopped_long_ago_is_not_continued(tmp_path: Path) -> None:
@@ -189,9 +190,9 @@ def test_check_that_was_stopped_long_ago_is_not_continued(tmp_path: Path) -> Non
         state = ledger.latest_grader()
         assert state is not None
         ledger.record_grader({**state, "started": "2020-01-01T00:00:00+00:00"})
-    model.asked = 0
+    model.calls = 0
     assert drift(run, grader, ledger=path).started > "2021"
-    assert model.asked == 40
+    assert model.calls == 40
 
 
 def test_ledger_of_a_run_is_refused(tmp_path: Path) -> None:
@@ -235,13 +236,13 @@ def test_final_answers_of_panels_and_cascades_are_compared() -> None:
     run = list(grade_many(rows(30), RUBRIC, panel))
     models[0].is_met = lambda number, _criterion: number % 2 == 0 or number == 1
     report = drift(run, panel)
-    # Two of three still say UNMET, except about row 1.
+    # Two of three still answer UNMET, except about row 1.
     assert report.criteria["a"].flips.value == pytest.approx(1 / 30)
     cascade = PerCriterionGrader(Cascade([models[0].judge, models[1].judge], models[2].judge, 0))
     run = list(grade_many(rows(30), RUBRIC, cascade))
     models[1].is_met = models[0].is_met
     report = drift(run, cascade)
-    # They differed about row 1, and the strong judge said MET. Now they agree on the same answer.
+    # They differed about row 1, and the strong judge answered MET. Now they agree on the same answer.
     assert (report.criteria["a"].flips.value, report.same_judge) == (0.0, True)
 
 
@@ -349,3 +350,17 @@ def test_undefined_figures_are_none() -> None:
     report: DriftReport = drift(run, PerCriterionGrader(model.judge), cluster=lambda row: int(row) % 2)
     assert report.criteria["a"].kappa.value is None
     assert (report.criteria["a"].p_value, report.criteria["a"].flips.low) == (None, None)
+
+
+@pytest.mark.skipif(not (SHARED / "data" / "ttcw").exists(), reason="../shared/data does not exist")
+def test_versions_of_claude_are_changes_of_a_judge_and_each_is_equal_to_itself() -> None:
+    from benchmarks.judge_changes import is_changed, with_scores
+    from rubric_integrations.trust.benchmarks.figures import Benchmark
+    from rubric_integrations.trust.benchmarks.sets import load_set
+
+    ttcw = Benchmark(load_set("ttcw", SHARED / "data"))
+    runs = {judge.name: with_scores(ttcw.rows_of([judge])) for judge in ttcw.data.judges if "Claude" in judge.name}
+    assert set(runs) >= {"Claude 1.3", "Claude 2.1", "Claude 3 Opus"}
+    assert is_changed([runs["Claude 1.3"], runs["Claude 2.1"]])[0]
+    assert is_changed([runs["Claude 2.1"], runs["Claude 3 Opus"]])[0]
+    assert not is_changed([runs["Claude 3 Opus"]] * 3)[0]
