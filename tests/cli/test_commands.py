@@ -66,7 +66,7 @@ def test_functions_of_the_command_line_have_few_parameters(path: Path) -> None:
 def test_every_function_that_documents_exit_codes_is_a_command_by_its_name() -> None:
     modules = [import_module(f"rubric_integrations.cli.{path.stem}") for path in MODULES if path.stem != "__init__"]
     commands = {
-        name.removesuffix("_"): value  # `import` is a keyword of Python
+        name.removesuffix("_").replace("_", "-"): value  # `import` is a keyword of Python
         for module in modules
         for name, value in vars(module).items()
         if inspect.isfunction(value) and value.__module__ == module.__name__ and "Exit codes:" in (value.__doc__ or "")
