@@ -166,9 +166,12 @@ class DecisionJudge:
     def fingerprint(self) -> str:
         """Return a text that identifies the protocol, the model, the server and the questions of this judge.
 
-        It contains neither the key nor `max_questions`, on which no answer depends.
+        It contains neither the key nor `max_questions`, on which no answer depends. It has the parts of an `LMJudge`.
         """
-        return json.dumps(["decisions", self.protocol, self.model, *split_url(self._url), self.abstains, TEMPLATE])
+        server, rest = split_url(self._url)
+        own = None if server == split_url(self._format.default_url)[0] else server
+        settings = {"abstains": self.abstains}
+        return json.dumps([f"{self._format.prefix}{self.model}", own, settings, "decisions", rest, TEMPLATE])
 
     def refusal(self, criterion: Criterion) -> str | None:
         """Return why this judge cannot answer a criterion, and what to do. None if it can.

@@ -419,9 +419,10 @@ def _without_explainers(record: Any) -> Any:
 
 
 # Providers that may replace the model behind a name. With another server, the name is a model of that server.
-_HOSTED = ("openai/", "anthropic/", "gemini/", "vertex_ai/", "mistral/", "xai/", "cohere/", "deepseek/")
-# A date such as 2024-08-06, 20241022 or 0613, a revision such as 002, or a version after an @.
-_VERSION = re.compile(r"@|(?<!\d)(\d{8}|\d{6}|\d{4}-\d{2}-\d{2}|\d{3,4})(?!\d)")
+_HOSTED = ("openai/", "anthropic/", "gemini/", "vertex_ai/", "mistral/", "xai/", "cohere/", "deepseek/",
+           "typesafe/", "openai-decisions/")  # fmt: skip
+# A date such as 2024-08-06, 20241022 or 0613, a revision such as 002, a version such as 1.13.0 or after an @.
+_VERSION = re.compile(r"@|\d\.\d+\.\d|(?<!\d)(\d{8}|\d{6}|\d{4}-\d{2}-\d{2}|\d{3,4})(?!\d)")
 
 
 NO_VERSION = "names no version: its provider may replace the model behind it; name a dated version if there is one"
@@ -437,6 +438,8 @@ def names_no_version(model: str, server: object = None) -> bool:
 
     Example:
         >>> names_no_version("openai/gpt-5"), names_no_version("openai/gpt-5-2025-08-07")
+        (True, False)
+        >>> names_no_version("openai-decisions/gpt-6-luna"), names_no_version("typesafe/jev-1.13.0")
         (True, False)
     """
     name = model.rpartition("/")[2]
