@@ -86,7 +86,9 @@ UNRESOLVED_HINTS = {
     "BaseTool": "a hint of `AgentMiddleware`, the base class, which LangChain does not resolve",
     "Context": "OpenTelemetry is an extra, imported when tracing is switched on",
     "DataFrame": "pandas is an extra, imported when a table is made",
+    "DecisionProgram": "DSPy is imported when a program of a decision judge is made",
     "LoggerProvider": "OpenTelemetry is an extra, imported when tracing is switched on",
+    "Module": "DSPy is imported when a program of a decision judge is made",
     "TracerProvider": "OpenTelemetry is an extra, imported when tracing is switched on",
     "TransformerFactory": "a hint of `AgentMiddleware`, the base class, which LangChain does not resolve",
 }
@@ -111,6 +113,7 @@ FILE_NAME = re.compile(r"`([\w./]+\.py)`")
 # Where an object of DSPy is made or read. A folder ends with a slash.
 DSPY_MODULES = {
     "judges/lm_judge.py": "a judge is a `dspy.Module`",
+    "judges/decision_program.py": "makes a `dspy.Predict`, and is imported lazily",
     "judges/saved.py": "saves and loads the prompts of a `dspy.Module`",
     "judges/prompts/signatures.py": "the signatures and the adapter",
     "judges/fast_path.py": "the form of a request depends on the `dspy.LM` and the `dspy.Predict`",

@@ -11,13 +11,15 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from rubric_integrations._util.event_loop import run_on_texts
 from rubric_integrations._util.text import counted, url_without_secrets
+from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.credentials import redactor, split_url
 from rubric_integrations.judges.decision_mapping import (
     TEMPLATE,
@@ -50,6 +52,11 @@ from rubric_integrations.judges.prompts.render import texts_of
 from rubric_integrations.judges.protocol import BatchResult, Question
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import UNANSWERED_CALL, JudgeFailure, Judgment, Spend
+
+if TYPE_CHECKING:
+    from dspy import Module
+
+    from rubric_integrations.judges.decision_program import DecisionProgram
 
 # The time for a connection. The grader limits the time for a reply.
 _CONNECT_SECONDS = 10.0
@@ -186,6 +193,50 @@ class DecisionJudge:
         The kinds are counting, dates, negation and long material. The command `grade` prints the warning once.
         """
         return caution(criteria)
+
+    def program(self, rubric: RubricLike, *, cache: bool = True) -> DecisionProgram:
+        """Return the questions of a rubric as a `dspy.Predict`, for `dspy.experimental.ReAnchor` and your own programs.
+
+        Its inputs are the fields of a `Submission`, such as `response` and `query`. It has one output field for each
+        criterion and condition that needs a judge: a `bool` for a binary criterion, the label of an option, or a
+        `dspy.experimental.Score` for a scale. If the judge abstains, a further `bool` with the ending `_sufficient`
+        says whether the material is sufficient. A criterion without a name that is a Python identifier has a field such
+        as `c2` or `criterion_2`.
+
+        The program sends the same bytes as this judge in a `PerCriterionGrader`, with the same retries. If one question
+        has no answer, the call fails with a `JudgeFailure`, and nothing is cached.
+
+        Args:
+            rubric: The rubric, the path of its file, or its criteria as lists and dictionaries.
+            cache: Whether replies are stored in DSPy's cache. ReAnchor tries many thresholds on the same replies.
+
+        Raises:
+            ValueError: This judge cannot answer a criterion, or no criterion needs a judge.
+        """
+        from rubric_integrations.judges.decision_program import program_of
+
+        return program_of(self, rubric, cache=cache)
+
+    def with_program(self, program: Module) -> Cascade:
+        """Return a judge with the thresholds of a tuned program of this judge.
+
+        An optimizer maximizes a mean on its examples. Therefore the thresholds are marked as `tuned` and promise
+        nothing. Measure the result on other labels, or use `rubric_integrations.trust.certify`.
+
+        Args:
+            program: A program of `program`, or a module that contains one, usually the result of ReAnchor.
+
+        Returns:
+            A `Cascade` without an expensive judge. Its verdict is MET from the threshold of the program's field.
+
+        Raises:
+            TypeError: `program` does not contain exactly one program of a decision judge.
+            ValueError: The program belongs to another judge, or has a setting that this judge does not have, such as
+                tuned `weights` of options.
+        """
+        from rubric_integrations.judges.decision_program import tuned_cascade
+
+        return tuned_cascade(self, program)
 
     def split(self, questions: Mapping[int, Question]) -> list[dict[int, Question]]:
         """Split questions about one submission into requests for `judge_batch`.
