@@ -77,6 +77,8 @@ def _answer(question: Mapping[str, Any], planned: float | Sequence[float], is_op
         answer["choice"] = keys[shares.index(max(shares))]
     else:
         answer["score"] = sum(index * share for index, share in enumerate(shares))
+        if not is_openai:
+            answer["legend"] = {str(index): level for index, level in enumerate(question["criteria"])}
     if is_openai:
         answer["probabilities"] = [
             {"value": key, "probability": share} for key, share in zip(keys, shares, strict=True)

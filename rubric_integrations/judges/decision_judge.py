@@ -323,14 +323,29 @@ class DecisionJudge:
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             raise self._lost(error) from None
         if reply.status != 200:
-            raise self._refused(reply.status, self._message(reply.status, reply.body), _retry_after(reply.headers))
+            raise self._refused(reply.status, self._message(reply.status, reply.body), retry_after_of(reply.headers))
+        return self.read_reply(reply.body, questions, retry_after_of(reply.headers))
+
+    def read_reply(
+        self, body: bytes, questions: Mapping[str, TypedQuestion], retry_after: float | None = None
+    ) -> tuple[DecisionReply, Spend]:
+        """Check the body of a reply with the status 200.
+
+        Args:
+            body: The body.
+            questions: The questions of the request.
+            retry_after: The seconds that the server asks to wait, if the reply reports an error.
+
+        Raises:
+            JudgeFailure: No part of the reply can be used.
+        """
         try:
-            decisions = self._format.decode(reply.body, questions)
+            decisions = self._format.decode(body, questions)
         except ErrorInReply as error:
             text = self._redact(error.message)
             code = error.code or 500
             message = f"HTTP 200 with the error {f'{code}: {text}' if error.code else text}"
-            raise self._refused(code, message, _retry_after(reply.headers)) from None
+            raise self._refused(code, message, retry_after) from None
         except TruncatedState as error:
             message = f"the server has cut the material, and judged only a part of it: {REMEDY}"
             spend = Spend(calls=1, usage=error.usage, cost=None)
@@ -441,8 +456,9 @@ class DecisionJudge:
 def decision_judge_of(model: object, api_base: str | None = None, api_key: str | None = None) -> DecisionJudge:
     """Make a judge from the name of a decision model, or from a decision model of DSPy or LangChain.
 
-    The model, the address and the key of an object are read. The object is never called, because its client accepts
-    answers that are not correct.
+    The model, the address and the key of a `TypeSafe` or an `OpenAIDecisions` are read. These objects are not called,
+    because their clients accept answers that are not correct. Another `BaseDecisionModel` of LangChain is called, and
+    its answers are checked.
 
     Args:
         model: A name such as `typesafe/jev-1.13.0` or `openai-decisions/gpt-6-luna`, or the object.
@@ -457,6 +473,10 @@ def decision_judge_of(model: object, api_base: str | None = None, api_key: str |
         return DecisionJudge(name, protocol=protocol or "system-one", api_base=api_base, api_key=api_key)
     client: Any = model
     kind = decision_client_of(model)
+    if kind == "BaseDecisionModel":
+        from rubric_integrations.judges.decision_runnable import RunnableDecisionJudge
+
+        return RunnableDecisionJudge(client)
     if kind != type(model).__name__:
         raise _unreadable(client, "class, which may change answers")
     for setting in _UNREADABLE_SETTINGS:
@@ -499,7 +519,7 @@ def _request_url(base: str, route: str) -> str:
     return parts._replace(path=path).geturl()
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
+def retry_after_of(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that a response asks to wait. None if it does not ask, or not in a number."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:

@@ -263,7 +263,7 @@ def tuned_cascade(judge: DecisionJudge, program: dspy.Module) -> Cascade:
                 )
             )
     model = f"{PROTOCOLS[cast('DecisionProtocol', judge.protocol)].prefix}{judge.model}"
-    is_name = MODEL_NAME.fullmatch(model) is not None
+    is_name = judge.url and MODEL_NAME.fullmatch(model)
     return Cascade(
         judge,
         thresholds=Thresholds(judge=model if is_name else None, source="tuned", criteria=tuple(criteria)),

@@ -375,7 +375,7 @@ def split_model_name(name: str) -> tuple[DecisionProtocol | None, str]:
 
 
 # The classes of decision models in other libraries: the name of the class, and of its package. Objects of the first two
-# are read. Objects of the third are refused.
+# are read. Objects of the third are called.
 _CLIENTS = {("TypeSafe", "dspy"), ("OpenAIDecisions", "langchain_openai"), ("BaseDecisionModel", "langchain_core")}
 
 

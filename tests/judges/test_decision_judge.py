@@ -20,6 +20,7 @@ from dspy import experimental
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import DecisionJudge, LMJudge, Question, as_judge
+from rubric_integrations.judges.decision_runnable import RunnableDecisionJudge
 from rubric_integrations.judges.decisions import PROTOCOLS, DecisionProtocol
 from rubric_integrations.judges.models.servers import OWN_KEY
 from rubric_integrations.judges.protocol import BatchResult, answers_independently
@@ -549,12 +550,12 @@ def test_setting_of_a_client_that_cannot_be_read_is_refused_by_name(settings: di
         as_judge(decisions_client(**{"api_key": "sk-own", **settings}))
 
 
-def test_other_decision_model_of_langchain_is_refused_by_name() -> None:
+def test_other_decision_model_of_langchain_is_called_and_is_no_language_model() -> None:
     base = type("BaseDecisionModel", (), {"__module__": "langchain_core.decisions"})
-    client: Any = type("OwnClassifier", (base,), {"ainvoke": None})()
-    for make in (as_judge, LMJudge):
-        with pytest.raises(ValueError, match=r"OwnClassifier.*DecisionJudge"):
-            make(client)
+    client: Any = type("OwnClassifier", (base,), {"ainvoke": None, "model": "own-1"})()
+    assert isinstance(as_judge(client), RunnableDecisionJudge)
+    with pytest.raises(ValueError, match=r"OwnClassifier.*DecisionJudge"):
+        LMJudge(client)
 
 
 def test_client_of_a_subclass_or_with_callbacks_is_refused() -> None:
