@@ -16,12 +16,15 @@ HOSTS := clients inspect mlflow openrlhf trl verifiers verl
 # rewards is less than what they require, which would need a GPU.
 TRAINER_LIBRARIES := torch==2.13.0 tensordict==0.10.0 transformers==5.10.4 hydra-core==1.3.8 codetiming==1.4.0 \
   einops==0.8.2 pylatexenc==2.11 ray==2.60.0 sympy==1.14.0
-LIBRARIES_clients := deepeval==4.3.1 langfuse==5.0.4 arize-phoenix-client==3.5.0
+LIBRARIES_clients := deepeval==4.3.1 langfuse==5.0.4 arize-phoenix-client==3.5.0 typesafe-sdk==0.7.5 \
+  langchain-core==1.8.3 langchain-openai==1.7.4
 LIBRARIES_openrlhf := $(TRAINER_LIBRARIES)
 LIBRARIES_verl := $(TRAINER_LIBRARIES)
 ALONE_openrlhf := openrlhf==0.11.2
 ALONE_verl := verl==0.9.1
-IMPORTS_clients := deepeval, langfuse, phoenix.client
+IMPORTS_clients := deepeval, langfuse, phoenix.client, typesafe_sdk, langchain_core.decisions, langchain_openai.decisions
+# Tests that the environment of `make` skips, because its langchain-core is older.
+TESTS_clients := tests/judges/test_decision_runnable.py
 IMPORTS_inspect := inspect_ai
 TEST_TOOLS := hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist uv
 PYTEST := -m pytest -q --ignore tests/ray $(HOSTS:%=--ignore tests/hosts/%) --numprocesses $(PROCESSES) --dist worksteal
@@ -84,7 +87,7 @@ test-host-clients test-host-openrlhf test-host-verl: test-host-%:
 	build/hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check --editable . $(LIBRARIES_$*) $(TEST_TOOLS)
 	$(ALONE_$*:%=build/hosts/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps %)
 	build/hosts/$*/bin/python -c 'import $(or $(IMPORTS_$*),$*)'
-	build/hosts/$*/bin/python -m pytest -q tests/hosts/$*
+	build/hosts/$*/bin/python -m pytest -q tests/hosts/$* $(TESTS_$*)
 
 simulate: $(STAMP) ## Play 20,000 simulated runs with faults, crashes and pauses (about ten minutes)
 	$(BIN)/python -m tests.simulation 0 19999

@@ -80,8 +80,10 @@ def _answer(question: Mapping[str, Any], planned: float | Sequence[float], is_op
         if not is_openai:
             answer["legend"] = {str(index): level for index, level in enumerate(question["criteria"])}
     if is_openai:
+        labels = [{} if kind == "choice" else {"label": question["levels"][key]["label"]} for key in keys]
         answer["probabilities"] = [
-            {"value": key, "probability": share} for key, share in zip(keys, shares, strict=True)
+            {"value": key, **label, "probability": share}
+            for key, label, share in zip(keys, labels, shares, strict=True)
         ]
     else:
         answer["probabilities"] = {str(key): share for key, share in zip(keys, shares, strict=True)}

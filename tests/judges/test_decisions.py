@@ -98,8 +98,8 @@ def test_correct_reply_has_all_answers_the_usage_and_the_model(protocol: Decisio
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == tuple(USAGE.values())
 
 
-# What no check reads: providers compute the confidence in different ways, and the legend repeats the question.
-UNREAD = {"confidence", "legend"}
+# What no check reads: providers compute the confidence in different ways, and the others repeat the question.
+UNREAD = {"confidence", "legend", "label"}
 
 
 @BOTH
