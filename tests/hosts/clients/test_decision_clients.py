@@ -25,7 +25,7 @@ CRITERIA = (
     Criterion(requirement="Tone", options=OPTIONS),
     Criterion(requirement="Depth", scale=Scale(min=1, max=3, levels={1: "none", 2: "some", 3: "all"})),
 )
-SUBMISSION = Submission(response='The "Nile".', query="Which river?", context=["A book."])
+SUBMISSION = Submission(response='The "Nile".', query="Which river?", context=("A book.",))
 PLAN = {"q1": 0.2, "q2": [0.1, 0.7, 0.2], "q3": [0.1, 0.2, 0.7]}
 
 
@@ -90,22 +90,22 @@ def test_dspy_reads_the_replies_of_the_server(decision_server: OpenAIServer) -> 
     assert (prediction.river, prediction.depth.level) == (True, 2)
 
 
+def _question(types: Any, part: dict[str, Any]) -> Any:
+    text = part["instructions"]
+    if part["type"] == "predicate":
+        return types.Predicate(instructions=text)
+    if part["type"] == "score":
+        return types.Score(instructions=text, levels=[level["label"] for level in part["levels"]])
+    choices = {choice["value"]: choice.get("description") for choice in part["choices"]}
+    return types.Choice(instructions=text, choices=choices)
+
+
 def test_judge_of_langchains_client_sends_to_its_address_with_its_key(decision_server: OpenAIServer) -> None:
     types: Any = import_module("langchain_openai.decisions")
     with pytest.warns(match="beta"):
         client = types.OpenAIDecisions(model="gpt-6-luna", base_url=decision_server.url, api_key="sk-3")
     sent = request_of(as_judge(client), decision_server)
-    makers = {
-        "predicate": lambda part: types.Predicate(instructions=part["instructions"]),
-        "choice": lambda part: types.Choice(
-            instructions=part["instructions"],
-            choices={choice["value"]: choice.get("description") for choice in part["choices"]},
-        ),
-        "score": lambda part: types.Score(
-            instructions=part["instructions"], levels=[level["label"] for level in part["levels"]]
-        ),
-    }
-    questions = {part["name"]: makers[part["type"]](part) for part in sent.body["questions"]}
+    questions = {part["name"]: _question(types, part) for part in sent.body["questions"]}
     reply = client.invoke({"input": sent.body["input"], "questions": questions})
     assert sent_alike(decision_server.calls[-1], sent)
     assert (reply.predicates["q1"].probability, reply.choices["q2"].choice) == (0.2, "ornate")
