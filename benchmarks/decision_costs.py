@@ -146,7 +146,7 @@ def totals(requests: list[Request], prices: Mapping[str, Prices]) -> Totals:
         sums = [sums[0] + sent, sums[1] + cached, sums[2] + received]
         price = prices[model]
         cost += (sent - cached) * price.input + cached * price.cached + received * price.output
-    return Totals(len(requests), *sums, cost / 1e6)
+    return Totals(len(requests), sums[0], sums[1], sums[2], cost / 1e6)
 
 
 async def grade(grader: Grader) -> None:
