@@ -142,6 +142,17 @@ def test_replies_are_cached_and_thresholds_reuse_them(server: OpenAIServer) -> N
     assert len(server.calls) == 4
 
 
+def test_program_runs_with_and_without_an_event_loop(server: OpenAIServer) -> None:
+    program: Any = judge_at(server).program(RIVER, cache=False)
+
+    async def together() -> list[Any]:
+        return await asyncio.gather(*(program.acall(response=f"The Nile {number}.") for number in range(4)))
+
+    predictions = [program(response="The Nile."), *asyncio.run(together()), *asyncio.run(together())]
+    assert [prediction.river for prediction in predictions] == [True] * 9
+    assert len(server.calls) == 9
+
+
 FAULTS: dict[str, Callable[[dict[str, Any]], object]] = {
     "missing": lambda answers: answers.pop("q1"),
     "refused": lambda answers: answers.update(q1={"type": "refusal"}),
