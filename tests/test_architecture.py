@@ -533,6 +533,8 @@ GRADER_MODULES = [module for module in MODULES if module.startswith("graders/")]
 # The most branches of a function in a module: loops, conditions and their parts, and handlers of errors.
 MAX_BRANCHES = {"submission/files.py": 15, **dict.fromkeys(GRADER_MODULES, 12)}
 MAX_LEVELS = 3
+# A private function of so many lines needs a docstring. Ruff checks the public functions.
+LONG_FUNCTION = 15
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
 
@@ -586,6 +588,20 @@ async def call(items):
 """
     function = ast.parse(source).body[0]
     assert (branches_of(function), levels_of(function)) == (5, 3)
+
+
+def test_long_private_function_has_a_docstring() -> None:
+    private = [
+        (module, function)
+        for module in MODULES
+        for function in functions_of(module)
+        if re.match("_[^_]", function.name)
+    ]
+    assert [
+        f"{module}:{function.lineno}: {function.name}"
+        for module, function in private
+        if (function.end_lineno or 0) - function.lineno + 1 >= LONG_FUNCTION and ast.get_docstring(function) is None
+    ] == []
 
 
 @pytest.mark.parametrize("module", GRADER_MODULES)

@@ -76,6 +76,7 @@ class RowsOfFile:
             raise
 
     def _check(self, *, strict: bool) -> None:
+        """Count the rows, find the metadata that all rows have, and refuse a file without a valid rubric."""
         path, rubrics, has_valid_rubric, problem = self.file.path, self._rubrics, False, ""
         for row in self.file.check():
             self._count += 1

@@ -436,6 +436,7 @@ class Endpoint:
             self._earlier.note_reply()
 
     def _record_failure(self, failure: JudgeFailure, submission: Submission) -> None:
+        """Record a failed call and end the run if no later call can succeed."""
         with self._lock:
             if failure.unreachable and failure.kind == "config" and self._streak is not None:
                 self._wrong_setting = failure.message
@@ -463,6 +464,7 @@ class Endpoint:
             raise JudgeFailure("transport", text, unreachable=True, spend=failure.spend) from failure.__cause__
 
     def _record_lost_call(self, failure: JudgeFailure, submission: Submission) -> None:
+        """Count a lost call, which may begin an outage. Raises the failure if the text may be its cause."""
         # During an outage, earlier lost calls give no information about the text.
         if self.down_since is None and not failure.rate_limited and self._may_be_about(submission):
             failure = copy.copy(failure)  # a judge may raise one object for every question

@@ -253,6 +253,7 @@ class PerCriterionGrader(CriterionGrader):
         return super().judge(rubric, submission)
 
     async def _judge_until_decided(self, rubric: Rubric, submission: Submission) -> Sequence[JudgeAnswers]:
+        """Obtain the answers to one criterion after another until the decision is final."""
         state = self.round_in_progress()
         panel = self.earlier_answers(state)
         computed = await self.run_checks(rubric, submission)

@@ -272,6 +272,7 @@ def question_pair(question: Question, *, abstains: bool) -> QuestionPair:
 
 
 def _make_pair(question: Question, abstains: bool) -> QuestionPair:
+    """Return the typed question about a criterion, with the question of sufficiency if the judge abstains."""
     criterion, clean = question.criterion, _Sanitizer()
     guidelines = clean(question.guidelines) if question.guidelines else ""
     text = _form_of(criterion).format(clean(_words_of(criterion)))

@@ -304,6 +304,7 @@ def _outcome(field: DecisionField, outcomes: Mapping[int, Outcome], submission: 
 
 
 def _fields_of(judge: DecisionJudge, rubric: Rubric) -> dict[str, DecisionField]:
+    """Return the output fields of the program by name: one or two for each criterion without a check."""
     fields: dict[str, DecisionField] = {}
     submission = Submission(response="-")
     for index, criterion in enumerate(all_criteria(rubric.criteria)):

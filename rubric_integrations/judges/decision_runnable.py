@@ -86,6 +86,7 @@ class RunnableDecisionJudge(DecisionJudge):
         return self.read_reply(body, questions)
 
     def _failure_of(self, error: Exception) -> JudgeFailure:
+        """Return the failure for an error of the model, depending on its type and HTTP status."""
         names = [kind.__name__ for kind in type(error).__mro__]
         message = self._redact(self._about(f"{names[0]}: {str(error).partition(chr(10))[0]}"))
         if "ModelRefusalError" in names:

@@ -768,6 +768,7 @@ class Run:
     async def _grade(
         self, grader: Grader, row: Row, rubric: Rubric | None, find: Callable[[], Submission | None] | None
     ) -> Graded:
+        """Grade one row. A row without a submission or a rubric has no report."""
         if row.submission is None or rubric is None:
             return Graded(row, None)
         answered_text.set(find)  # each row has its own task, and therefore its own context

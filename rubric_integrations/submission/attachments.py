@@ -88,6 +88,7 @@ class Attachment(SparseRecord):
     @model_validator(mode="before")
     @classmethod
     def _read_source(cls, data: Any) -> Any:
+        """Read the file at `path`, split a `data:` URI, and guess the media type if it is not set."""
         if not isinstance(data, Mapping):
             return data
         fields = dict(cast("Mapping[str, Any]", data))
@@ -121,6 +122,7 @@ class Attachment(SparseRecord):
     @field_validator("data", mode="before")
     @classmethod
     def _encode(cls, value: Any) -> Any:
+        """Return the content in base64. Content that is empty, too large or not base64 is refused."""
         content = value
         if isinstance(value, str):
             if len(value) * 3 // 4 > MAX_BYTES + 3:

@@ -207,6 +207,7 @@ def _is_split_frame(data: Fields) -> bool:
 
 
 def _split_rows(data: Fields) -> Iterator[dict[str, Any]]:
+    """Return the rows of a pandas table whose columns and rows are two lists."""
     columns, rows = data["columns"], data["data"]
     if not isinstance(columns, list) or not isinstance(rows, list):
         raise LayoutError("is a pandas table whose `columns` and `data` are not two lists: write it again")

@@ -202,6 +202,7 @@ def as_submission(
 
 
 def _to_submission(to_grade: ToGradeInput, context: dict[str, Any]) -> Submission:
+    """Convert a value of any supported type to a submission with the fields of `context`."""
     if isinstance(to_grade, Submission):
         replaced = {name: text for name, text in context.items() if text is not None}
         # Only the replaced fields and the attachments are validated. The response must not be split a second time.

@@ -57,6 +57,7 @@ def _read_json(path: Path, layout: Layout) -> Iterator[RawRow]:
 
 
 def _read_yaml(path: Path, layout: Layout) -> Iterator[RawRow]:
+    """Yield the rows of a YAML file."""
     from rubric_integrations.formats.parsing import load_text
 
     text = read_text(path, layout.encoding)
@@ -155,6 +156,7 @@ _ZSTANDARD = 93
 
 
 def _unpack(file: BinaryIO, archive: ZipFile, name: str) -> bytes:
+    """Return the content of one file in an Inspect log, which may be compressed by Zstandard."""
     member = archive.getinfo(name)
     if member.file_size > MAX_PARSED:
         raise LayoutError(f"{name[:MAX_PATH]} has {member.file_size:,} bytes, more than {MAX_PARSED:,}")

@@ -192,6 +192,7 @@ def join_calls(messages: Iterable[Message]) -> list[list[Step]]:
 
 
 def _open_steps(message: Message, number: int, open_calls: _OpenCalls) -> list[_OpenStep]:
+    """Return the steps of a message and add each result to its call, which may be in an earlier message."""
     steps: list[_OpenStep] = []
     step: _OpenStep | None = None
     for part in message.parts:
@@ -215,6 +216,7 @@ def _open_steps(message: Message, number: int, open_calls: _OpenCalls) -> list[_
 
 
 def _close(step: _OpenStep, message: Message, *, is_first: bool) -> Step:
+    """Convert an open step of a message to a `Step`."""
     if step.result is not None:
         # A step with the role `tool` has no field for the error.
         prefix = "[error]\n" if step.result.is_error else ""

@@ -358,6 +358,7 @@ class _MergedCells:
 
 
 def _read_cells(sheet: Any, columns: ColumnNames, merged: _MergedCells) -> Iterator[RawRow]:
+    """Yield the rows of a sheet. The first row that is not empty is the header."""
     header, number = list[str](), 0
     for line, cells in _sheet_rows(sheet):
         # The value of a failed formula is a text such as `#REF!`.

@@ -137,6 +137,7 @@ def _inspect_sample(row: Fields) -> Iterable[RawRow]:
 
 
 def _langsmith_frame(row: Fields) -> Iterable[RawRow]:
+    """Return the answer in a row of LangSmith's experiment results, which were converted to a table."""
     # The columns are those of all rows. A row has only some of them, such as a failed row that has an `outputs.output`.
     filled = {name: value for name, value in row.items() if has_value(value)}
     row_id = str(first_field(filled, "id", "example_id"))
@@ -159,6 +160,7 @@ def _langsmith_frame(row: Fields) -> Iterable[RawRow]:
 
 
 def _ragas(row: Fields) -> Iterable[RawRow]:
+    """Return the answer in a row of ragas, which may be a conversation."""
     task, response = row["user_input"], row.get("response")
     fields = {
         name: value for name, value in row.items() if name not in ("user_input", "retrieved_contexts", "response")
@@ -229,6 +231,7 @@ def _is_lm_eval(row: Fields) -> bool:
 
 
 def _mt_bench(row: Fields, questions: Mapping[str, Fields] | None = None) -> Iterable[RawRow]:
+    """Return one answer for each turn of each choice in a row of MT-Bench."""
     answers, choices = list[RawRow](), cast("list[Fields]", row["choices"])
     question = None if questions is None else _question_of(str(row["question_id"]), questions)
     for number, choice in enumerate(choices, start=1):
@@ -387,6 +390,7 @@ def _is_alpaca_eval(row: Fields) -> bool:
 
 
 def _deepeval(row: Fields) -> Iterable[RawRow]:
+    """Return the answer in a test case of DeepEval, which may be a conversation."""
     camel_case = "metricsData" in row
 
     def key(name: str) -> str:

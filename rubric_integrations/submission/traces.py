@@ -564,6 +564,7 @@ def _langsmith_spans(row: Fields) -> Iterator[Span]:
 
 
 def _langsmith_span(row: Fields, trace: str | None) -> Span:
+    """Convert a run of LangSmith to a span."""
     parent, run_id = row.get("parent_run_id"), _id(first_field(row, "id", "run_id"))
     parent = _id(parent) if has_value(parent) else None
     trace = trace or (_id(row.get("trace_id")) if parent else run_id)
@@ -720,6 +721,7 @@ def _phoenix_spans(row: Fields) -> list[Span]:
 
 
 def _openinference_span(attributes: Fields, span: Span) -> Span:
+    """Add the kind, name, input and output to a span from its OpenInference attributes."""
     nested = _nested(attributes)
     kind = {"LLM": "chat", "TOOL": "tool"}.get(str(span.kind).upper(), "step")
     model, tool = object_at(nested, "llm"), object_at(nested, "tool")
@@ -826,6 +828,7 @@ def _read_mlflow_trace(row: Fields) -> list[RawRow]:
 
 
 def _mlflow_span(row: Fields, trace_id: str) -> Span:
+    """Convert a span of MLflow."""
     attributes = object_at(row, "attributes")
     if not attributes:
         raise ValueError("a span has no attributes, which have its type")
@@ -901,6 +904,7 @@ def _sdk_spans(row: Fields) -> list[Span]:
 def _otel_span(
     attributes: Fields, trace_id: str, span_id: str, parent: object, name: str, start: str, status: Fields
 ) -> Span:
+    """Convert a span of OpenTelemetry, with attributes of its `gen_ai` convention or of OpenInference."""
     code = str(first_field(status, "code", "status_code"))
     message = first_field(status, "message", "description") or attributes.get("error.type") or "it failed"
     error = str(message) if code == "2" or code.endswith("ERROR") else None

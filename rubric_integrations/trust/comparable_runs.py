@@ -273,6 +273,7 @@ class _Differences:
         return Comparability(tuple(self.refused.values()), tuple(warnings), self._passing, other_judge)
 
     def _judge_warnings(self, other_judge: str) -> Iterator[str]:
+        """Yield a warning for each reason why the runs may have different judges."""
         if lacking := [name for name, count in zip(self._names, self._unrecorded, strict=True) if count]:
             yield (
                 f"{' and '.join(lacking)} recorded neither the judge's settings nor all that scores (a run of an "

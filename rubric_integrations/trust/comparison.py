@@ -676,6 +676,7 @@ def _changed_answers(
 
 
 def _kappa_between(answers: Counter[AnswerPair], entry: CriterionReport, level: float) -> Estimate:
+    """Return the kappa between the answers of two runs to a criterion. It may be undefined."""
     try:
         criterion = entry.to_criterion()
     except ValueError:  # a report of an earlier version, without the possible answers

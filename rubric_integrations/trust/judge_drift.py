@@ -276,6 +276,7 @@ class _Check(NamedTuple):
 
 
 def _begin(store: object) -> _Check:
+    """Begin a check, or continue the latest check of the ledger if it was stopped."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     if store is None:
         return _Check(None, 1, now, is_continued=False)
@@ -314,6 +315,7 @@ def _report(
     spent: Spend,
     warnings: list[str],
 ) -> DriftReport:
+    """Return the report, which compares the answers of all passes with the answers of the earlier run."""
     policy: CannotAssess = grader.policies.cannot_assess
     record = grader.scoring_record()
     before = [each.answered(each.row.report, policy) for each in drawn]
@@ -462,6 +464,7 @@ def odd_answers_p_value(counts: Sequence[tuple[int, int, int]]) -> float | None:
 def _criteria(
     runs: Sequence[Sequence[GradedRow]], comparison: RunComparison | None, groups: Groups | None, level: float
 ) -> dict[str, CriterionDrift]:
+    """Return the drift of each criterion by name: its flipped verdicts, its change of the score and its kappa."""
     flips: dict[tuple[str, str], list[tuple[int, bool, bool | None]]] = {}
     for place, rows in enumerate(zip(*runs, strict=True)):
         others = [{(entry.name, entry.requirement): entry for entry in _entries(row)} for row in rows[1:]]

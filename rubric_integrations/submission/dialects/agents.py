@@ -69,6 +69,7 @@ def _is_turn(line: Mapping[str, Any]) -> bool:
 
 
 def _read_line(line: Mapping[str, Any], place: str, attachments: AttachmentList) -> Message:
+    """Read one line of AgentV's transcript."""
     if (version := line.get("v", 1)) != 1:
         raise ValueError(f"`{place}` has the version {version!r} of AgentV's transcripts: write version 1")
     role, content = read_role(line, place), line.get("content")
@@ -100,6 +101,7 @@ def _read_line(line: Mapping[str, Any], place: str, attachments: AttachmentList)
 
 
 def _read_agentv_call(call: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    """Read a call of AgentV, followed by its result if the call contains it."""
     name, arguments = (
         text_field(call, "name", "tool") or NO_NAME,
         read_arguments(first_field(call, "input", "arguments")),
@@ -149,6 +151,7 @@ def read_atif(conversation: Any, attachments: AttachmentList) -> list[Message]:
 
 
 def _read_step(step: Mapping[str, Any], place: str, attachments: AttachmentList) -> Message:
+    """Read one step of an ATIF trajectory: its text, its calls and their results."""
     role = _ROLES.get(step["source"]) if isinstance(step["source"], str) else None
     if role is None:
         raise ValueError(f"`{place}` has the unknown source {step['source']!r}: use 'user', 'agent' or 'system'")
@@ -294,6 +297,7 @@ def _number(key: object) -> str | None:
 
 
 def _read_react_turn(trajectory: Mapping[str, Any], number: str, attachments: AttachmentList) -> Message:
+    """Read one turn of DSPy's ReAct: a thought, a call and its observation."""
     place = f"thought_{number}"
     thought, arguments = trajectory.get(place), trajectory.get(f"tool_args_{number}")
     if thought is not None and not isinstance(thought, str):

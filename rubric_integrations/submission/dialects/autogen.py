@@ -133,6 +133,7 @@ def _is_structured(kind: str) -> bool:
 
 
 def _read_content(content: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    """Read the content of a message: texts, calls, results and images."""
     if not isinstance(content, list | tuple):
         return [Text(result_text(content, f"{place}.content", attachments))]
     parts: list[Part] = []

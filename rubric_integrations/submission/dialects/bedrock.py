@@ -66,6 +66,7 @@ def read_bedrock(conversation: Any, attachments: AttachmentList) -> list[Message
 
 
 def _read_block(block: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    """Read one content block of Bedrock."""
     if not isinstance(block, Mapping) or len(cast("Mapping[str, Any]", block)) != 1:
         raise UnknownBlockError(place, f"is {short_repr(block)}, and a block of Bedrock has one key")
     ((kind, value),) = cast("Mapping[str, Any]", block).items()

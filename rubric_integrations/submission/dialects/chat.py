@@ -298,6 +298,7 @@ def read_gemini(conversation: Any, attachments: AttachmentList) -> list[Message]
 
 
 def _read_contents(contents: Any, name: str, attachments: AttachmentList) -> list[Message]:
+    """Read the contents of Gemini. Each of them is one message."""
     messages: list[Message] = []
     for index, content in enumerate(contents):
         place, role = f"{name}[{index}]", get_field(content, "role")
@@ -317,6 +318,7 @@ def _read_contents(contents: Any, name: str, attachments: AttachmentList) -> lis
 
 
 def _read_gemini_part(part: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    """Read one part of Gemini: a text, a call, a result or a file."""
     text = get_field(part, "text")
     if isinstance(text, str):
         return [Text("[reasoning]", "note") if flag_field(part, "thought") else Text(text)]

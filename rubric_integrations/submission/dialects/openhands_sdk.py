@@ -94,6 +94,7 @@ def _events(conversation: Any) -> list[Any]:
 
 
 def _read_message(event: Mapping[str, Any], place: str, attachments: AttachmentList) -> Message:
+    """Read an event that contains a message, the system prompt or a note."""
     kind = event["kind"]
     if kind in _NOTES:
         return Message("system", [Text(text_field(event, _NOTES[kind]) or "")], place)

@@ -101,6 +101,7 @@ def _read_part(part: Any, place: str, attachments: AttachmentList) -> list[tuple
 
 
 def _read_prompt(content: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    """Read the content of a user's prompt: texts and files."""
     if isinstance(content, str):
         return [Text(content)]
     parts: list[Part] = []
@@ -118,6 +119,7 @@ def _read_prompt(content: Any, place: str, attachments: AttachmentList) -> list[
 
 
 def _citations(part: Any, place: str) -> str:
+    """Return the sources that a part cites, as text."""
     sources = [
         source for citation in list_field(part, "citations", place) for source in list_field(citation, "sources", place)
     ]

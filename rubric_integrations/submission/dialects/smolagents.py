@@ -67,6 +67,7 @@ def _steps(conversation: Any) -> list[Any]:
 
 
 def _read_step(step: Mapping[str, Any], place: str, attachments: AttachmentList) -> list[Message]:
+    """Read one step: its text, its calls and their results, its error and the final answer."""
     error = object_field(step, "error")
     text = result_text(step.get("model_output"), f"{place}.model_output", attachments)
     parts: list[Part] = [Text(text)] if text else []

@@ -45,6 +45,7 @@ def read_tau2(conversation: Any, attachments: AttachmentList) -> list[Message]:
 
 
 def _read_message(message: Mapping[str, Any], place: str, attachments: AttachmentList) -> Message:
+    """Read one message. A message of the role `tool` may have several results."""
     if message.get("role") == "tool":
         results: list[Part] = [
             Result(

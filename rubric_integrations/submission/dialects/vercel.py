@@ -92,6 +92,7 @@ def _read_ui_message(message: Mapping[str, Any], place: str, attachments: Attach
 
 
 def _read_ui_part(part: Any, kind: Any, place: str, attachments: AttachmentList) -> list[Part]:
+    """Read one part of a UI message. A tool's part contains the call and, if it has ended, its result."""
     if kind == "reasoning":
         return [Text("[reasoning]", "note")]
     if kind in ("source-url", "source-document"):
