@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+JsonObject = Mapping[str, Any]
+"""A JSON object."""
+
 
 def refuse_endless(path: Path) -> None:
     """Refuse a device or a named pipe. Reading it could fill the memory, or wait forever for a writer.
@@ -140,7 +143,7 @@ def read_json_lines(path: Path, on_invalid: Callable[[int, str], None] | None = 
             yield number, value
 
 
-def json_lines(values: Iterable[Mapping[str, Any]]) -> str:
+def json_lines(values: Iterable[JsonObject]) -> str:
     """Write objects as JSON Lines, one per line. Characters that some readers treat as line breaks are escaped.
 
     Raises:

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
-from rubric_integrations._util.json import split_path, value_at
+from rubric_integrations._util.json import JsonObject, split_path, value_at
 from rubric_integrations.submission.columns import (
     USUAL_COLUMNS,
     ColumnNames,
@@ -27,7 +27,6 @@ from rubric_integrations.submission.inputs import is_row, row_fields, warn_of_mi
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
-    Fields,
     all_objects,
     as_mapping,
     has_keys,
@@ -46,11 +45,11 @@ class Document(NamedTuple):
     """
 
     name: str
-    matches: Callable[[Fields], bool]
-    rows: Callable[[Fields], Iterable[Any]]
+    matches: Callable[[JsonObject], bool]
+    rows: Callable[[JsonObject], Iterable[Any]]
 
 
-def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[Any] | None:
+def find_rows(data: JsonObject, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[Any] | None:
     """Return the rows in a JSON object, or None if the object is a single row, a conversation or a response.
 
     Raises:
@@ -88,7 +87,7 @@ def find_rows(data: Fields, columns: ColumnNames = USUAL_COLUMNS) -> Iterable[An
     return None
 
 
-def is_single_row(data: Fields) -> bool:
+def is_single_row(data: JsonObject) -> bool:
     """Return whether a JSON object is one row.
 
     It then has a response under a usual name, such as `response`, and this response is not a list of rows.
@@ -104,7 +103,7 @@ def is_single_row(data: Fields) -> bool:
     return not is_value and (not _is_table(response) or is_conversation(response))
 
 
-def refuse_rows_within(data: Fields) -> None:
+def refuse_rows_within(data: JsonObject) -> None:
     """Refuse a JSON object that contains several rows, because it would be graded as one response.
 
     Raises:
@@ -136,7 +135,7 @@ def refuse_rows_within(data: Fields) -> None:
 _MAX_LISTED = 5
 
 
-def _tables(data: Fields) -> list[tuple[str, int]]:
+def _tables(data: JsonObject) -> list[tuple[str, int]]:
     """Return the paths and the lengths of the outermost lists of several objects, from the top level downwards."""
     tables: list[tuple[str, int]] = []
     level: list[tuple[str, Any]] = [(str(name), value) for name, value in data.items()]
@@ -146,7 +145,7 @@ def _tables(data: Fields) -> list[tuple[str, int]]:
             if _is_table(value):
                 tables.append((path, len(value)))
             elif isinstance(value, Mapping):
-                inner += [(f"{path}.{name}", item) for name, item in cast("Fields", value).items()]
+                inner += [(f"{path}.{name}", item) for name, item in cast("JsonObject", value).items()]
             elif isinstance(value, list):
                 inner += [(f"{path}.{index}", item) for index, item in enumerate(cast("list[Any]", value))]
         level = inner
@@ -173,7 +172,7 @@ def rows_at(data: object, path: str) -> Sequence[Any]:
     return cast("list[Any]", rows)
 
 
-def is_at(fields: Fields, path: str) -> bool:
+def is_at(fields: JsonObject, path: str) -> bool:
     """Return whether a row has a value at a path, such as `response.text`."""
     with suppress(LookupError):
         return value_at(fields, split_path(path)) is not None
@@ -183,7 +182,7 @@ def is_at(fields: Fields, path: str) -> bool:
 # Objects that contain rows.
 
 
-def _inspect_rows(data: Fields) -> list[Any]:
+def _inspect_rows(data: JsonObject) -> list[Any]:
     samples = data.get("samples")
     if not isinstance(samples, list) or not samples:
         raise LayoutError(
@@ -192,7 +191,7 @@ def _inspect_rows(data: Fields) -> list[Any]:
     return cast("list[Any]", samples)
 
 
-def _is_split_frame(data: Fields) -> bool:
+def _is_split_frame(data: JsonObject) -> bool:
     columns, rows = data.get("columns"), data.get("data")
     if not data.keys() <= {"columns", "index", "data", "index_names", "column_names"}:
         return False
@@ -206,7 +205,7 @@ def _is_split_frame(data: Fields) -> bool:
     return has_response and all(isinstance(row, list) and len(row) == len(columns) for row in rows)
 
 
-def _split_rows(data: Fields) -> Iterator[dict[str, Any]]:
+def _split_rows(data: JsonObject) -> Iterator[dict[str, Any]]:
     """Return the rows of a pandas table whose columns and rows are two lists."""
     columns, rows = data["columns"], data["data"]
     if not isinstance(columns, list) or not isinstance(rows, list):
@@ -224,7 +223,7 @@ def _split_rows(data: Fields) -> Iterator[dict[str, Any]]:
     return (dict(zip(map(str, data["columns"]), row, strict=True)) for row in data["data"])
 
 
-def _is_column_frame(data: Fields) -> bool:
+def _is_column_frame(data: JsonObject) -> bool:
     """Return whether an object has columns with the same row numbers as keys."""
     columns = list(data.values())
     numbers = list(as_mapping(columns[0] if columns else None))
@@ -235,7 +234,7 @@ def _is_column_frame(data: Fields) -> bool:
     return is_counted or (all(number.isdigit() for number in numbers) and not has_no_response(data))
 
 
-def _may_have_index(data: Fields) -> bool:
+def _may_have_index(data: JsonObject) -> bool:
     """Return whether an object has several columns, one of them a response, with the same several texts as keys."""
     columns = [list(as_mapping(column)) for column in data.values()]
     return len(columns) > 1 and len(columns[0]) > 1 and columns.count(columns[0]) == len(columns) and is_row(data)
@@ -247,16 +246,16 @@ def _is_counted(values: object) -> bool:
     return len(numbers) > 1 and numbers == [str(number) for number in range(len(numbers))]
 
 
-def _column_rows(data: Fields) -> Iterator[dict[str, Any]]:
+def _column_rows(data: JsonObject) -> Iterator[dict[str, Any]]:
     for number in next(iter(data.values())):
         yield {name: column[number] for name, column in data.items()}
 
 
-def _is_table_frame(data: Fields) -> bool:
+def _is_table_frame(data: JsonObject) -> bool:
     return "data" in data and "pandas_version" in as_mapping(data.get("schema"))
 
 
-def _deepeval_rows(data: Fields) -> Iterator[Any]:
+def _deepeval_rows(data: JsonObject) -> Iterator[Any]:
     run = as_mapping(data.get("testRunData")) or data
     lists = [run[name] for name in _DEEPEVAL if isinstance(run.get(name), list)]
     cases = list[Any](chain.from_iterable(lists))
@@ -272,17 +271,17 @@ def _deepeval_rows(data: Fields) -> Iterator[Any]:
 _DEEPEVAL = ("testCases", "conversationalTestCases", "test_results")
 
 
-def _is_deepeval(data: Fields) -> bool:
+def _is_deepeval(data: JsonObject) -> bool:
     run = as_mapping(data.get("testRunData")) or data
     is_run = isinstance(run.get("testCases"), list) and isinstance(run.get("metricsScores"), list)
     return is_run or all_objects(run.get("test_results"), has_keys("name", "metrics_data", "conversational"))
 
 
-def _is_tau2(data: Fields) -> bool:
+def _is_tau2(data: JsonObject) -> bool:
     return has_keys("tasks", "info")(data) and ("simulations" in data or "agent_info" in as_mapping(data["info"]))
 
 
-def _tau2_rows(data: Fields) -> Sequence[Any]:
+def _tau2_rows(data: JsonObject) -> Sequence[Any]:
     if not data.get("simulations"):
         raise LayoutError(
             "is tau2's results without simulations: name one of the files that tau2 writes in the folder `simulations` "
@@ -291,7 +290,7 @@ def _tau2_rows(data: Fields) -> Sequence[Any]:
     return rows_at(data, "simulations")
 
 
-def _single_row(data: Fields) -> list[Fields]:
+def _single_row(data: JsonObject) -> list[JsonObject]:
     return [data]
 
 

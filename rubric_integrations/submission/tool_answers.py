@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from rubric_integrations._util.json import parse_json
+from rubric_integrations._util.json import JsonObject, parse_json
 from rubric_integrations.submission.columns import USUAL_COLUMNS, missing_column
 from rubric_integrations.submission.inputs import task_fields
 from rubric_integrations.submission.messages import Respond, is_conversation, value_text
@@ -21,8 +21,6 @@ from rubric_integrations.submission.text_files import LayoutError
 
 if TYPE_CHECKING:
     from rubric_integrations.submission.traces import Span
-
-Fields = Mapping[str, Any]
 
 
 class RawRow(NamedTuple):
@@ -39,13 +37,13 @@ class RawRow(NamedTuple):
         source: The row as the tool wrote it. None if `tool` is None.
     """
 
-    fields: Fields
+    fields: JsonObject
     error: str | None = None
     number: int = 0
     place: str = ""
     form: str = ""
     tool: RowFormat | None = None
-    source: Fields | None = None
+    source: JsonObject | None = None
 
 
 class RowFormat(NamedTuple):
@@ -68,14 +66,14 @@ class RowFormat(NamedTuple):
     """
 
     name: str
-    matches: Callable[[Fields], bool]
-    read: Callable[[Fields], Iterable[RawRow]]
+    matches: Callable[[JsonObject], bool]
+    read: Callable[[JsonObject], Iterable[RawRow]]
     tasks_are_in: str | None = None
     repeats: bool = False
     prepare: Callable[[RowFormat, Path], RowFormat] | None = None
     respond: Respond | None = None
     has_all_calls: bool = False
-    spans: Callable[[Fields], Iterable[Span]] | None = None
+    spans: Callable[[JsonObject], Iterable[Span]] | None = None
 
 
 def failed_answer(row_id: str, reason: object) -> RawRow:
@@ -86,7 +84,7 @@ def failed_answer(row_id: str, reason: object) -> RawRow:
         reason: The reason that the tool recorded: a text, or an object with a `message`.
     """
     if isinstance(reason, Mapping):
-        error = cast("Fields", reason)
+        error = cast("JsonObject", reason)
         reason = error.get("message") or error.get("code") or error
     text = " ".join(str(reason or "no reason is recorded").split())
     return RawRow({"id": row_id}, f"row {row_id}: has no answer: {text[:_MAX_REASON]}")
@@ -110,7 +108,7 @@ def unclear_answer(row_id: str, places: Sequence[str]) -> RawRow:
     )
 
 
-def unread_rows(name: str, remedy: str) -> Callable[[Fields], Iterable[RawRow]]:
+def unread_rows(name: str, remedy: str) -> Callable[[JsonObject], Iterable[RawRow]]:
     """Return a reader that refuses the rows of a tool, because such rows never contain answers.
 
     The reader always raises a `LayoutError` with advice.
@@ -120,38 +118,38 @@ def unread_rows(name: str, remedy: str) -> Callable[[Fields], Iterable[RawRow]]:
         remedy: Advice on the data to grade instead.
     """
 
-    def read(_: Fields) -> Iterable[RawRow]:
+    def read(_: JsonObject) -> Iterable[RawRow]:
         raise LayoutError(f"is {name}, which has no answers: {remedy}")
 
     return read
 
 
-def has_keys(*names: str) -> Callable[[Fields], bool]:
+def has_keys(*names: str) -> Callable[[JsonObject], bool]:
     """Return a function that tests whether a row or an object has all the given keys."""
     return lambda fields: fields.keys() >= set(names)
 
 
-def has_no_response(row: Fields) -> bool:
+def has_no_response(row: JsonObject) -> bool:
     """Return whether a row has no column with a usual name of a response."""
     return missing_column(row, USUAL_COLUMNS) is not None
 
 
-def all_objects(values: object, test: Callable[[Fields], bool]) -> bool:
+def all_objects(values: object, test: Callable[[JsonObject], bool]) -> bool:
     """Return whether a value is a list of one or more objects that all pass a test."""
     if not isinstance(values, list) or not values:
         return False
-    return all(isinstance(value, Mapping) and test(cast("Fields", value)) for value in cast("list[Any]", values))
+    return all(isinstance(value, Mapping) and test(cast("JsonObject", value)) for value in cast("list[Any]", values))
 
 
-def as_mapping(value: object) -> Fields:
+def as_mapping(value: object) -> JsonObject:
     """Return a value if it is an object. Otherwise return an empty object.
 
     Use this function only for values that are not graded, because a value of another type is lost.
     """
-    return cast("Fields", value) if isinstance(value, Mapping) else {}
+    return cast("JsonObject", value) if isinstance(value, Mapping) else {}
 
 
-def object_at(fields: Fields, name: str) -> Fields:
+def object_at(fields: JsonObject, name: str) -> JsonObject:
     """Return an entry that must be an object. The object is empty if the entry is missing.
 
     Raises:
@@ -160,7 +158,7 @@ def object_at(fields: Fields, name: str) -> Fields:
     return _checked(fields, name, Mapping) or {}
 
 
-def list_at(fields: Fields, name: str) -> list[Any]:
+def list_at(fields: JsonObject, name: str) -> list[Any]:
     """Return an entry that must be a list. The list is empty if the entry is missing.
 
     Raises:
@@ -169,7 +167,7 @@ def list_at(fields: Fields, name: str) -> list[Any]:
     return _checked(fields, name, list) or []
 
 
-def text_at(fields: Fields, name: str) -> str | None:
+def text_at(fields: JsonObject, name: str) -> str | None:
     """Return an entry that must be a text or a whole number, as text, or None if the entry is missing or empty.
 
     Raises:
@@ -179,7 +177,7 @@ def text_at(fields: Fields, name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _checked(fields: Fields, name: str, kind: Any) -> Any:
+def _checked(fields: JsonObject, name: str, kind: Any) -> Any:
     value = fields.get(name)
     if not has_value(value):
         return None
@@ -188,7 +186,7 @@ def _checked(fields: Fields, name: str, kind: Any) -> Any:
     return value
 
 
-def short_values(fields: Fields, *names: str) -> dict[str, Any]:
+def short_values(fields: JsonObject, *names: str) -> dict[str, Any]:
     """Return the short values of an object, for the metadata of a row.
 
     Short values are Booleans, numbers and texts with at most 200 characters.
@@ -201,7 +199,7 @@ def short_values(fields: Fields, *names: str) -> dict[str, Any]:
     return {name: v for name, v in chosen.items() if isinstance(v, bool | int | float | str) and len(str(v)) <= 200}
 
 
-def prefixed_values(row: Fields, prefix: str) -> dict[str, Any]:
+def prefixed_values(row: JsonObject, prefix: str) -> dict[str, Any]:
     """Return the values of a row whose names have a prefix, by their names without the prefix."""
     return {name[len(prefix) :]: value for name, value in row.items() if name.startswith(prefix)}
 

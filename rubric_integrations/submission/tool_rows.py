@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from rubric_integrations._util.json import read_json_lines
+from rubric_integrations._util.json import JsonObject, read_json_lines
 from rubric_integrations.submission.dialects.blocks import first_field
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.dialects.replies import matches_reply
@@ -17,7 +17,6 @@ from rubric_integrations.submission.inputs import holds_messages, row_fields
 from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
-    Fields,
     RawRow,
     RowFormat,
     all_objects,
@@ -51,10 +50,10 @@ def find_row_format(row: object) -> RowFormat | None:
     """
     if not isinstance(row, Mapping):
         return None
-    return next((known for known in ROW_FORMATS if known.matches(cast("Fields", row))), None)
+    return next((known for known in ROW_FORMATS if known.matches(cast("JsonObject", row))), None)
 
 
-def _openai_batch(row: Fields) -> Iterable[RawRow]:
+def _openai_batch(row: JsonObject) -> Iterable[RawRow]:
     row_id, response = str(row["custom_id"]), row.get("response") or {}
     body = response.get("body") or {}
     error = row.get("error") or (body.get("error") if isinstance(body, Mapping) else None)
@@ -69,9 +68,9 @@ def _openai_batch(row: Fields) -> Iterable[RawRow]:
     return _reply_answers(row_id, reply)
 
 
-def _reply_answers(row_id: str | None, reply: Fields) -> list[RawRow]:
+def _reply_answers(row_id: str | None, reply: JsonObject) -> list[RawRow]:
     """Return the answer of a provider's reply, or one answer for each of its choices."""
-    choices = cast("list[Fields]", reply.get("choices") or [])
+    choices = cast("list[JsonObject]", reply.get("choices") or [])
     if len(choices) < 2:
         metadata = short_values(reply, "model") | short_values(choices[0] if choices else {}, "finish_reason")
         own_id = {} if row_id is None else {"id": row_id}
@@ -80,11 +79,11 @@ def _reply_answers(row_id: str | None, reply: Fields) -> list[RawRow]:
     return [answer for n, one in enumerate(replies, start=1) for answer in _reply_answers(f"{row_id}-choice{n}", one)]
 
 
-def _reply(row: Fields) -> Iterable[RawRow]:
+def _reply(row: JsonObject) -> Iterable[RawRow]:
     return _reply_answers(text_at(row, "id"), row)
 
 
-def _litellm(row: Fields) -> Iterable[RawRow]:
+def _litellm(row: JsonObject) -> Iterable[RawRow]:
     if row["status"] == "failure":
         return [failed_answer(str(row["id"]), row.get("error_str"))]
     return [
@@ -92,7 +91,7 @@ def _litellm(row: Fields) -> Iterable[RawRow]:
     ]
 
 
-def _anthropic_batch(row: Fields) -> Iterable[RawRow]:
+def _anthropic_batch(row: JsonObject) -> Iterable[RawRow]:
     row_id, result = str(row["custom_id"]), row["result"]
     message = result.get("message")
     if result["type"] != "succeeded" or not isinstance(message, Mapping):
@@ -105,7 +104,7 @@ def _anthropic_batch(row: Fields) -> Iterable[RawRow]:
     return [RawRow({"id": row_id, "response": response, "metadata": metadata})]
 
 
-def _promptfoo(row: Fields) -> Iterable[RawRow]:
+def _promptfoo(row: JsonObject) -> Iterable[RawRow]:
     row_id = f"test{row['testIdx']}-prompt{row['promptIdx']}"
     response = row.get("response")
     output = response.get("output") if isinstance(response, Mapping) else None
@@ -120,7 +119,7 @@ def _promptfoo(row: Fields) -> Iterable[RawRow]:
     return [RawRow({**fields, "metadata": {name: value for name, value in metadata.items() if value is not None}})]
 
 
-def _inspect_sample(row: Fields) -> Iterable[RawRow]:
+def _inspect_sample(row: JsonObject) -> Iterable[RawRow]:
     epoch = row.get("epoch")
     row_id = str(row["id"]) if epoch in (None, 1) else f"{row['id']}-epoch{epoch}"
     error, output = row.get("error"), as_mapping(row.get("output"))
@@ -136,7 +135,7 @@ def _inspect_sample(row: Fields) -> Iterable[RawRow]:
     return [RawRow({**fields, "rubric": metadata.pop("rubric", None), "metadata": metadata})]
 
 
-def _langsmith_frame(row: Fields) -> Iterable[RawRow]:
+def _langsmith_frame(row: JsonObject) -> Iterable[RawRow]:
     """Return the answer in a row of LangSmith's experiment results, which were converted to a table."""
     # The columns are those of all rows. A row has only some of them, such as a failed row that has an `outputs.output`.
     filled = {name: value for name, value in row.items() if has_value(value)}
@@ -159,7 +158,7 @@ def _langsmith_frame(row: Fields) -> Iterable[RawRow]:
     return [RawRow(fields)]
 
 
-def _ragas(row: Fields) -> Iterable[RawRow]:
+def _ragas(row: JsonObject) -> Iterable[RawRow]:
     """Return the answer in a row of ragas, which may be a conversation."""
     task, response = row["user_input"], row.get("response")
     fields = {
@@ -179,7 +178,7 @@ def _ragas(row: Fields) -> Iterable[RawRow]:
     return [RawRow({**fields, "response": conversation})]
 
 
-def _ragas_messages(messages: Sequence[Fields]) -> list[dict[str, Any]]:
+def _ragas_messages(messages: Sequence[JsonObject]) -> list[dict[str, Any]]:
     """Return the messages in OpenAI's form.
 
     ragas writes no ids of calls. Therefore each result gets the id of the next call in order.
@@ -203,7 +202,7 @@ def _ragas_messages(messages: Sequence[Fields]) -> list[dict[str, Any]]:
     return converted
 
 
-def _lm_eval(row: Fields) -> Iterable[RawRow]:
+def _lm_eval(row: JsonObject) -> Iterable[RawRow]:
     row_id, responses = str(row["doc_id"]), row["resps"]
     arguments = row["arguments"]
     is_choice = len(arguments) > 1 or any(
@@ -219,7 +218,7 @@ def _lm_eval(row: Fields) -> Iterable[RawRow]:
     return [RawRow({"id": own, "response": answer, **shared}) for own, answer in zip(ids, answers, strict=True)]
 
 
-def _is_lm_eval(row: Fields) -> bool:
+def _is_lm_eval(row: JsonObject) -> bool:
     answers, arguments = row.get("resps"), row.get("arguments")
     is_sample = (
         has_keys("doc_id", "doc")(row)
@@ -230,9 +229,9 @@ def _is_lm_eval(row: Fields) -> bool:
     return is_sample and isinstance(answers, list) and bool(answers) and all(isinstance(a, list) and a for a in answers)
 
 
-def _mt_bench(row: Fields, questions: Mapping[str, Fields] | None = None) -> Iterable[RawRow]:
+def _mt_bench(row: JsonObject, questions: Mapping[str, JsonObject] | None = None) -> Iterable[RawRow]:
     """Return one answer for each turn of each choice in a row of MT-Bench."""
-    answers, choices = list[RawRow](), cast("list[Fields]", row["choices"])
+    answers, choices = list[RawRow](), cast("list[JsonObject]", row["choices"])
     question = None if questions is None else _question_of(str(row["question_id"]), questions)
     for number, choice in enumerate(choices, start=1):
         choice_id = str(row["question_id"]) if len(choices) == 1 else f"{row['question_id']}-choice{number}"
@@ -268,7 +267,7 @@ def _with_questions(known: RowFormat, path: Path) -> RowFormat:
         rows = [row for _, row in read_json_lines(file) if isinstance(row, Mapping)]
     except ValueError as error:
         raise LayoutError(f"has its tasks in a file that cannot be read: {error}") from None
-    questions = {str(row["question_id"]): row for row in cast("list[Fields]", rows) if _has_turns(row)}
+    questions = {str(row["question_id"]): row for row in cast("list[JsonObject]", rows) if _has_turns(row)}
     return known._replace(read=partial(_mt_bench, questions=questions), tasks_are_in=None)
 
 
@@ -277,7 +276,7 @@ _QUESTIONS = "question.jsonl"
 _MAX_TURNS = 100
 
 
-def _question_of(question_id: str, questions: Mapping[str, Fields]) -> Fields | None:
+def _question_of(question_id: str, questions: Mapping[str, JsonObject]) -> JsonObject | None:
     question = questions.get(question_id)
     if question is None:
         warnings.warn(
@@ -287,11 +286,11 @@ def _question_of(question_id: str, questions: Mapping[str, Fields]) -> Fields | 
     return question
 
 
-def _has_turns(row: Fields) -> bool:
+def _has_turns(row: JsonObject) -> bool:
     return "question_id" in row and isinstance(row.get("turns"), list)
 
 
-def _is_mt_bench(row: Fields) -> bool:
+def _is_mt_bench(row: JsonObject) -> bool:
     choices = row.get("choices")
     return (
         "question_id" in row
@@ -306,8 +305,8 @@ _SHAREGPT_ROLES = {
 }  # fmt: skip
 
 
-def _sharegpt(row: Fields) -> Iterable[RawRow]:
-    turns = cast("list[Fields]", row["conversations"])
+def _sharegpt(row: JsonObject) -> Iterable[RawRow]:
+    turns = cast("list[JsonObject]", row["conversations"])
     unknown = next((turn["from"] for turn in turns if turn["from"] not in _SHAREGPT_ROLES), None)
     row_id = row.get("id")
     if unknown is not None:
@@ -318,7 +317,7 @@ def _sharegpt(row: Fields) -> Iterable[RawRow]:
     return [RawRow({"id": row_id, "response": messages})]
 
 
-def _tau_bench(row: Fields) -> Iterable[RawRow]:
+def _tau_bench(row: JsonObject) -> Iterable[RawRow]:
     row_id, info = f"{row['task_id']}-trial{row['trial']}", as_mapping(row.get("info"))
     if not row["traj"]:
         return [failed_answer(row_id, info.get("error") or "its `traj` is empty")]
@@ -334,7 +333,7 @@ def _tau_message(message: Any) -> Any:
     return {**message, "status": "error" if has_failed else "success"}
 
 
-def _tau2(row: Fields) -> Iterable[RawRow]:
+def _tau2(row: JsonObject) -> Iterable[RawRow]:
     row_id = str(row["task_id"]) if row.get("trial") is None else f"{row['task_id']}-trial{row['trial']}"
     if not row.get("messages"):
         voice = "it is a voice simulation (`ticks`), which no reader reads"
@@ -345,19 +344,19 @@ def _tau2(row: Fields) -> Iterable[RawRow]:
     return [RawRow({"id": row_id, "response": messages, "metadata": metadata})]
 
 
-def _openhands(row: Fields) -> Iterable[RawRow]:
+def _openhands(row: JsonObject) -> Iterable[RawRow]:
     if not row["history"]:
         return [failed_answer(row["instance_id"], row.get("error") or "its `history` is empty")]
     metadata = short_values(as_mapping(row.get("metadata")), "agent_class") | short_values(row, "error")
     return [RawRow({"id": row["instance_id"], "response": row["history"], "metadata": metadata})]
 
 
-def _is_openhands(row: Fields) -> bool:
+def _is_openhands(row: JsonObject) -> bool:
     names = ("instance_id", "instruction", "history", "test_result")
     return has_keys(*names)(row) and isinstance(row["history"], list) and has_no_response(row)
 
 
-def _dspy(row: Fields) -> Iterable[RawRow]:
+def _dspy(row: JsonObject) -> Iterable[RawRow]:
     name, *others = prefixed_values(row, "pred_")
     if others:
         raise LayoutError(
@@ -368,13 +367,13 @@ def _dspy(row: Fields) -> Iterable[RawRow]:
     return [RawRow({**fields, "response": row[f"pred_{name}"], "reference": row[f"example_{name}"]})]
 
 
-def _is_dspy(row: Fields) -> bool:
+def _is_dspy(row: JsonObject) -> bool:
     """Return whether a row has fields with DSPy's prefix of predictions, and equal ones with its prefix of examples."""
     fields = prefixed_values(row, "pred_")
     return bool(fields) and list(fields) == list(prefixed_values(row, "example_")) and has_no_response(row)
 
 
-def _alpaca_eval(row: Fields) -> Iterable[RawRow]:
+def _alpaca_eval(row: JsonObject) -> Iterable[RawRow]:
     # The first output is the output of the baseline, to which the output of the model was compared.
     metadata = {"generator": row["generator_2"], "baseline": row["generator_1"]}
     metadata |= short_values(row, "preference", "annotator", "dataset")
@@ -385,11 +384,11 @@ def _alpaca_eval(row: Fields) -> Iterable[RawRow]:
 _ALPACA_EVAL = ("instruction", "output_1", "generator_1", "output_2", "generator_2", "preference")
 
 
-def _is_alpaca_eval(row: Fields) -> bool:
+def _is_alpaca_eval(row: JsonObject) -> bool:
     return has_keys(*_ALPACA_EVAL)(row) and has_no_response(row)
 
 
-def _deepeval(row: Fields) -> Iterable[RawRow]:
+def _deepeval(row: JsonObject) -> Iterable[RawRow]:
     """Return the answer in a test case of DeepEval, which may be a conversation."""
     camel_case = "metricsData" in row
 
@@ -427,7 +426,7 @@ def _deepeval(row: Fields) -> Iterable[RawRow]:
     return [RawRow({**fields, **steps, "query": row["input"], "response": answer})]
 
 
-def _is_deepeval(row: Fields) -> bool:
+def _is_deepeval(row: JsonObject) -> bool:
     metrics = row.get("metricsData", row.get("metrics_data"))
     has_task = isinstance(row.get("input"), str) or isinstance(row.get("turns"), list)
     return isinstance(row.get("name"), str) and isinstance(metrics, list) and has_task and has_no_response(row)
@@ -443,9 +442,9 @@ class _EvalsLog:
 
     def __init__(self) -> None:
         self._is_graded = False
-        self._samplings: dict[str, list[Fields]] = {}
+        self._samplings: dict[str, list[JsonObject]] = {}
 
-    def read(self, row: Fields) -> list[RawRow]:
+    def read(self, row: JsonObject) -> list[RawRow]:
         if "spec" in row:
             evaluation = as_mapping(as_mapping(row["spec"].get("run_config")).get("eval_spec"))
             self._is_graded = "modelgraded" in str(evaluation.get("cls"))
@@ -474,7 +473,7 @@ def _is_shown(sampled: Any, prompt: Any) -> bool:
     return all(text in shown for text in (sampled if isinstance(sampled, list) else [sampled]))
 
 
-def _sampled_answers(sample: str, data: Fields) -> Iterator[RawRow]:
+def _sampled_answers(sample: str, data: JsonObject) -> Iterator[RawRow]:
     sampled, metadata = data["sampled"], short_values(data, "model")
     texts = cast("list[Any]", sampled) if isinstance(sampled, list) else [sampled]
     for number, text in enumerate(texts, start=1):
@@ -486,7 +485,7 @@ def _with_events(known: RowFormat, _: Path) -> RowFormat:
     return known._replace(read=_EvalsLog().read)
 
 
-def _is_evals_log(row: Fields) -> bool:
+def _is_evals_log(row: JsonObject) -> bool:
     is_header = set(row) == {"spec"} and has_keys("run_id", "eval_name")(as_mapping(row["spec"]))
     is_end = "final_report" in row and row.keys() <= {"final_report", "run_id"}
     return is_header or is_end or has_keys("run_id", "event_id", "sample_id", "type", "data", "created_at")(row)
@@ -504,11 +503,11 @@ PROMPTFOO_TABLE = (
 )
 
 
-def _promptfoo_table(_: Fields) -> Iterable[RawRow]:
+def _promptfoo_table(_: JsonObject) -> Iterable[RawRow]:
     raise LayoutError(f"{PROMPTFOO_TABLE}, or name that column by `response_column` (`--response-column`)")
 
 
-def _is_inspect_sample(row: Fields) -> bool:
+def _is_inspect_sample(row: JsonObject) -> bool:
     # A failed sample may have no output.
     return has_keys("id", "epoch", "input", "target", "messages")(row) and not _INSPECT_KEYS.isdisjoint(row)
 
@@ -516,7 +515,7 @@ def _is_inspect_sample(row: Fields) -> bool:
 _INSPECT_KEYS = frozenset({"output", "scores", "store", "events", "attachments", "setup", "model_usage"})
 
 
-def _is_openai_batch(row: Fields) -> bool:
+def _is_openai_batch(row: JsonObject) -> bool:
     response = row.get("response")
     if "custom_id" not in row or "response" not in row or "result" in row:
         return False
@@ -525,15 +524,15 @@ def _is_openai_batch(row: Fields) -> bool:
     )  # fmt: skip
 
 
-def _is_anthropic_batch(row: Fields) -> bool:
+def _is_anthropic_batch(row: JsonObject) -> bool:
     return "custom_id" in row and isinstance(as_mapping(row.get("result")).get("type"), str)
 
 
-def _is_langsmith_frame(row: Fields) -> bool:
+def _is_langsmith_frame(row: JsonObject) -> bool:
     return bool(prefixed_values(row, "outputs.")) and bool(prefixed_values(row, "inputs.")) and has_no_response(row)
 
 
-def _is_ragas(row: Fields) -> bool:
+def _is_ragas(row: JsonObject) -> bool:
     if "user_input" not in row or "response" in row:
         return "user_input" in row
     # The header of a table has no values.
@@ -541,17 +540,17 @@ def _is_ragas(row: Fields) -> bool:
     return is_header or _is_ragas_chat(_repr_list(row["user_input"]))
 
 
-def _is_tau_bench(row: Fields) -> bool:
+def _is_tau_bench(row: JsonObject) -> bool:
     is_run = row.keys() >= {"task_id", "traj", "reward", "trial"} and isinstance(row["traj"], list)
     return is_run and has_no_response(row)
 
 
-def _is_tau2(row: Fields) -> bool:
+def _is_tau2(row: JsonObject) -> bool:
     is_simulation = row.keys() >= {"task_id", "start_time", "termination_reason"}
     return is_simulation and ("messages" in row or "ticks" in row) and "response" not in row
 
 
-def _is_sharegpt(row: Fields) -> bool:
+def _is_sharegpt(row: JsonObject) -> bool:
     return all_objects(row.get("conversations"), has_keys("from", "value")) and has_no_response(row)
 
 

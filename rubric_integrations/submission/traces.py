@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from rubric_integrations._util.json import parse_json
+from rubric_integrations._util.json import JsonObject, parse_json
 from rubric_integrations.submission.dialects.blocks import (
     FilesAsPlaceholders,
     Message,
@@ -33,7 +33,6 @@ from rubric_integrations.submission.messages import is_conversation, is_message,
 from rubric_integrations.submission.steps import Step, ToolCall, join_calls
 from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
-    Fields,
     RawRow,
     RowFormat,
     all_objects,
@@ -190,7 +189,7 @@ def _spans_of(known: RowFormat, row: RawRow) -> list[Span] | None:
     return None
 
 
-def _trace_of(row: Fields) -> str | None:
+def _trace_of(row: JsonObject) -> str | None:
     """Return the id of the trace of a row that cannot be read as spans, or None if the row may be of any trace."""
     context = as_mapping(row.get("context"))
     trace = first_field(row, "trace_id", "traceId", "context.trace_id") or context.get("trace_id")
@@ -314,8 +313,8 @@ def _answer(own: Span, spans: Sequence[Span]) -> RawRow:
     recorded = _recorded_calls(spans, own.output)
     own = own._replace(input=_settled(own.input, recorded), output=_settled(own.output, recorded))
     output = own.output
-    if isinstance(output, Mapping) and not _messages(cast("Fields", output)):
-        values = cast("Fields", output)
+    if isinstance(output, Mapping) and not _messages(cast("JsonObject", output)):
+        values = cast("JsonObject", output)
         output = next(iter(values.values())) if len(values) == 1 else row_fields(values, warns=False).get("response")
         if output in (None, [], {}, ""):
             names = ", ".join(repr(name) for name in values)
@@ -442,7 +441,7 @@ def _is_same(call: ToolCall, recorded: ToolCall, *, is_strict: bool) -> bool:
 
 def _contains(holder: object, arguments: Mapping[str, Any]) -> bool:
     if isinstance(holder, Mapping):
-        fields = cast("Fields", holder)
+        fields = cast("JsonObject", holder)
         return all(name in fields and fields[name] == value for name, value in arguments.items())
     is_short = isinstance(holder, list) and len(holder) <= _MAX_COMPARED
     return is_short and bool(arguments) and all(value in holder for value in arguments.values())
@@ -531,7 +530,7 @@ def _messages(value: object) -> list[Any]:
         return list(cast("list[Any]", value))
     if not isinstance(value, Mapping):
         return []
-    fields = cast("Fields", value)
+    fields = cast("JsonObject", value)
     # The replies of OpenAI, Gemini and Google's ADK.
     for replies, name in (
         (fields.get("choices"), "message"),
@@ -552,7 +551,7 @@ def _messages(value: object) -> list[Any]:
 _LANGSMITH = "LangSmith runs"
 
 
-def _langsmith_spans(row: Fields) -> Iterator[Span]:
+def _langsmith_spans(row: JsonObject) -> Iterator[Span]:
     """Yield a run and the runs inside it. The id of the trace is the id of its root run."""
     runs, trace = [row], None
     while runs:
@@ -563,7 +562,7 @@ def _langsmith_spans(row: Fields) -> Iterator[Span]:
         runs += [{"parent_run_id": span.id, **child} for child in reversed(list_at(run, "child_runs"))]
 
 
-def _langsmith_span(row: Fields, trace: str | None) -> Span:
+def _langsmith_span(row: JsonObject, trace: str | None) -> Span:
     """Convert a run of LangSmith to a span."""
     parent, run_id = row.get("parent_run_id"), _id(first_field(row, "id", "run_id"))
     parent = _id(parent) if has_value(parent) else None
@@ -576,7 +575,7 @@ def _langsmith_span(row: Fields, trace: str | None) -> Span:
         sent = inputs["input"] if list(inputs) == ["input"] else sent
         received = outputs["output"] if list(outputs) == ["output"] else received
     elif isinstance(received, Mapping):
-        received = _generation(cast("Fields", received))
+        received = _generation(cast("JsonObject", received))
         if parent is None and error is None:
             error = _unclear_outputs(received)
     return Span(trace, run_id, parent, kind, str(row.get("name")), str(row.get("start_time")), sent, received, error)
@@ -588,7 +587,7 @@ def _object(value: object) -> Any:
     return value if isinstance(value, str) and value and not isinstance(decoded, Mapping) else decoded
 
 
-def _unclear_outputs(outputs: Fields) -> str | None:
+def _unclear_outputs(outputs: JsonObject) -> str | None:
     """Return the reason why the answer in the outputs of a run is not certain, or None if it is certain."""
     if isinstance(outputs.get("messages"), list) and not is_state(outputs):
         return "its `outputs.messages` cannot be read"
@@ -605,7 +604,7 @@ def _unclear_outputs(outputs: Fields) -> str | None:
 _MAX_PLACES = 150
 
 
-def _generation(outputs: Fields) -> Any:
+def _generation(outputs: JsonObject) -> Any:
     """Return the first reply in the outputs of a LangChain model. Any other outputs are returned unchanged."""
     generations: Any = outputs.get("generations")
     while isinstance(generations, list) and generations:
@@ -615,7 +614,7 @@ def _generation(outputs: Fields) -> Any:
     return outputs if not reply else {"messages": messages} if is_conversation(messages) else reply.get("text")
 
 
-def _is_langsmith_run(row: Fields) -> bool:
+def _is_langsmith_run(row: JsonObject) -> bool:
     return has_keys("run_type", "inputs", "start_time")(row) and ("outputs" in row or has_no_response(row))
 
 
@@ -625,11 +624,11 @@ def _is_langsmith_run(row: Fields) -> bool:
 _TOOL_PREFIX = re.compile(r"^(execute_tool |running tool: )")
 
 
-def _langfuse_spans(row: Fields) -> list[Span]:
+def _langfuse_spans(row: JsonObject) -> list[Span]:
     return [_langfuse_span(row)]
 
 
-def _langfuse_span(row: Fields) -> Span:
+def _langfuse_span(row: JsonObject) -> Span:
     kinds = {"TOOL": "tool", "GENERATION": "chat"}
     kind = kinds.get(text_at(row, "type") or "", "step")
     attributes = as_mapping(as_mapping(parsed_json(row.get("metadata"))).get("attributes"))
@@ -644,34 +643,34 @@ def _langfuse_span(row: Fields) -> Span:
     )  # fmt: skip
 
 
-def _is_langfuse_observation(row: Fields) -> bool:
+def _is_langfuse_observation(row: JsonObject) -> bool:
     is_export = has_keys("id", "traceId", "type", "startTime")(row)
     is_in_storage = has_keys("id", "trace_id", "type", "start_time", "parent_observation_id")(row)
     return (is_export or is_in_storage) and ("output" in row or has_no_response(row))
 
 
-def _read_langfuse_trace(row: Fields) -> list[RawRow]:
+def _read_langfuse_trace(row: JsonObject) -> list[RawRow]:
     return trace_answers([], _langfuse_whole(row))
 
 
-def _langfuse_whole(trace: Fields, *, is_json: bool = False) -> Span:
+def _langfuse_whole(trace: JsonObject, *, is_json: bool = False) -> Span:
     values = [_decoded(trace.get(name)) if is_json else _maybe_json(trace.get(name)) for name in ("input", "output")]
     error = "its level is ERROR" if text_at(trace, "level") == "ERROR" and values[1] is None else None
     return Span(_id(trace["id"]), "", None, "step", str(trace.get("name") or ""), "", values[0], values[1], error)
 
 
-def _is_langfuse_trace(row: Fields) -> bool:
+def _is_langfuse_trace(row: JsonObject) -> bool:
     has_content = "input" in row or "output" in row
     return has_keys("id", "timestamp")(row) and has_content and ("bookmarked" in row or "htmlPath" in row)
 
 
-def _read_langfuse_document(data: Fields) -> list[RawRow]:
+def _read_langfuse_document(data: JsonObject) -> list[RawRow]:
     trace = data["trace"]
     spans = [_langfuse_span({"traceId": trace["id"], **row}) for row in list_at(data, "observations")]
     return trace_answers(spans, _langfuse_whole(trace, is_json=True))
 
 
-def _is_langfuse_document(data: Fields) -> bool:
+def _is_langfuse_document(data: JsonObject) -> bool:
     return "observations" in data and "id" in as_mapping(data.get("trace"))
 
 
@@ -706,7 +705,7 @@ def _maybe_json(value: object) -> Any:
 # Phoenix, and OpenInference in the spans of OpenTelemetry.
 
 
-def _phoenix_spans(row: Fields) -> list[Span]:
+def _phoenix_spans(row: JsonObject) -> list[Span]:
     context = as_mapping(row.get("context")) or prefixed_values(row, "context.")
     attributes = object_at({"attributes": parsed_json(row.get("attributes"))}, "attributes")
     attributes = attributes or prefixed_values(row, "attributes.")
@@ -720,7 +719,7 @@ def _phoenix_spans(row: Fields) -> list[Span]:
     return [_openinference_span(attributes, span)]
 
 
-def _openinference_span(attributes: Fields, span: Span) -> Span:
+def _openinference_span(attributes: JsonObject, span: Span) -> Span:
     """Add the kind, name, input and output to a span from its OpenInference attributes."""
     nested = _nested(attributes)
     kind = {"LLM": "chat", "TOOL": "tool"}.get(str(span.kind).upper(), "step")
@@ -739,14 +738,14 @@ def _openinference_span(attributes: Fields, span: Span) -> Span:
     return span._replace(kind=kind, name=name, input=values[0], output=values[1])
 
 
-def _openinference_value(holder: Fields) -> Any:
+def _openinference_value(holder: JsonObject) -> Any:
     """Return an input or an output. Its type says whether a text is JSON, or was written by a program or a model."""
     value = holder.get("value")
     is_text = isinstance(value, str) and not str(holder.get("mime_type")).startswith("application/json")
     return value or None if is_text else _decoded(value)
 
 
-def _messages_at(model: Fields, name: str) -> list[Any]:
+def _messages_at(model: JsonObject, name: str) -> list[Any]:
     """Return a list of messages, which pandas writes to a CSV in Python's form.
 
     Raises:
@@ -780,7 +779,7 @@ class _Nested(dict[str, Any]):
     """An object that `_nested` made, so that it need not be copied again."""
 
 
-def _nested(flat: Fields) -> dict[str, Any]:
+def _nested(flat: JsonObject) -> dict[str, Any]:
     """Return flat attributes such as `llm.output_messages.0.message.role` as objects and lists."""
     nested = _Nested()
     for path, value in flat.items():
@@ -789,7 +788,7 @@ def _nested(flat: Fields) -> dict[str, Any]:
         for parent in parents:
             inner = place.get(parent)
             if not isinstance(inner, _Nested):
-                inner = place[parent] = _Nested(cast("Fields", inner) if isinstance(inner, Mapping) else {})
+                inner = place[parent] = _Nested(cast("JsonObject", inner) if isinstance(inner, Mapping) else {})
             place = inner
         if value is not None or name not in place:
             place[name] = value
@@ -799,7 +798,7 @@ def _nested(flat: Fields) -> dict[str, Any]:
 def _listed(value: object) -> Any:
     if not isinstance(value, Mapping):
         return value
-    fields = {name: _listed(item) for name, item in cast("Fields", value).items()}
+    fields = {name: _listed(item) for name, item in cast("JsonObject", value).items()}
     if fields and all(name.isdecimal() for name in fields):
         return [fields[name] for name in sorted(fields, key=int)]
     return fields
@@ -808,7 +807,7 @@ def _listed(value: object) -> Any:
 _MAX_NESTED = 12
 
 
-def _is_phoenix_span(row: Fields) -> bool:
+def _is_phoenix_span(row: JsonObject) -> bool:
     context = as_mapping(row.get("context")) or prefixed_values(row, "context.")
     has_attributes = "attributes" in row or any(name.startswith("attributes.") for name in row)
     return has_keys("span_kind", "parent_id")(row) and context.keys() >= {"span_id", "trace_id"} and has_attributes
@@ -817,7 +816,7 @@ def _is_phoenix_span(row: Fields) -> bool:
 # MLflow.
 
 
-def _read_mlflow_trace(row: Fields) -> list[RawRow]:
+def _read_mlflow_trace(row: JsonObject) -> list[RawRow]:
     info, spans = row["info"], row["data"]["spans"]
     trace_id = _id(first_field(info, "trace_id", "request_id"))
     answers = trace_answers([_mlflow_span(span, trace_id) for span in spans])
@@ -827,7 +826,7 @@ def _read_mlflow_trace(row: Fields) -> list[RawRow]:
     return answers or [failed_answer(trace_id, "it has no spans")]
 
 
-def _mlflow_span(row: Fields, trace_id: str) -> Span:
+def _mlflow_span(row: JsonObject, trace_id: str) -> Span:
     """Convert a span of MLflow."""
     attributes = object_at(row, "attributes")
     if not attributes:
@@ -847,15 +846,15 @@ def _mlflow_span(row: Fields, trace_id: str) -> Span:
     )  # fmt: skip
 
 
-def _is_mlflow_trace(row: Fields) -> bool:
+def _is_mlflow_trace(row: JsonObject) -> bool:
     info, data = as_mapping(row.get("info")), as_mapping(row.get("data"))
     return isinstance(data.get("spans"), list) and ("trace_id" in info or "request_id" in info)
 
 
-def _read_mlflow_row(row: Fields) -> list[RawRow]:
+def _read_mlflow_row(row: JsonObject) -> list[RawRow]:
     trace = parsed_json(row["trace"])
-    if isinstance(trace, Mapping) and _is_mlflow_trace(cast("Fields", trace)):
-        return _read_mlflow_trace(cast("Fields", trace))
+    if isinstance(trace, Mapping) and _is_mlflow_trace(cast("JsonObject", trace)):
+        return _read_mlflow_trace(cast("JsonObject", trace))
     trace_id, state = _id(row["trace_id"]), str(row.get("state")).rpartition(".")[2]
     values = [_maybe_json(row[name]) for name in ("request", "response")]
     error = None if state == "OK" else f"its state is {state}"
@@ -865,7 +864,7 @@ def _read_mlflow_row(row: Fields) -> list[RawRow]:
 # OpenTelemetry.
 
 
-def _otlp_spans(row: Fields) -> Iterator[Span]:
+def _otlp_spans(row: JsonObject) -> Iterator[Span]:
     """Yield the spans of one export request."""
     for resource in row["resourceSpans"]:
         for scope in resource.get("scopeSpans") or resource.get("instrumentationLibrarySpans") or []:
@@ -879,11 +878,11 @@ def _otlp_spans(row: Fields) -> Iterator[Span]:
                 )  # fmt: skip
 
 
-def _otlp_attributes(holder: Fields) -> dict[str, Any]:
+def _otlp_attributes(holder: JsonObject) -> dict[str, Any]:
     return {_id(item["key"]): _otlp_value(object_at(item, "value")) for item in list_at(holder, "attributes")}
 
 
-def _otlp_value(value: Fields) -> Any:
+def _otlp_value(value: JsonObject) -> Any:
     kind, content = next(iter(value.items()), ("", cast("Any", None)))
     if kind == "arrayValue":
         return [_otlp_value(item) for item in list_at(content, "values")]
@@ -892,7 +891,7 @@ def _otlp_value(value: Fields) -> Any:
     return text_at(value, kind) if kind == "stringValue" else content
 
 
-def _sdk_spans(row: Fields) -> list[Span]:
+def _sdk_spans(row: JsonObject) -> list[Span]:
     """Return the span of a line that `ReadableSpan.to_json` of OpenTelemetry's SDK wrote."""
     context, events = row["context"], [as_mapping(event.get("attributes")) for event in row.get("events") or []]
     attributes = {name: value for fields in (*events, row["attributes"] or {}) for name, value in fields.items()}
@@ -902,7 +901,7 @@ def _sdk_spans(row: Fields) -> list[Span]:
 
 
 def _otel_span(
-    attributes: Fields, trace_id: str, span_id: str, parent: object, name: str, start: str, status: Fields
+    attributes: JsonObject, trace_id: str, span_id: str, parent: object, name: str, start: str, status: JsonObject
 ) -> Span:
     """Convert a span of OpenTelemetry, with attributes of its `gen_ai` convention or of OpenInference."""
     code = str(first_field(status, "code", "status_code"))
@@ -928,20 +927,22 @@ def _otel_span(
     return span._replace(kind=kind, input=values[0], output=values[1], error=error)
 
 
-def _is_otlp(row: Fields) -> bool:
+def _is_otlp(row: JsonObject) -> bool:
     return all_objects(row.get("resourceSpans"), lambda resource: isinstance(resource.get("scopeSpans"), list))
 
 
-def _is_sdk_span(row: Fields) -> bool:
+def _is_sdk_span(row: JsonObject) -> bool:
     context = as_mapping(row.get("context"))
     is_span = has_keys("kind", "parent_id", "status", "attributes")(row) and "span_kind" not in row
     return is_span and context.keys() >= {"trace_id", "span_id"}
 
 
-def _of_spans(name: str, matches: Callable[[Fields], bool], spans: Callable[[Fields], Iterable[Span]]) -> RowFormat:
+def _of_spans(
+    name: str, matches: Callable[[JsonObject], bool], spans: Callable[[JsonObject], Iterable[Span]]
+) -> RowFormat:
     """Return a format in which a trace has several rows."""
 
-    def read(row: Fields) -> Iterable[RawRow]:
+    def read(row: JsonObject) -> Iterable[RawRow]:
         return trace_answers(spans(row))
 
     return RowFormat(name, matches, read, spans=spans)

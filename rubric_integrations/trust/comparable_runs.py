@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from rubric_integrations._util.json import JsonObject
 from rubric_integrations._util.text import one_line
 from rubric_integrations.rubric.answers import Option, Scale
 from rubric_integrations.runs.files import GradedRow, import_notes, matched_rows
@@ -117,8 +118,6 @@ _MOST_OTHER_QUERIES = 0.1
 # Fields that reports of earlier versions lack.
 _ANSWERS = ("options", "scale", "cap")
 FINGERPRINT_PARTS = ("model", "server", "settings", "client", "other settings", "prompts or examples")
-
-_Fields = dict[str, Any]
 
 
 class _Differences:
@@ -313,7 +312,7 @@ def recorded_part(row: GradedRow, name: str) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _questions(row: GradedRow) -> dict[QuestionKey, _Fields]:
+def _questions(row: GradedRow) -> dict[QuestionKey, JsonObject]:
     """Return the fields of each criterion of a row that change the score or the pass."""
     entries, recorded = row.report.criteria if row.report else (), recorded_part(row, "criteria")
     return {

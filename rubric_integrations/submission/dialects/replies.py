@@ -11,11 +11,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
+from rubric_integrations._util.json import JsonObject
 from rubric_integrations.submission.dialects.bedrock import read_bedrock
 from rubric_integrations.submission.dialects.blocks import AttachmentList, Message, first_field, get_field
 from rubric_integrations.submission.dialects.chat import read_chat, read_gemini, read_openai_responses
-
-Fields = Mapping[str, Any]
 
 
 class ProviderFormat(NamedTuple):
@@ -31,7 +30,7 @@ class ProviderFormat(NamedTuple):
 
     keys: frozenset[str]
     matches: Callable[[Any], bool]
-    messages: Callable[[Fields], list[Any]]
+    messages: Callable[[JsonObject], list[Any]]
     read: Callable[[Any, AttachmentList], list[Message]]
 
 
@@ -84,7 +83,7 @@ def _has(record: Any, key: str) -> bool:
     return key in record if isinstance(record, Mapping) else hasattr(record, key)
 
 
-def _completion_messages(reply: Fields) -> list[Any]:
+def _completion_messages(reply: JsonObject) -> list[Any]:
     choices = _items(reply.get("choices"))
     if len(choices) != 1:
         raise ValueError(f"`choices` has {len(choices)} choices, and one is graded: pass the reply with one of them")
@@ -102,7 +101,7 @@ def _is_response(reply: Any) -> bool:
     return get_field(reply, "object") == "response" and isinstance(get_field(reply, "output"), list)
 
 
-def _response_messages(reply: Fields) -> list[Any]:
+def _response_messages(reply: JsonObject) -> list[Any]:
     status, error = reply.get("status"), reply.get("error")
     if error or status in ("failed", "cancelled", "queued", "in_progress"):
         raise ValueError(f"the reply has the status {status!r} ({_reason(error)}): there is no answer to grade")
@@ -133,7 +132,7 @@ def _plain(reason: Any) -> Any:
     return getattr(reason, "value", reason)
 
 
-def _gemini_messages(reply: Fields) -> list[Any]:
+def _gemini_messages(reply: JsonObject) -> list[Any]:
     if not _items(reply.get("candidates")):
         raise _no_answer("candidates", _block_reason(reply))
     history = first_field(reply, "automaticFunctionCallingHistory", "automatic_function_calling_history")
@@ -153,7 +152,7 @@ def _is_bedrock(reply: Any) -> bool:
     return is_message and first_field(reply, "stopReason", "usage", "metrics") is not None
 
 
-def _bedrock_messages(reply: Fields) -> list[Any]:
+def _bedrock_messages(reply: JsonObject) -> list[Any]:
     message = reply["output"]["message"]
     if not message["content"]:
         raise _no_answer("output.message.content", reply.get("stopReason"))
@@ -165,7 +164,7 @@ def _is_anthropic(reply: Any) -> bool:
     return is_message and isinstance(get_field(reply, "content"), list) and _has(reply, "stop_reason")
 
 
-def _anthropic_messages(reply: Fields) -> list[Any]:
+def _anthropic_messages(reply: JsonObject) -> list[Any]:
     if not reply["content"]:
         raise _no_answer("content", reply["stop_reason"])
     return _finished([{"role": "assistant", "content": reply["content"]}], reply["stop_reason"])
@@ -176,7 +175,7 @@ def _is_ollama(reply: Any) -> bool:
     return is_end and _has_role(get_field(reply, "message"))
 
 
-def _ollama_messages(reply: Fields) -> list[Any]:
+def _ollama_messages(reply: JsonObject) -> list[Any]:
     message, reason = reply["message"], reply.get("done_reason")
     if not (get_field(message, "content") or get_field(message, "tool_calls")):
         raise _no_answer("message", reason)
@@ -185,13 +184,13 @@ def _ollama_messages(reply: Fields) -> list[Any]:
 
 def _is_error(reply: Any) -> bool:
     """Return whether a dictionary is the body of a failed request: an `error` with a `message`, and nothing else."""
-    if not isinstance(reply, Mapping) or not cast("Fields", reply).keys() <= {"error", "type", "request_id"}:
+    if not isinstance(reply, Mapping) or not cast("JsonObject", reply).keys() <= {"error", "type", "request_id"}:
         return False
-    error = cast("Fields", reply).get("error")
+    error = cast("JsonObject", reply).get("error")
     return isinstance(get_field(error, "message"), str) and first_field(error, "type", "code", "status") is not None
 
 
-def _error_messages(reply: Fields) -> list[Any]:
+def _error_messages(reply: JsonObject) -> list[Any]:
     raise ValueError(f"is the error of a request ({_reason(reply['error'])}): there is no answer to grade")
 
 
@@ -231,7 +230,7 @@ def provider_of(value: Any) -> str | None:
         'Ollama'
     """
     # Most rows have none of the keys, and a run reads many rows.
-    if type(value) is dict and _KEYS.isdisjoint(cast("Fields", value)):
+    if type(value) is dict and _KEYS.isdisjoint(cast("JsonObject", value)):
         return None
     if not isinstance(value, Mapping) and not hasattr(type(value), "model_dump"):
         return None
@@ -256,7 +255,7 @@ def reply_messages(value: Any) -> list[Any]:
     name = cast("str", provider_of(value))
     try:
         fields = value if isinstance(value, Mapping) else value.model_dump(warnings=False)
-        return PROVIDERS[name].messages(cast("Fields", fields))
+        return PROVIDERS[name].messages(cast("JsonObject", fields))
     except (LookupError, TypeError, AttributeError):
         raise ValueError(f"is a damaged reply of {name}: pass the text of the answer") from None
 
@@ -277,7 +276,7 @@ def request_messages(request: Any) -> list[Any]:
         return cast("list[Any]", request)
     if not isinstance(request, Mapping):
         return []
-    fields = cast("Fields", request)
+    fields = cast("JsonObject", request)
     if isinstance(fields.get("body"), Mapping):
         return request_messages(fields["body"])
     contents = fields.get("contents")
