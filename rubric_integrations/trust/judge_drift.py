@@ -276,7 +276,7 @@ class _Check(NamedTuple):
 
 
 def _begin(store: object) -> _Check:
-    """Begin a check, or continue the latest check of the ledger if it was stopped."""
+    """Begin a check, or continue the latest check of the ledger if it is incomplete and began recently."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     if store is None:
         return _Check(None, 1, now, is_continued=False)
