@@ -111,11 +111,14 @@ class SparseRecord(Record):
     @model_serializer(mode="wrap")
     def _leave_out_empty_fields(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = serialize(self)
+        # Without function calls, because a ledger serializes each judgment.
         for name in self._left_out_if_unused:
-            value = data.get(name)
+            if name not in data:
+                continue
+            value = data[name]
             # A cost of 0.0 is known, and is used unless it is the default.
-            is_empty = not value and not isinstance(value, float)
-            if name in data and (is_empty or value == type(self).model_fields[name].default):
+            is_empty = not value and value.__class__ is not float
+            if is_empty or value == self.__class__.model_fields[name].default:
                 del data[name]
         if "spend" in data and not data["spend"].get("is_lower_bound", True):
             del data["spend"]["is_lower_bound"]
