@@ -117,10 +117,13 @@ class DecisionJudge:
     ):
         if not isinstance(cast("object", model), str) or not model.strip():
             raise ValueError(f"`model` must be the name of a decision model, such as 'jev-1.13.0', got {model!r}")
-        if protocol not in PROTOCOLS:
+        if not isinstance(cast("object", protocol), str) or protocol not in PROTOCOLS:
             raise ValueError(f"`protocol` must be one of {', '.join(map(repr, PROTOCOLS))}, got {protocol!r}")
+        for name, value in (("api_base", api_base), ("api_key", api_key)):
+            if value is not None and not (isinstance(cast("object", value), str) and value.strip()):
+                raise ValueError(f"`{name}` must be a text that is not empty, or None (the value is not shown)")
         least = 2 if abstains else 1
-        if max_questions is not None and (isinstance(max_questions, bool) or max_questions < least):
+        if max_questions is not None and (type(max_questions) is not int or max_questions < least):
             pair = ", because `abstains` asks two questions about a criterion" if abstains else ""
             raise ValueError(f"`max_questions` must be at least {least}{pair}, got {max_questions!r}")
         self.model, self.protocol, self.abstains = model, protocol, abstains
@@ -154,8 +157,8 @@ class DecisionJudge:
 
     @property
     def model_name(self) -> str:
-        """The name of the model, for prices and reports."""
-        return self.model
+        """The name of the model with the prefix of its protocol, for prices and reports."""
+        return f"{self._format.prefix}{self.model}"
 
     @property
     def runs_user_code(self) -> bool:
@@ -300,9 +303,11 @@ class DecisionJudge:
                 requirement = questions[number].criterion.requirement
                 raise JudgeFailure("config", f"the criterion {requirement[:80]!r} {pair.refusal}")
         if (count := len(self.split(questions))) > 1:
+            limit = f"the server accepts {self.max_questions} typed questions in one"
+            without_limit = split_questions(questions, None, abstains=self.abstains)
+            reason = "their criteria have different `context`" if len(without_limit) > 1 else limit
             message = (
-                f"the {counted(len(questions), 'question')} need {count} requests, because the server accepts "
-                f"{self.max_questions} typed questions in one, or because their criteria have different `context`: use "
+                f"the {counted(len(questions), 'question')} need {count} requests, because {reason}: use "
                 "PerCriterionGrader, which splits them"
             )
             raise JudgeFailure("config", message)
@@ -405,7 +410,8 @@ class DecisionJudge:
         """Return the failure for a request without a response."""
         is_unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
         hint = f" ({self.url}: is the server running?)" if is_unsent else ""
-        message = self._redact(self._about(f"{type(error).__name__}: {error}{hint}"))
+        text = " ".join(str(error).split())  # a parser quotes what it cannot read on lines of its own
+        message = self._redact(self._about(f"{type(error).__name__}: {text}{hint}"))
         spend = Spend(calls=1) if is_unsent else UNANSWERED_CALL
         return JudgeFailure("transport", message, retryable=True, unreachable=is_unsent, spend=spend)
 
@@ -431,7 +437,9 @@ class DecisionJudge:
             message = f"{message}. {self._key_hint}"
         elif status in NO_SUCH_PATH and "model" in message.lower().removeprefix(f"[{self.model.lower()}]"):
             message = f"{message}. Check the name of the model, {self.model!r}"
-        elif status in NO_SUCH_PATH or 300 <= status < 400:
+        elif 300 <= status < 400:
+            message = f"{message}. The server redirects, which is not followed: set `api_base` to its final address"
+        elif status in NO_SUCH_PATH:
             other = next(name for name in PROTOCOLS if name != self.protocol)
             message = (
                 f"{message}. There is no {self.protocol!r} API at {self.url}: check `api_base`, or pass "

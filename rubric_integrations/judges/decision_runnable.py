@@ -55,6 +55,11 @@ class RunnableDecisionJudge(DecisionJudge):
         return f"{type(self).__name__}({self._kind}, {self.model!r})"
 
     @property
+    def model_name(self) -> str:
+        """The name of the model."""
+        return self.model
+
+    @property
     def runs_user_code(self) -> bool:
         """True, because the model may be a class of the user."""
         return True

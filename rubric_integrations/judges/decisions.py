@@ -170,7 +170,7 @@ class Protocol(ABC):
             TruncatedState: The server has cut the state.
         """
         reply = _parse(body)
-        if (error := reply.get("error")) is not None:
+        if (error := reply.get("error")) not in (None, False):
             raise _error_in(error)
         counts: object = reply.get("usage")
         usage = _usage_of(counts)

@@ -160,10 +160,15 @@ class Explained(CompositeJudge):
 
 
 def _as_explainer(by: ModelLike | Judge) -> Judge:
+    """Make the judge that explains. Raise a ValueError if it writes no text."""
     from rubric_integrations.judges import NAMED_JUDGES, judge_file_of
+    from rubric_integrations.judges.decision_judge import DecisionJudge
+    from rubric_integrations.judges.decisions import is_decision_model
 
     if isinstance(by, str) and (by in NAMED_JUDGES or judge_file_of(by)):
         raise ValueError(f"`by` is {by!r}, which explains nothing: name a model, such as 'openai/gpt-5-mini'")
+    if is_decision_model(by) or isinstance(by, DecisionJudge):
+        raise ValueError("`by` is a decision model, which writes no text: name a model, such as 'openai/gpt-5-mini'")
     is_judge = isinstance(by, Judge)
     if is_judge and not hasattr(by, "lm"):
         return by

@@ -582,9 +582,17 @@ def dependence_warnings(rows: Sequence[GradedRow], cluster: Cluster | None) -> l
     return [warning for name in ("context", "reference") if (warning := _shared_text_warning(rows, name))]
 
 
+# Characters. Shorter references, such as "yes" or "B", are equal without saying anything about their rows.
+_SHARED_TEXT = 40
+
+
 def _shared_text_warning(rows: Sequence[GradedRow], name: str) -> str | None:
     """Return a warning if 2 to half of the rows have the same context or the same reference."""
-    counts = Counter(value for row in rows if row.submission and (value := getattr(row.submission, name)))
+    counts = Counter(
+        value
+        for row in rows
+        if row.submission and len("".join(value := getattr(row.submission, name) or "")) >= _SHARED_TEXT
+    )
     shared = [count for count in counts.values() if 2 <= count <= len(rows) / 2]
     if not shared:
         return None

@@ -18,7 +18,7 @@ def test_name_with_a_prefix_becomes_a_decision_judge_at_the_base_url() -> None:
     assert isinstance(judge, DecisionJudge)
     assert (judge.model, judge.url) == ("jev-1.13.0", "http://localhost:8000/v1/systemone")
     assert describe_requests([judge]) == (
-        "jev-1.13.0: http://localhost:8000/v1/systemone, many criteria in one request"
+        "typesafe/jev-1.13.0: http://localhost:8000/v1/systemone, many criteria in one request"
     )
 
 

@@ -101,4 +101,4 @@ def test_panel_of_models_votes_under_the_graders_of_one_call(server: OpenAIServe
 
 def test_judge_without_an_lm_is_named_by_its_model() -> None:
     [member] = make_panel([DecisionJudge("jev-1.13.0", api_key="k")], None, LIMITER)
-    assert (member.name, member.model) == ("default", "jev-1.13.0")
+    assert (member.name, member.model) == ("default", "typesafe/jev-1.13.0")

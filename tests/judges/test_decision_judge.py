@@ -18,8 +18,8 @@ import pytest
 from dspy import experimental
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
-from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
-from rubric_integrations.judges import DecisionJudge, LMJudge, Question, as_judge
+from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader, TextLimits
+from rubric_integrations.judges import DecisionJudge, Explained, LMJudge, Question, as_judge
 from rubric_integrations.judges.decision_runnable import RunnableDecisionJudge
 from rubric_integrations.judges.decisions import PROTOCOLS, DecisionProtocol
 from rubric_integrations.judges.models.servers import OWN_KEY
@@ -639,3 +639,65 @@ def test_faults_of_the_shared_server_are_the_same_in_both_protocols(
             return
         failure = failure_of(judge, response=text)
     assert (failure.kind, failure.about_text) == (result, fault in ("422", "refusal"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"api_base": 5}, "`api_base` must be a text"),
+        ({"api_key": 5}, "`api_key` must be a text"),
+        ({"api_key": ""}, "`api_key` must be a text that is not empty"),
+        ({"max_questions": "3"}, "`max_questions` must be at least 2"),
+        ({"max_questions": 2.5}, "`max_questions` must be at least 2"),
+        ({"protocol": ["x"]}, "`protocol` must be one of"),
+        ({"api_base": "http://127.0.0.1:8O00"}, "`api_base` is .*no address of a server"),
+        ({"api_base": "http://127.0.0.1:99999"}, "`api_base` is .*no address of a server"),
+        ({"api_base": "http://[bad"}, "`api_base` is .*no address of a server"),
+        ({"api_base": "http://a..b"}, "`api_base` is .*no address of a server"),
+    ],
+)
+def test_argument_of_a_wrong_type_or_address_is_refused_by_its_name(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DecisionJudge("jev-1.13.0", **arguments)
+
+
+def test_failure_of_a_reply_that_is_no_http_is_one_line() -> None:
+    with OpenAIServer(lambda _call: Reply(head=b"NOPE\r\n\r\n")) as server, pytest.raises(JudgeFailure) as failed:
+        judged(judge_at(server))
+    assert "\n" not in failed.value.message
+
+
+def test_redirect_is_named() -> None:
+    with (
+        OpenAIServer(lambda _call: Reply(status=307, text="moved")) as server,
+        pytest.raises(JudgeFailure, match="redirects, which is not followed: set `api_base`"),
+    ):
+        judged(judge_at(server))
+
+
+def test_questions_that_do_not_fit_into_one_request_name_the_reason() -> None:
+    judge = DecisionJudge("jev-1.13.0", api_key="k", max_questions=2)
+    with pytest.raises(JudgeFailure, match="because the server accepts 2 typed questions in one: use"):
+        batch_of(judge, BINARY, PENALTY)
+    judge = DecisionJudge("jev-1.13.0", api_key="k")
+    with pytest.raises(JudgeFailure, match="because their criteria have different `context`: use"):
+        batch_of(judge, BINARY, Criterion(requirement="r", context="a document"))
+
+
+def test_parts_of_a_response_keep_the_model_and_name_the_part_that_decides(server: OpenAIServer) -> None:
+    grader = PerCriterionGrader(judge_at(server), text_limits=TextLimits(chunk_size=1_000))
+    report = Rubric([Criterion(requirement="r")]).grade_sync("A word. " * 200, grader=grader)
+    entry = report.criteria[0]
+    assert (entry.model, entry.probabilities) == (SNAPSHOT, None)
+    assert entry.reason == "part 1 of 2; part 2 of 2"
+
+
+def test_judge_file_of_certified_thresholds_names_the_model_of_a_run(server: OpenAIServer) -> None:
+    assert judge_at(server).model_name == "typesafe/jev-1.13.0"
+    assert judge_at(server, "openai-decisions").model_name == "openai-decisions/jev-1.13.0"
+
+
+def test_decision_model_explains_nothing(server: OpenAIServer) -> None:
+    for by in (judge_at(server), "typesafe/jev-1.13.0"):
+        with pytest.raises(ValueError, match="`by` is a decision model, which writes no text"):
+            Explained(judge_at(server), by=by)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -489,3 +490,15 @@ def test_sequential_gate_has_a_result_with_its_figures() -> None:
     for _ in range(30):
         sequential.add(1.0)
     assert str(sequential.result) == "pass: `min_score=0.8` `alpha=0.05`: after 30 submissions"
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.2, 0.3])
+def test_gate_of_a_large_alpha_passes_scores_of_0_and_1_wrongly_at_most_so_often(alpha: float) -> None:
+    for count, threshold in ((4, 0.8), (15, 0.95), (28, 0.99), (29, 0.3), (33, 0.95), (60, 0.9)):
+        passes = (decide_mean([1.0] * met + [0.0] * (count - met), threshold, alpha) for met in range(count + 1))
+        wrong = sum(
+            math.comb(count, met) * threshold**met * (1 - threshold) ** (count - met)
+            for met, result in enumerate(passes)
+            if result.decision == "pass"
+        )
+        assert wrong <= alpha + 1e-9

@@ -238,7 +238,7 @@ def test_rows_with_one_id_or_one_query_are_named_without_a_cluster() -> None:
 @pytest.mark.parametrize("name", ["context", "reference"])
 @pytest.mark.parametrize(("equal", "is_named"), [(1, False), (2, True), (5, True), (6, False), (10, False)])
 def test_rows_that_share_a_document_are_named_and_never_grouped(name: str, equal: int, is_named: bool) -> None:
-    texts = ["same" if place < equal else f"other {place}" for place in range(10)]
+    texts = [("same" if place < equal else f"other {place}") + " document" * 5 for place in range(10)]
     rows = [
         GradedRow(str(place), Submission.model_validate({"response": "x", name: text}), None, None)
         for place, text in enumerate(texts)
@@ -247,6 +247,14 @@ def test_rows_that_share_a_document_are_named_and_never_grouped(name: str, equal
     assert [f"{equal} of 10 rows share their `{name}`" in text for text in warnings] == ([True] if is_named else [])
     assert dependence_warnings(rows, "id") == []
     assert group_rows(rows, None) is None
+
+
+def test_equal_short_references_say_nothing_about_their_rows() -> None:
+    rows = [
+        GradedRow(str(place), Submission(response="x", reference=("yes", "no", "B")[place % 3]), None, None)
+        for place in range(12)
+    ]
+    assert dependence_warnings(rows, None) == []
 
 
 def test_rows_of_one_query_or_of_different_ones_are_independent() -> None:

@@ -66,6 +66,14 @@ def check_url(url: str, source: str) -> None:
             f"{source} is {rest!r}, which does not begin with http:// or https://: write 'http://{rest}', or https; "
             "otherwise no request could be sent"
         )
+    try:
+        parts = urlsplit(url)
+        _ = parts.port, (parts.hostname or "").encode("idna")
+    except ValueError as error:
+        raise ValueError(
+            f"{source} is {url_without_secrets(url)!r}, which is no address of a server ({error}): correct its host or "
+            "port; otherwise no request could be sent"
+        ) from None
 
 
 def hosts_of_environment(stems: Iterable[str]) -> set[str]:
