@@ -56,7 +56,7 @@ def test_page_of_the_command_line_has_every_command_argument_option_and_exit_cod
     page = (site / "cli.html").read_text(encoding="utf-8")
     text = plain(html.unescape(re.sub(r"<[^>]+>", "", page)))
     group: Any = typer.main.get_command(app)
-    sections = dict(re.findall(r"rubric-integrations (\w+)¶(.*?)(?=rubric-integrations \w+¶|$)", text))
+    sections = dict(re.findall(r"rubric-integrations ([\w-]+)¶(.*?)(?=rubric-integrations [\w-]+¶|$)", text))
     assert list(sections) == list(COMMANDS)
     for name, section in sections.items():
         assert "Exit codes: 0" in section
