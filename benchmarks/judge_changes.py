@@ -196,7 +196,7 @@ def draw_drift(design: Noise, seed: int) -> tuple[bool, ...]:
     return is_changed(runs)
 
 
-TESTS: tuple[DriftTest, ...] = ("direction", "mean", "flips")
+TESTS: tuple[DriftTest, ...] = ("direction", "abstentions", "mean", "flips")
 
 
 def is_changed(runs: list[list[GradedRow]]) -> tuple[bool, ...]:

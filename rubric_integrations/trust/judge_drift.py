@@ -1,16 +1,19 @@
 """`drift`: asks a judge about rows of an earlier run again, and decides whether the judge has changed.
 
 Most judges contradict themselves now and then, so that some answers differ although nothing has changed. Therefore, a
-judge is called changed only if its answers moved in one direction, if the mean score moved, or if the new answers
-differ from the earlier ones more often than from each other. The three tests share one `alpha` by Holm's correction.
+judge is called changed only if its answers or its abstentions moved in one direction, if the mean score moved, if the
+new answers differ from the earlier ones more often than from each other, or if the accuracy by human labels moved. The
+tests share one `alpha` by Holm's correction.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -44,11 +47,17 @@ from rubric_integrations.trust.matching import (
     dependence_warnings,
     group_rows,
 )
-from rubric_integrations.trust.means import Groups, estimate_mean_share, select_groups
-from rubric_integrations.trust.statistics import check_level
+from rubric_integrations.trust.means import (
+    Groups,
+    estimate_mean_share,
+    estimate_shift,
+    p_value_of,
+    select_groups,
+)
+from rubric_integrations.trust.statistics import check_level, mcnemar_p_value
 
 DriftDecision = Literal["changed", "not shown to have changed", "inconclusive"]
-DriftTest = Literal["direction", "mean", "flips"]
+DriftTest = Literal["direction", "abstentions", "mean", "flips", "labels"]
 
 # If more of the answers are lost, these may be the answers that changed.
 _MOST_LOST = 0.1
@@ -70,6 +79,9 @@ class CriterionDrift(NamedTuple):
             test.
         adjusted: The p-value after Holm's correction for all criteria, or None if nothing changed.
         kappa: Cohen's kappa between the earlier and the new answers.
+        abstentions: The share of abstentions of the new answers minus that of the earlier ones.
+        abstentions_adjusted: The p-value of `abstentions` after Holm's correction for all criteria, or None if nothing
+            changed.
     """
 
     flips: Estimate
@@ -78,6 +90,8 @@ class CriterionDrift(NamedTuple):
     p_value: float | None
     adjusted: float | None
     kappa: Estimate
+    abstentions: Estimate
+    abstentions_adjusted: float | None
 
 
 class DriftReport(Record):
@@ -85,9 +99,13 @@ class DriftReport(Record):
 
     Attributes:
         decision: `changed` if a test shows it. `inconclusive` if the check was stopped, or if more than a tenth of the
-            new answers is missing.
-        shown_by: The tests that show a change: `direction` (the answers to a criterion moved in one direction), `mean`
-            (the mean score) and `flips` (the new answers differ from the earlier ones more often than from each other).
+            new answers is missing. Without a change, also if the judge is another one than recorded, or if the rows
+            are too few to show a change.
+        reason: Why the check is inconclusive. Otherwise "".
+        shown_by: The tests that show a change: `direction` (the answers to a criterion moved in one direction),
+            `abstentions` (the abstentions on a criterion became more or less frequent), `mean` (the mean score),
+            `flips` (the new answers differ from the earlier ones more often than from each other) and `labels` (the
+            accuracy by the human labels).
         p_values: The p-value of each test after Holm's correction for the tests. None if nothing changed.
         same_judge: Whether the judge's fingerprint (model, server, settings and prompts) equals the recorded one. None
             if the run does not record it.
@@ -111,6 +129,7 @@ class DriftReport(Record):
     """
 
     decision: DriftDecision
+    reason: str
     shown_by: tuple[DriftTest, ...]
     p_values: dict[DriftTest, float | None]
     same_judge: bool | None
@@ -133,18 +152,36 @@ class DriftReport(Record):
     @property
     def headline(self) -> str:
         """The decision in one sentence."""
-        if self.stopped:
-            return f"inconclusive: the check was stopped after {self.rows:,} of {self.drawn:,} rows ({self.stopped})."
         if self.decision == "inconclusive":
-            return f"inconclusive: {self.lost:,} answers are missing, and may be those that changed."
+            return f"inconclusive: {self.reason}."
         if self.decision == "not shown to have changed":
             return f"The judge is not shown to have changed, by {self.rows:,} rows."
         reasons = {
             "direction": f"the answers to {', '.join(self.moved)} moved in one direction",
+            "abstentions": self._abstentions_text(),
             "mean": f"the mean score moved by {self.score.with_limits(signed=True)}",
             "flips": "the new answers differ from the earlier ones more often than from each other",
         }
-        return f"The judge has changed: {'; '.join(reasons[test] for test in self.shown_by)}."
+        if self.labels:
+            reasons["labels"] = f"the accuracy by the labels moved by {self.labels.difference.with_limits(signed=True)}"
+        judge = "The judge has changed"
+        if self.same_judge is False:
+            judge += ", and is another one than the run's"
+        return f"{judge}: {'; '.join(reasons[test] for test in self.shown_by)}."
+
+    def _abstentions_text(self) -> str:
+        moved = {
+            name: row.abstentions.value or 0.0
+            for name, row in self.criteria.items()
+            if row.abstentions_adjusted is not None and row.abstentions_adjusted < self.alpha
+        }
+        sides = {
+            "more": [name for name, value in moved.items() if value > 0],
+            "less": [name for name, value in moved.items() if value < 0],
+        }
+        return "; ".join(
+            f"the abstentions on {', '.join(names)} became {side} frequent" for side, names in sides.items() if names
+        )
 
     @property
     def judge_line(self) -> str:
@@ -163,7 +200,7 @@ class DriftReport(Record):
             return ""
         figures = f"accuracy {labels.strong:.3f} then and {labels.cheap:.3f} now, difference "
         figures += labels.difference.with_limits(signed=True)
-        if labels.p_value is not None and labels.p_value < self.alpha:
+        if (self.p_values.get("labels") or 1.0) < self.alpha:
             return f"The figures of `agree` and `calibrate` no longer hold ({figures}): grade the labelled rows again."
         return f"The agreement with the labels is not shown to have changed ({figures})."
 
@@ -342,6 +379,7 @@ def _report(
     if stopped:
         return DriftReport(
             decision="inconclusive", shown_by=(), p_values={}, score=undefined, criteria={}, moved=(), labels=None,
+            reason=f"the check was stopped after {fields['rows']:,} of {len(drawn):,} rows ({stopped})",
             noise=None, warnings=(*warnings, *judge_warnings), **fields,
         )  # fmt: skip
     groups = group_rows(before, settings.cluster)
@@ -355,15 +393,24 @@ def _report(
         if changes.score.differences
         else None
     )
-    measured = change_tests([before, *after], comparison)
+    labels, label_warnings = _labels_hold(settings, earlier, before, after[0])
+    measured = change_tests([before, *after], comparison, groups)
+    if labels is not None:
+        measured["labels"] = labels.p_value
     by_test = holm({test: p for test, p in measured.items() if p is not None})
     adjusted: dict[DriftTest, float | None] = {test: by_test.get(test) for test in measured}
     shown: tuple[DriftTest, ...] = tuple(test for test, p in adjusted.items() if p is not None and p < settings.alpha)
-    is_lost = lost > _MOST_LOST * sum(len(each.rubric) for each in drawn) * settings.repeat
-    labels, label_warnings = _labels_hold(settings, earlier, before, after[0])
+    reason = ""
+    if lost > _MOST_LOST * sum(len(each.rubric) for each in drawn) * settings.repeat:
+        shown, reason = (), f"{lost:,} answers are missing, and may be those that changed"
+    elif not shown and same_judge is False:
+        reason = "this check asked another judge than the run's, and its answers are not shown to differ"
+    elif not shown:
+        reason = _too_few(fields["rows"], groups, settings.alpha, len(measured) - 1)
     return DriftReport(
-        decision="inconclusive" if is_lost else "changed" if shown else "not shown to have changed",
-        shown_by=() if is_lost else shown,
+        decision="inconclusive" if reason else "changed" if shown else "not shown to have changed",
+        reason=reason,
+        shown_by=shown,
         p_values=adjusted,
         score=comparison.score if comparison else undefined,
         criteria=_criteria([before, *after], comparison, groups, 1 - settings.alpha),
@@ -379,6 +426,19 @@ def _report(
         ),
         **fields,
     )
+
+
+def _too_few(rows: int, groups: Groups | None, alpha: float, tests: int) -> str:
+    """Return that a change cannot be shown by so few rows, or "".
+
+    If an answer to one criterion moved in all of n rows, the p-value of McNemar's test is 0.5 ** n.
+    """
+    count = rows if groups is None else len(set(groups.tolist()))
+    needed = math.floor(math.log2(tests / alpha)) + 1
+    if count >= needed:
+        return ""
+    units = "rows" if groups is None else "groups of rows"
+    return f"with {count:,} {units}, no change can be shown: at least {needed:,} are needed"
 
 
 def _compare_judge(
@@ -397,25 +457,57 @@ def _compare_judge(
 
 
 def change_tests(
-    runs: Sequence[Sequence[GradedRow]], comparison: RunComparison | None
+    runs: Sequence[Sequence[GradedRow]], comparison: RunComparison | None, groups: Groups | None = None
 ) -> dict[DriftTest, float | None]:
-    """Return the p-value of each test that a judge has changed. None if nothing changed.
+    """Return the p-value of each test of the answers that a judge has changed. None if nothing changed.
 
     Args:
         runs: The rows with the earlier answers and with the new ones, once or twice, in the same order.
         comparison: The comparison of the earlier rows with the first new ones. None if no row has a score in both.
+        groups: The group of each row, or None if the rows are independent.
     """
     adjusted = [
         row.adjusted for row in (comparison.criteria.values() if comparison else ()) if row.adjusted is not None
     ]
     is_sure = comparison is not None and not comparison.caveat
+    abstentions = [p for _, p in _abstentions(runs[0], runs[1], groups, 0.95).values() if p is not None]
     tests: dict[DriftTest, float | None] = {
         "direction": min(adjusted, default=None),
+        "abstentions": min(abstentions, default=None),
         "mean": comparison.p_value if comparison and is_sure else None,
     }
     if len(runs) > 2:
         tests["flips"] = odd_answers_p_value([_odd_answers(rows) for rows in zip(*runs, strict=True)])
     return tests
+
+
+def _abstentions(
+    before: Sequence[GradedRow], after: Sequence[GradedRow], groups: Groups | None, level: float
+) -> dict[tuple[str, str], tuple[Estimate, float | None]]:
+    """Return, by the name and the words of each criterion, how the share of abstentions moved.
+
+    The p-value is that of McNemar's test, after Holm's correction for all criteria. None if nothing changed.
+    """
+    of_criteria: dict[tuple[str, str], list[tuple[int, bool, bool]]] = {}
+    for place, (one, other) in enumerate(zip(before, after, strict=True)):
+        new = {(entry.name, entry.requirement): entry.abstained for entry in _entries(other) if entry.was_judged}
+        for entry in _entries(one):
+            key = (entry.name, entry.requirement)
+            if key in new:
+                of_criteria.setdefault(key, []).append((place, entry.abstained, new[key]))
+    shifts: dict[tuple[str, str], Estimate] = {}
+    p_values: dict[tuple[str, str], float] = {}
+    for key, of in of_criteria.items():
+        rose = [float(now and not then) for _, then, now in of]
+        fell = [float(then and not now) for _, then, now in of]
+        shift = partial(estimate_shift, rose, fell, groups=select_groups(groups, [place for place, _, _ in of]))
+        shifts[key] = shift(level)
+        if any(rose) or any(fell):
+            p_value = mcnemar_p_value(round(sum(rose)), round(sum(fell))) if groups is None else p_value_of(shift)
+            if p_value is not None:
+                p_values[key] = p_value
+    adjusted = holm(p_values)
+    return {key: (shift, adjusted.get(key)) for key, shift in shifts.items()}
 
 
 def _odd_answers(rows: Sequence[GradedRow]) -> tuple[int, int, int]:
@@ -475,6 +567,7 @@ def _criteria(
                 own = new[0].verdict != new[1].verdict if len(new) > 1 else None
                 flips.setdefault(key, []).append((place, new[0].verdict != entry.verdict, own))
     names = criterion_keys(flips)
+    abstentions = _abstentions(runs[0], runs[1], groups, level)
     undefined = Estimate(None, None, None, 0)
     drifts: dict[str, CriterionDrift] = {}
     for key, of in flips.items():
@@ -488,6 +581,8 @@ def _criteria(
             p_value=change.p_value if change else None,
             adjusted=change.adjusted if change else None,
             kappa=change.kappa if change else undefined,
+            abstentions=abstentions[key][0],
+            abstentions_adjusted=abstentions[key][1],
         )
     return drifts
 

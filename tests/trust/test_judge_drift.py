@@ -73,7 +73,7 @@ def test_steady_judge_is_not_shown_to_have_changed() -> None:
     assert report.noise is not None
     assert report.noise.flip_rates == {"a": 0.0, "b": 0.0}
     assert model.calls == 200 * 3
-    assert report.p_values == {"direction": None, "mean": None, "flips": None}
+    assert report.p_values == {"direction": None, "abstentions": None, "mean": None, "flips": None}
 
 
 def test_answers_that_moved_in_one_direction_are_a_change() -> None:
@@ -350,6 +350,67 @@ def test_undefined_figures_are_none() -> None:
     report: DriftReport = drift(run, PerCriterionGrader(model.judge), cluster=lambda row: int(row) % 2)
     assert report.criteria["a"].kappa.value is None
     assert (report.criteria["a"].p_value, report.criteria["a"].flips.low) == (None, None)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_judge_that_now_abstains_has_changed(share: float) -> None:
+    model = Model(even)
+    run = graded(model)
+
+    def answer(question: Question) -> str:
+        number = int(question.submission.response.split()[-1])
+        return "CANNOT_ASSESS" if number < share * 100 else "MET" if even(number, "") else "UNMET"
+
+    report = drift(run, PerCriterionGrader(ScriptedJudge(answer)))
+    assert (report.decision, report.shown_by) == ("changed", ("abstentions",))
+    assert "abstentions on a, b became more frequent" in report.headline
+    # The other way round, and for rows in groups.
+    run = list(grade_many(rows(100), RUBRIC, PerCriterionGrader(ScriptedJudge(answer))))
+    report = drift(run, PerCriterionGrader(model.judge), cluster=lambda row: int(row) // 2)
+    assert report.shown_by == ("abstentions",)
+    assert "abstentions on a, b became less frequent" in report.headline
+
+
+def test_too_few_rows_to_show_a_change_are_inconclusive() -> None:
+    model = Model(even)
+    report = drift(graded(model, 3), PerCriterionGrader(model.judge))
+    assert report.decision == "inconclusive"
+    assert "with 3 rows, no change can be shown: at least 6 are needed" in report.headline
+    assert drift(graded(model, 6), PerCriterionGrader(model.judge)).decision == "not shown to have changed"
+    report = drift(graded(model, 40), PerCriterionGrader(model.judge), cluster=lambda row: int(row) % 4)
+    assert "with 4 groups of rows, no change can be shown: at least 6 are needed" in report.headline
+    model = Model(even)
+    run = graded(model, 8)
+    model.is_met = lambda number, criterion: not even(number, criterion)
+    assert drift(run, PerCriterionGrader(model.judge), repeat=2).decision == "changed"
+
+
+def test_accuracy_that_dropped_is_a_change() -> None:
+    model = Model(even)
+    run = graded(model)
+    answers = [["MET" if even(number, "") else "UNMET"] * 2 for number in range(100)]
+    labels = labels_of(RUBRIC, answers)
+    labels = [
+        label.model_copy(update={"submission": Submission(response=f"text {int(label.id or 0) - 1}"), "id": None})
+        for label in labels
+    ]
+    # As many answers move up as down.
+    model.is_met = lambda number, _criterion: (number % 2 == 0) != (number < 20)
+    report = drift(run, PerCriterionGrader(model.judge), labels=labels)
+    assert (report.decision, report.shown_by) == ("changed", ("labels",))
+    assert "no longer hold" in report.labels_line
+    assert "the accuracy by the labels moved by -0.200" in report.headline
+
+
+def test_another_judge_without_a_change_is_inconclusive() -> None:
+    model, other = Model(even), Model(even)
+    report = drift(graded(model), PerCriterionGrader(other.judge))
+    assert (report.same_judge, report.decision) == (False, "inconclusive")
+    assert report.headline.startswith("inconclusive: this check asked another judge than the run's")
+    other.is_met = lambda number, criterion: not even(number, criterion)
+    assert drift(graded(model), PerCriterionGrader(Model(lambda *_: True).judge)).headline.startswith(
+        "The judge has changed, and is another one than the run's: "
+    )
 
 
 @pytest.mark.skipif(not (SHARED / "data" / "ttcw").exists(), reason="../shared/data does not exist")
