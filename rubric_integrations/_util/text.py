@@ -34,6 +34,26 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+def percent(share: float) -> str:
+    """Return a share, such as the level of an interval, as a percentage with all its digits.
+
+    Example:
+        >>> percent(0.95), percent(0.975), percent(1 - 0.001)
+        ('95%', '97.5%', '99.9%')
+    """
+    return f"{100 * share:.6g}%"
+
+
+def decimal(value: float, digits: int, *, signed: bool = False) -> str:
+    """Return a number with so many digits after the point. A number that rounds to 0 has no minus sign.
+
+    Example:
+        >>> decimal(-0.0025, 2), decimal(-0.0025, 2, signed=True), decimal(-0.0025, 3)
+        ('0.00', '+0.00', '-0.003')
+    """
+    return f"{value:{'+' if signed else ''}z.{digits}f}"
+
+
 def read_date(text: str) -> date:
     """Read a date such as `2024-12-31`, `31.12.2024`, `12/31/2024`, `31 Dec 2024` or `December 31, 2024`.
 

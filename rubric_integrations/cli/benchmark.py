@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import percent
 from rubric_integrations.cli.console import (
     UNDEFINED,
     figures_table,
@@ -152,7 +153,8 @@ def _print_figures(benchmark: Benchmark, own: RecordedJudge, questions: int) -> 
     for kind in data.kinds:
         if kind not in benchmark.kinds_of(own):
             continue
-        title = f"{source.title}, {kind} [{benchmark.level:.0%} intervals by {source.cluster}]. Labels: {source.raters}"
+        level = percent(benchmark.level)
+        title = f"{source.title}, {kind} [{level} intervals by {source.cluster}]. Labels: {source.raters}"
         counts = figures_table(title, ("judge", "n", "unread", "abstained", "accuracy", "kappa"), text=["judge"])
         others = figures_table("", ("judge", "weighted kappa", "AC1", "bias"), text=["judge"])
         better = figures_table(

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import decimal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +60,7 @@ MAX_RANKED = 50
 
 def figure(value: float | None, digits: int = 3) -> str:
     """Return a figure as text, or a dash if it is undefined."""
-    return UNDEFINED if value is None else f"{value:.{digits}f}"
+    return UNDEFINED if value is None else decimal(value, digits)
 
 
 def figures_table(title: str, columns: Sequence[str], *, text: Sequence[str] = ()) -> Table:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations._util.text import counted
+from rubric_integrations._util.text import counted, percent
 from rubric_integrations.cli.console import (
     UNDEFINED,
     Exit,
@@ -258,7 +258,7 @@ def agree(
 
 def _print_agreement(result: Agreement, level: float) -> None:
     """Print the agreement with human labels: a table of the criteria, and the totals."""
-    table = figures_table(f"Agreement with human labels [{level:.0%} intervals]", _COLUMNS, text=["criterion"])
+    table = figures_table(f"Agreement with human labels [{percent(level)} intervals]", _COLUMNS, text=["criterion"])
     for name, row in result.criteria.items():
         coverage = UNDEFINED if row.coverage is None else f"{row.coverage:.0%}"
         table.add_row(
@@ -478,7 +478,7 @@ def calibrate(
 def _print_calibration(result: Calibration, level: float) -> None:
     print_lines(result.score_lines)
     columns = ("criterion", "answer", "judge", "corrected", "labels")
-    table = figures_table(f"Rates [{level:.0%} intervals]", columns, text=["criterion", "answer"])
+    table = figures_table(f"Rates [{percent(level)} intervals]", columns, text=["criterion", "answer"])
     for name, row in result.criteria.items():
         for answer, rate, judged in row.rates:
             table.add_row(plain(name), plain(answer), figure(judged), plain(rate.with_limits()), f"{rate.n:,}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import percent
 from rubric_integrations.cli.console import (
     UNDEFINED,
     Exit,
@@ -84,7 +85,7 @@ def compare_judges(
 
 
 def _print_judges(result: JudgeComparison) -> None:
-    title = f"{result.names[1]} minus {result.names[0]} [{1 - result.alpha:.0%} intervals]"
+    title = f"{result.names[1]} minus {result.names[0]} [{percent(1 - result.alpha)} intervals]"
     table = figures_table(title, ("criterion", "figure", "strong", "cheap", "difference", "p (Holm)"),
                           text=["criterion", "figure"])  # fmt: skip
     rows = [*result.criteria.items(), *([("all criteria", result.overall)] if len(result.criteria) > 1 else [])]
@@ -161,14 +162,17 @@ def drift(
 ) -> None:
     """Ask a judge about rows of an earlier run again, and tell whether the judge has changed.
 
-    A judge that contradicts itself now and then is not called changed. It is "changed" if its answers to a criterion
-    moved in one direction, if the mean score moved, or, with --repeat 2, if the new answers differ from the earlier
-    ones more often than from each other. The new answers are stored next to the run (run.drift.sqlite): a check that
-    was stopped continues, and the next check after a complete one asks again.
+    A judge that contradicts itself now and then is not called changed. It is "changed" if its answers or abstentions on
+    a criterion moved in one direction, if the mean score or the accuracy by the labels moved, or, with --repeat 2, if
+    the new answers differ from the earlier ones more often than from each other. Without a change, the check is
+    "inconclusive" if the judge is another one than recorded, or if the rows are too few. The new answers are stored
+    next to the run (run.drift.sqlite): a check that was stopped continues, and the next check after a complete one asks
+    again.
 
     Exit codes: 0 done; 1 changed, or inconclusive (--gate); 2 bad usage or bad input; 3 the judge cannot be used;
     4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C or SIGTERM.
     """
+    from rubric_integrations.judges.spend import PRICE_UNKNOWN
     from rubric_integrations.judges.store import StoreError
     from rubric_integrations.trust import drift as check
 
@@ -201,7 +205,9 @@ def drift(
     else:
         _print_drift(report)
     if report.stopped:
-        err.print(plain(_how_to_continue(ledger)), soft_wrap=True)
+        # Without a price, the same command would be stopped again: `stopped` says what to change.
+        if report.spend.calls and PRICE_UNKNOWN not in report.stopped:
+            err.print(plain(_how_to_continue(ledger)), soft_wrap=True)
         raise typer.Exit(Exit.JUDGE_FAILED if report.is_unusable else Exit.STOPPED)
     if options.gate and report.decision != "not shown to have changed":
         raise typer.Exit(Exit.NOT_PASSED)
@@ -226,7 +232,9 @@ def _how_to_continue(ledger: Path | None) -> str:
 
 def _print_drift(report: DriftReport) -> None:
     columns = ("criterion", "flips", "flips of its own", "change", "p (Holm)", "kappa")
-    table = figures_table(f"Answers, new and earlier [{1 - report.alpha:.0%} intervals]", columns, text=["criterion"])
+    table = figures_table(
+        f"Answers, new and earlier [{percent(1 - report.alpha)} intervals]", columns, text=["criterion"]
+    )
     for name, row in report.criteria.items():
         own = UNDEFINED if row.own_flips is None else row.own_flips.with_limits(2)
         table.add_row(

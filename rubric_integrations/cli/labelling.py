@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import percent
 from rubric_integrations.cli.console import UNDEFINED, figures_table, out, print_json, print_lines, refuse
 from rubric_integrations.cli.loading import (
     ClusterOption,
@@ -287,9 +288,8 @@ def _print_labels(
     level: float,
 ) -> None:  # fmt: skip
     """Print how many labels each figure needs."""
-    title = (
-        f"Labels for \N{PLUS-MINUS SIGN}{half_width:g} ({level:.0%}), by the judge's correlation r with human labels"
-    )
+    title = f"Labels for \N{PLUS-MINUS SIGN}{half_width:g} ({percent(level)}), "
+    title += "by the judge's correlation r with human labels"
     headings = [f"r = {value:g}" for value in correlations]
     has_groups = any(one.groups is not None for one in figures)
     of_groups = ("groups", "icc") if has_groups else ()

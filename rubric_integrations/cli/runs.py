@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations._util.text import counted
+from rubric_integrations._util.text import counted, percent
 from rubric_integrations.cli.console import (
     MAX_RANKED,
     UNDEFINED,
@@ -150,7 +150,7 @@ def _print(result: RunComparison, margin: float, level: float) -> None:
         counts = f"{result.score.n:,} rows in {result.inputs:,} groups"
     lines = [
         f"{result.verdict}: the mean score{' of the rows' if result.in_groups else ''} changed by "
-        f"{result.score.with_limits(signed=True)} over {counts} ({level:.0%} interval{p_value})."
+        f"{result.score.with_limits(signed=True)} over {counts} ({percent(level)} interval{p_value})."
     ]
     lines += [f"Not comparable: {reason}." for reason in result.not_comparable]
     if result.caveat and result.cautious is not None:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 from pydantic import model_validator
 
 from rubric_integrations._util.records import EncodableText, SparseRecord
+from rubric_integrations._util.text import decimal
 from rubric_integrations.rubric.criterion import Criterion, Kind
 from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.submission.submission import Submission
@@ -40,10 +41,13 @@ class Estimate(NamedTuple):
             digits: The number of digits after the point.
             signed: Whether positive numbers have a sign, as for differences.
         """
-        form = f"{'+' if signed else ''}.{digits}f"
-        if self.value is None or self.low is None or self.high is None:
-            return "-" if self.value is None else f"{self.value:{form}}"
-        return f"{self.value:{form}} [{self.low:{form}}, {self.high:{form}}]"
+        if self.value is None:
+            return "-"
+        value = decimal(self.value, digits, signed=signed)
+        if self.low is None or self.high is None:
+            return value
+        low, high = (decimal(limit, digits, signed=signed) for limit in (self.low, self.high))
+        return f"{value} [{low}, {high}]"
 
 
 Sampled = Literal["random", "by_verdict", "chosen"]

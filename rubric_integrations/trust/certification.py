@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rubric_integrations._util.records import Record, html_table
+from rubric_integrations._util.text import percent
 from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.report import CriterionReport, is_of_cascade
@@ -426,7 +427,7 @@ class Certificate(Record):
         return (
             f"Certified: use `escalate_below={self.threshold!r}`. Answers with {what[self.signal]} "
             f"{'and above ' if self.signal == 'confidence' else ''}are kept, {self.kept.value or 0:.0%} of all; with "
-            f"probability {1 - self.delta:.0%}, at most {self.alpha:.1%} of them are wrong by {self.truth} "
+            f"probability {percent(1 - self.delta)}, at most {self.alpha:.1%} of them are wrong by {self.truth} "
             f"({self.errors:,} of {self.kept_labels:,} labelled ones are)."
         )
 

@@ -24,6 +24,9 @@ from rubric_integrations.trust.matching import RunLike, as_run
 
 QuestionKey = tuple[str, str]
 
+PROGRAM_DOUBT = ": the change may be the judges' and not the program's"
+"""The end of the warning about another judge, if two programs are compared."""
+
 
 def question_keys(criteria: Sequence[CriterionReport]) -> list[QuestionKey]:
     """Return the key by which each criterion of a row is found in another run.
@@ -303,7 +306,7 @@ class _Differences:
         difference = f"{shown[0]} in {self._names[0]} and {shown[1]} in {self._names[1]}"
         if is_known and shown[0] == shown[1]:
             difference = f"{shown[0]}, with other {_other_parts(*self._judges)}"
-        return f"another judge: {difference}: the change may be the judges' and not the program's"
+        return f"another judge: {difference}{PROGRAM_DOUBT}"
 
 
 def recorded_part(row: GradedRow, name: str) -> Mapping[str, Any]:

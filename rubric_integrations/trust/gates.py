@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from rubric_integrations._util.text import counted
+from rubric_integrations._util.text import counted, percent
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.runs.run import Run
@@ -402,7 +402,7 @@ def decide_mean(
     elif missing:
         low, high = estimate_with(floor).low, estimate_with(1.0).high
     corrected = ", corrected by labels" if score else ""
-    mean = f"the mean score is {estimate.with_limits()} ({level:.0%} interval, n = {estimate.n:,}){corrected}"
+    mean = f"the mean score is {estimate.with_limits()} ({percent(level)} interval, n = {estimate.n:,}){corrected}"
     limits = f"; {missing:,} rows without a score may be anything from 0 to 1" if missing else ""
     finding = (mean if estimate.n else "no row has a score") + limits
     result = GateResult(

@@ -30,7 +30,7 @@ from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.trust.asked_again import Asked, DrawnRow, ask_again, draw_rows
-from rubric_integrations.trust.comparable_runs import Comparability, comparability, recorded_part
+from rubric_integrations.trust.comparable_runs import PROGRAM_DOUBT, Comparability, comparability, recorded_part
 from rubric_integrations.trust.comparison import (
     RunChanges,
     RunComparison,
@@ -54,7 +54,7 @@ from rubric_integrations.trust.means import (
     p_value_of,
     select_groups,
 )
-from rubric_integrations.trust.statistics import check_level, mcnemar_p_value
+from rubric_integrations.trust.statistics import check_alpha, mcnemar_p_value
 
 DriftDecision = Literal["changed", "not shown to have changed", "inconclusive"]
 DriftTest = Literal["direction", "abstentions", "mean", "flips", "labels"]
@@ -263,7 +263,7 @@ def drift(
         ValueError: No row can be asked again, the rubric is not that of the run, an argument is out of range, or the
             ledger belongs to a run (`LedgerError`).
     """
-    check_level(1 - alpha)
+    check_alpha(alpha)
     if repeat not in (1, 2):
         raise ValueError(f"`repeat` must be 1 or 2, got {repeat!r}")
     earlier = as_run(run, "the run", in_memory=True)
@@ -297,18 +297,20 @@ class _Check(NamedTuple):
         ledger: The ledger, or None.
         number: The number of the check, from 1. The answers of each check have other numbers in the ledger.
         started: The time at which it began, in ISO 8601.
-        is_continued: Whether it was stopped before.
+        stored: The number of answers in the ledger at its beginning.
+        is_continued: Whether it was stopped before, with answers of its own in the ledger.
     """
 
     ledger: RunLedger | None
     number: int
     started: str
+    stored: int
     is_continued: bool
 
     def record(self, *, complete: bool) -> None:
         """Record the state of the check. Without it, the next check would take the answers of this one for its own."""
         if self.ledger is not None:
-            state = {"check": self.number, "started": self.started, "complete": complete}
+            state = {"check": self.number, "started": self.started, "stored": self.stored, "complete": complete}
             self.ledger.record_grader({"grader": _LEDGER_NAME, **state})
 
 
@@ -316,7 +318,7 @@ def _begin(store: object) -> _Check:
     """Begin a check, or continue the latest check of the ledger if it is incomplete and began recently."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     if store is None:
-        return _Check(None, 1, now, is_continued=False)
+        return _Check(None, 1, now, 0, is_continued=False)
     if not isinstance(store, RunLedger):
         raise TypeError(f"`ledger` must be a path, a URL or a ledger, got {type(store).__name__}")
     state: dict[str, Any] = store.latest_grader() or {}
@@ -324,13 +326,14 @@ def _begin(store: object) -> _Check:
         raise LedgerError(
             f"`ledger` {store.address!r} is the ledger of a run: name another file, which only `drift` uses"
         )
-    number, started, is_continued = 1, now, False
+    number, started, stored, is_continued = 1, now, len(store), False
     if state:
         age = datetime.now(UTC) - datetime.fromisoformat(state["started"])
-        is_continued = not state["complete"] and age <= _LONGEST
+        stored = state.get("stored", 0)
+        is_continued = not state["complete"] and age <= _LONGEST and len(store) > stored
         number = state["check"] + (not is_continued)
-        started = state["started"] if is_continued else now
-    check = _Check(store, number, started, is_continued)
+        started, stored = (state["started"], stored) if is_continued else (now, len(store))
+    check = _Check(store, number, started, stored, is_continued)
     check.record(complete=False)
     return check
 
@@ -453,7 +456,7 @@ def _compare_judge(
     own = json.dumps(record["judges"], sort_keys=True)
     if "null" in recorded or not all(record["judges"]):
         return None, "", warnings
-    return recorded == {own}, "" if recorded == {own} else comparable.other_judge, warnings
+    return recorded == {own}, "" if recorded == {own} else comparable.other_judge.removesuffix(PROGRAM_DOUBT), warnings
 
 
 def change_tests(

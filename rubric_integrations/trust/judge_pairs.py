@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from rubric_integrations._util.records import Record, html_table
+from rubric_integrations._util.text import decimal
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows
 from rubric_integrations.scoring.judgment import Spend, to_judgment, total_spend
@@ -47,7 +48,7 @@ from rubric_integrations.trust.means import (
 from rubric_integrations.trust.measure import estimate_kappa_over_all, kappa_cells, kappa_of_tables
 from rubric_integrations.trust.statistics import (
     Matrix,
-    check_level,
+    check_alpha,
     cohen_kappa,
     level_distances,
     mcnemar_p_value,
@@ -130,14 +131,15 @@ class JudgeComparison(Record):
         criteria: The figures of each criterion. The key is the criterion's name, or its requirement if several criteria
             have this name.
         worse: The criteria on which the cheap judge is significantly less accurate, after Holm's correction.
+        rows: The number of responses that both judges graded.
         responses: The number of labelled responses.
         judgments: The number of labelled judgments that both judges answered.
         missing: The number of labelled judgments that only one of the judges answered, or on which a judge failed.
         abstained: The number of abstentions of the strong and of the cheap judge.
         spend: What the strong and the cheap judge spent on the rows of both runs. A judgment that came from a ledger
             counts with the cost of its request.
-        labels_needed: About the number of labelled responses that would decide in 80 % of cases, if the difference of
-            the judges is as measured. None if it is decided, or if no number is known.
+        labels_needed: A rough number of labelled responses that would decide in 80 % of cases, if the true difference
+            of the judges is the measured one. None if it is decided, or if no number is known.
         margin: The accepted loss of accuracy.
         alpha: The probability of a wrong decision. All intervals have the level 1 - `alpha`.
         warnings: Limitations of the figures, one sentence each.
@@ -149,6 +151,7 @@ class JudgeComparison(Record):
     overall: JudgeChanges
     criteria: dict[str, JudgeChanges]
     worse: tuple[str, ...]
+    rows: int
     responses: int
     judgments: int
     missing: int
@@ -172,8 +175,14 @@ class JudgeComparison(Record):
             text = f"{name} is not good enough: it loses more than {self.margin:g} of accuracy ({figures})"
         else:
             needed = self.labels_needed
-            more = "the measured loss is about the margin; label more responses"
-            why = self.reason or (f"about {needed:,} labelled responses would decide" if needed else more)
+            why = self.reason or (
+                f"roughly {needed:,} labelled responses would decide, if the true difference is the measured "
+                f"{decimal(accuracy.difference.value or 0.0, 3, signed=True)}"
+                if needed
+                else "the measured loss is about the margin, and more labelled responses are needed"
+            )
+            if not self.reason and (needed or self.responses + 1) > self.rows:
+                why += f"; the runs have only {self.rows:,} responses: grade more by both judges, and label them"
             text = f"It is not yet known whether {name} is good enough ({figures}): {why}"
         return f"{text}. In a cascade, it may answer where it is sure: see `certify`."
 
@@ -229,7 +238,7 @@ def compare_judges(
     """
     if not 0 < margin < 1:
         raise ValueError(f"`margin` must be above 0 and below 1, got {margin!r}: 0.03 accepts a loss of 3 points")
-    check_level(1 - alpha)
+    check_alpha(alpha)
     labels, level = list(labels), 1 - alpha
     runs = [as_run(run, name, in_memory=True) for run, name in ((strong, "strong"), (cheap, "cheap"))]
     warnings = _check_same(runs)
@@ -260,6 +269,7 @@ def compare_judges(
             if row.accuracy.adjusted is not None and row.accuracy.adjusted < alpha
             if (row.accuracy.difference.value or 0) < 0
         ),
+        rows=len(both),
         responses=len({pair.row for pair in pairs}),
         judgments=len(pairs),
         missing=missing,
@@ -272,11 +282,18 @@ def compare_judges(
             *warnings,
             *([f"{lost:,} rows are in only one of the runs"] if lost else []),
             *([f"{missing:,} labelled judgments are left out: only one judge answered them"] if missing else []),
+            *_rater_warnings(pairs),
             *dependence_warnings(rows, cluster),
             *group_warnings(select_groups(groups, [pair.row for pair in pairs])),
             *label_warnings,
         ),
     )
+
+
+def _rater_warnings(pairs: Sequence[JudgePair]) -> list[str]:
+    count = sum(len(pair.strong.shares) > 1 for pair in pairs)
+    figures = "accuracy, kappa and bias count their shares, recalls the most frequent answer"
+    return [f"on {count:,} judgments, raters differ: {figures}"] if count else []
 
 
 def _abstentions(matches: Iterable[Match]) -> int:

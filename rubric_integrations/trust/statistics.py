@@ -200,6 +200,16 @@ def check_level(level: float) -> None:
         raise ValueError(f"`level` must be above 0 and below 1, got {level!r}: write 0.95 for intervals of 95 %")
 
 
+def check_alpha(alpha: float) -> None:
+    """Check the probability of a wrong decision.
+
+    Raises:
+        ValueError: The probability is not between 0 and 1.
+    """
+    if not 0 < alpha < 1:
+        raise ValueError(f"`alpha` must be above 0 and below 1, got {alpha!r}: write 0.05 to be wrong in 5 % of cases")
+
+
 def _standard_error(values: Sequence[float], mean: float) -> float | None:
     """Compute the standard error of a mean, or None for fewer than two values or equal values."""
     if len(values) < 2:

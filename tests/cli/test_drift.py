@@ -86,6 +86,24 @@ def test_check_that_a_limit_stopped_exits_with_4_and_continues(folder: Path, ser
     assert len(server.calls) == 60
 
 
+def test_unknown_price_is_no_reason_to_repeat_the_same_command(folder: Path, server: OpenAIServer) -> None:
+    result = check(folder, server, "--max-cost", 1)
+    assert (result.exit_code, len(server.calls)) == (3, 0)
+    assert "--price openai/mock=IN,OUT" in " ".join(result.stdout.split())
+    assert "repeat the command" not in result.stderr
+
+
+def test_level_is_printed_with_its_digits(folder: Path, server: OpenAIServer) -> None:
+    assert "[99.9% intervals]" in check(folder, server, "--alpha", 0.001).stdout
+
+
+def test_gate_does_not_pass_another_judge(folder: Path, server: OpenAIServer) -> None:
+    result = run("drift", folder / "run.jsonl", "--judge", "openai/other", "--api-key", "none", "--api-base",
+                 server.url, "--gate")  # fmt: skip
+    assert result.exit_code == 1, result.output
+    assert "inconclusive: this check asked another judge than the run's" in " ".join(result.stdout.split())
+
+
 def test_labels_are_compared_then_and_now(folder: Path, server: OpenAIServer) -> None:
     rubric = Rubric([Criterion(name="kind", requirement="Is kind")])
     labels = labels_of(rubric, [["MET" if number % 2 else "UNMET"] for number in range(ROWS)])

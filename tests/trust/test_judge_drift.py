@@ -173,6 +173,17 @@ def test_row_that_changed_between_both_parts_is_asked_anew(tmp_path: Path) -> No
     assert model.calls == 40
 
 
+def test_check_that_stored_no_answer_is_not_continued(tmp_path: Path) -> None:
+    model, ledger = Model(even), tmp_path / "run.drift.sqlite"
+    run, grader = graded(model, 20), PerCriterionGrader(model.judge)
+    assert drift(run, grader, ledger=ledger, max_calls=0).stopped
+    report = drift(run, grader, ledger=ledger)
+    assert not any("was continued" in warning for warning in report.warnings)
+    # The same after a complete check.
+    assert drift(run, grader, ledger=ledger, max_calls=0).stopped
+    assert not any("was continued" in warning for warning in drift(run, grader, ledger=ledger).warnings)
+
+
 def test_stopped_check_that_goes_on_with_another_judge_asks_it_about_all_rows(tmp_path: Path) -> None:
     model, ledger = Model(even), tmp_path / "run.drift.sqlite"
     run = graded(model, 20)
@@ -209,6 +220,7 @@ def test_another_judge_is_told_and_unknown_without_a_record() -> None:
     report = drift(run, PerCriterionGrader(other))
     assert (report.same_judge, report.decision) == (False, "changed")
     assert report.judge_line.startswith("The judge's fingerprint differs from the recorded one. another judge")
+    assert "the program's" not in report.judge_line
     unrecorded = [row._replace(scoring=None) for row in RunFile.of("run", run).rows]
     report = drift(unrecorded, PerCriterionGrader(model.judge))
     assert report.same_judge is None
@@ -336,7 +348,11 @@ def test_model_is_asked_again_although_its_client_has_a_cache(server: OpenAIServ
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"sample": 0}, "`sample`"), ({"repeat": 3}, "`repeat`"), ({"alpha": 1.0}, "above 0 and below 1")],
+    [
+        ({"sample": 0}, "`sample`"),
+        ({"repeat": 3}, "`repeat`"),
+        ({"alpha": 0}, "`alpha` must be above 0 and below 1, got 0"),
+    ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], words: str) -> None:
     model = Model(even)

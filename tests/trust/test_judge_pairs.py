@@ -54,8 +54,37 @@ def test_few_labels_leave_it_open_and_tell_how_many_would_decide() -> None:
     assert result.decision == "not yet known"
     assert result.labels_needed is not None
     assert result.labels_needed > 60
-    assert f"about {result.labels_needed:,} labelled responses would decide" in result.headline
+    assert (
+        f"roughly {result.labels_needed:,} labelled responses would decide, if the true difference is the measured "
+        "+0.000" in result.headline
+    )
+    assert "the runs have only 60 responses: grade more by both judges, and label them" in result.headline
+    rest = ["MET"] * 20_000
+    more = compare_judges(column([*strong, *rest]), column([*cheap, *rest]), labels(truth))
+    assert (more.labels_needed, "the runs have only" in more.headline) == (result.labels_needed, False)
     assert "`certify`" in result.headline
+
+
+def test_raters_who_differ_are_told() -> None:
+    truth, other = people(100), wrong_at(people(100), [1, 2])
+    given = [
+        label.model_copy(update={"rater": rater})
+        for rater, answers in (("ann", truth), ("bob", truth), ("cat", other))
+        for label in labels(answers)
+    ]
+    result = compare_judges(column(truth), column(wrong_at(truth, [3])), given)
+    text = (
+        "on 2 judgments, raters differ: accuracy, kappa and bias count their shares, recalls the most frequent answer"
+    )
+    assert any(text in warning for warning in result.warnings)
+    result = compare_judges(column(truth), column(wrong_at(truth, [3])), labels(truth))
+    assert not any("raters differ" in warning for warning in result.warnings)
+
+
+def test_alpha_out_of_range_is_named() -> None:
+    truth = people(10)
+    with pytest.raises(ValueError, match="`alpha` must be above 0 and below 1, got 0"):
+        compare_judges(column(truth), column(truth), labels(truth), alpha=0)
 
 
 def test_large_loss_is_not_good_enough() -> None:

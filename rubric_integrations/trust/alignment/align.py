@@ -280,11 +280,11 @@ class Alignment:
         """The reason why the aligned judge is kept or not kept."""
         if self.gain.value is None:
             return "not kept: not better on the dev set, so that the test set was not looked at"
-        limit = "no lower limit" if self.gain.low is None else f"at least {self.gain.low:+.3f}"
+        limit = "no lower limit" if self.gain.low is None else f"at least {self.gain.low:+z.3f}"
         verdict = "kept" if self.kept else "not kept: the test set does not prove a gain"
-        corrected = "" if self.corrected_gain is None else f"; corrected for its selection: {self.corrected_gain:+.3f}"
+        corrected = "" if self.corrected_gain is None else f"; corrected for its selection: {self.corrected_gain:+z.3f}"
         attempt = f"on {self.gain.n:,} submissions (attempt {self.attempts})"
-        return f"{verdict}: {self.gain.value:+.3f}, {limit}, {attempt}{corrected}"
+        return f"{verdict}: {self.gain.value:+z.3f}, {limit}, {attempt}{corrected}"
 
     def summary(self) -> str:
         """Return the result as text, with one figure per line."""
