@@ -231,6 +231,7 @@ def _how_to_continue(ledger: Path | None) -> str:
 
 
 def _print_drift(report: DriftReport) -> None:
+    """Print the table of the criteria, the mean score and the decision."""
     columns = ("criterion", "flips", "flips of its own", "change", "p (Holm)", "kappa")
     table = figures_table(
         f"Answers, new and earlier [{percent(1 - report.alpha)} intervals]", columns, text=["criterion"]

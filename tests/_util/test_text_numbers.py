@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubric_integrations._util.text import Quantity, read_quantities
+from rubric_integrations._util.text import Quantity, decimal, percent, read_quantities
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,13 @@ from rubric_integrations._util.text import Quantity, read_quantities
 )
 def test_numbers_in_a_text_are_read_with_their_units(text: str, quantities: list[Quantity]) -> None:
     assert list(read_quantities(text)) == quantities
+
+
+def test_number_that_rounds_to_zero_has_no_minus_sign() -> None:
+    assert (decimal(-0.004, 2), decimal(-0.0, 3), decimal(-0.006, 2)) == ("0.00", "0.000", "-0.01")
+    assert (decimal(-0.004, 2, signed=True), decimal(0.004, 3, signed=True)) == ("+0.00", "+0.004")
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.95, "95%"), (1 - 0.025, "97.5%"), (1 - 2 * 0.0005, "99.9%")])
+def test_level_has_all_its_digits(share: float, text: str) -> None:
+    assert percent(share) == text

@@ -67,12 +67,12 @@ def test_few_labels_leave_it_open_and_tell_how_many_would_decide() -> None:
 
 def test_raters_who_differ_are_told() -> None:
     truth, other = people(100), wrong_at(people(100), [1, 2])
-    given = [
+    of_raters = [
         label.model_copy(update={"rater": rater})
         for rater, answers in (("ann", truth), ("bob", truth), ("cat", other))
         for label in labels(answers)
     ]
-    result = compare_judges(column(truth), column(wrong_at(truth, [3])), given)
+    result = compare_judges(column(truth), column(wrong_at(truth, [3])), of_raters)
     text = (
         "on 2 judgments, raters differ: accuracy, kappa and bias count their shares, recalls the most frequent answer"
     )
