@@ -78,6 +78,7 @@ LARGE_RECORDS = {
     "CriterionReport": "the result of a criterion, which users read and do not construct",
     "GateResult": "the decision of a gate, which users read and do not construct",
     "DriftReport": "the figures of a check, which users read and do not construct",
+    "JudgeComparison": "the figures of two judges, which users read and do not construct",
     "RunComparison": "the figures of a comparison, which users read and do not construct",
     "RunSummary": "the result of a run, which users read and do not construct",
 }

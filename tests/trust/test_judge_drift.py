@@ -424,7 +424,7 @@ def test_another_judge_without_a_change_is_inconclusive() -> None:
     assert (report.same_judge, report.decision) == (False, "inconclusive")
     assert report.headline.startswith("inconclusive: this check asked another judge than the run's")
     other.is_met = lambda number, criterion: not even(number, criterion)
-    assert drift(graded(model), PerCriterionGrader(Model(lambda *_: True).judge)).headline.startswith(
+    assert drift(graded(model), PerCriterionGrader(Model(lambda _number, _criterion: True).judge)).headline.startswith(
         "The judge has changed, and is another one than the run's: "
     )
 
