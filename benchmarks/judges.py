@@ -99,13 +99,11 @@ def prose(text: str, *, bullet: bool = False) -> list[str]:
     return lines if bullet else [*lines, ""]
 
 
-def number(value: float | None, *, signed: bool = False) -> str:
-    """Return a figure with two digits and without the zero before the point."""
+def number(value: float | None, *, signed: bool = False, digits: int = 2) -> str:
+    """Return a figure without the zero before the point. A figure that rounds to 0 has no sign."""
     if value is None:
         return "-"
-    text = f"{value:+.2f}" if signed else f"{value:.2f}"
-    if text in ("-0.00", "+0.00"):
-        text = "0.00"
+    text = f"{value:+.{digits}f}" if signed and round(value, digits) else f"{value:z.{digits}f}"
     return text.replace("0.", ".", 1) if abs(value) < 0.995 else text
 
 
@@ -114,10 +112,14 @@ def percent(share: float) -> str:
 
 
 def limits(estimate: Estimate | None, *, signed: bool = False) -> str:
-    """Return a figure with its interval."""
+    """Return a figure with its interval. A limit that rounds to .00 has a third digit, which shows its side of 0."""
     if estimate is None or estimate.value is None:
         return "-"
     value, low, high = (number(each, signed=signed) for each in estimate[:3])
+    low, high = (
+        number(limit, signed=signed, digits=3) if text == ".00" and round(limit or 0.0, 3) else text
+        for limit, text in ((estimate.low, low), (estimate.high, high))
+    )
     return value if estimate.low is None else f"{value} [{low}, {high}]"
 
 
