@@ -34,7 +34,7 @@ async def test_requirement_and_penalty_are_met_if_one_part_meets_them(weight: fl
         TEXT, grader=PerCriterionGrader(judge, text_limits=LIMITS)
     )
     (row,) = report.criteria
-    assert (row.verdict, row.reason, report.spend.calls) == ("MET", "part 2 of 3: ", 3)
+    assert (row.verdict, row.reason, report.spend.calls) == ("MET", "part 2 of 3", 3)
     assert [question.submission.response[:5] for question in judge.questions] == ["aaaaa", "error", "uncle"]
 
 
@@ -107,7 +107,7 @@ def test_each_part_is_stored_and_a_rescored_report_has_the_same_answers(tmp_path
     assert [len(judge.questions) for judge in judges] == [3, 0]
     assert rescored.missing == 0
     rows = [report.criteria[0] for report in (*reports, rescored.report) if report]
-    assert [(row.verdict, row.reason) for row in rows] == [("MET", "part 2 of 3: ")] * 3
+    assert [(row.verdict, row.reason) for row in rows] == [("MET", "part 2 of 3")] * 3
 
 
 async def test_label_of_the_whole_response_is_no_example_for_its_parts() -> None:
