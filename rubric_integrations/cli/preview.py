@@ -51,6 +51,12 @@ def preview(
     rubric: Annotated[
         Path | None, typer.Option(help="Show the first question about this rubric that a judge gets.")
     ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            help="Name the criteria of the rubric that a decision model, such as typesafe/m, may judge badly."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show how `grade` reads a file: its format, columns, rows with errors, and the first row as a judge sees it.
@@ -61,7 +67,11 @@ def preview(
     """
     from rubric_integrations.cli.rows import Problems
     from rubric_integrations.formats.row_rubrics import RowRubrics, problem_of
+    from rubric_integrations.judges.decision_mapping import caution
+    from rubric_integrations.judges.decisions import is_decision_model
 
+    if judge is not None and not (is_decision_model(judge) and rubric):
+        refuse(f"`--judge` {judge!r} has no effect here: it needs a decision model and `--rubric`; leave it out")
     count, first, shown, problems = 0, None, None, Problems()
     try:
         rubrics = RowRubrics(rubric, row_options.library)
@@ -83,7 +93,10 @@ def preview(
     except (ValueError, TypeError) as error:
         refuse(f"{file}: row {first.id if first else ''} {problem_of(error)}")
     rubric_of_run = [str(rubric)] if rubric else [] if first and first.rubric is not None else ["RUBRIC.yaml"]
-    command = shlex.join(["rubric-integrations", "grade", *rubric_of_run, str(file), *row_options.arguments])
+    of_judge = ["--judge", judge] if judge else []
+    command = shlex.join(["rubric-integrations", "grade", *rubric_of_run, str(file), *row_options.arguments, *of_judge])
+    if judge and rubrics.shared and (warning := caution(rubrics.shared.criteria)):
+        err.print(plain(warning), style="yellow", soft_wrap=True)
     if as_json:
         print_json({
             "file": str(file), **description._asdict(), "rows": count, "failed_rows": problems.count,

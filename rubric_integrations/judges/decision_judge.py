@@ -193,7 +193,7 @@ class DecisionJudge:
     def caution(self, criteria: Sequence[Criterion]) -> str | None:
         """Return a warning about criteria of kinds that decision models are reported to judge badly. None without any.
 
-        The kinds are counting, dates, negation and long material. The command `grade` prints the warning once.
+        The kinds are counting, dates, negation and long material. The commands `grade` and `preview` print it.
         """
         return caution(criteria)
 

@@ -40,6 +40,19 @@ def test_grade_with_a_decision_model_writes_its_probabilities(tmp_path: Path) ->
     assert '"probabilities":{"MET":0.9,"UNMET":0.1,"CANNOT_ASSESS":0.1}' in out.read_text().replace(" ", "")
 
 
+def test_preview_names_what_a_decision_model_may_judge_badly(tmp_path: Path) -> None:
+    rubric, rows = tmp_path / "rubric.yaml", tmp_path / "rows.jsonl"
+    rubric.write_text("- {requirement: Names exactly one river, weight: 1}\n")
+    rows.write_text('{"response": "The Nile."}\n')
+    result = run("preview", rows, "--rubric", rubric, "--judge", "typesafe/jev-1.13.0")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("decision models are weak at counting ('Names exactly one river')") == 1
+    assert f"{rows} --judge typesafe/jev-1.13.0" in result.output.replace("\n", " ")
+    assert "decision models" not in run("preview", rows, "--rubric", rubric).output
+    for arguments in (["--rubric", rubric, "--judge", "openai/gpt-5-mini"], ["--judge", "typesafe/jev-1.13.0"]):
+        assert "has no effect here" in run("preview", rows, *arguments).output.replace("\n", " ")
+
+
 def test_align_refuses_a_decision_model(tmp_path: Path) -> None:
     from rubric_integrations.cli.judge import _make_judge  # pyright: ignore[reportPrivateUsage]
 
