@@ -207,7 +207,7 @@ def is_changed(runs: list[list[GradedRow]]) -> tuple[bool, ...]:
     # The flips and their kappa decide nothing here.
     with patch("rubric_integrations.trust.comparison._changed_answers", return_value=(0, None, UNDEFINED)):
         comparison = compare_changes(changes, comparable=Comparability(passing=False))
-    measured = change_tests(runs, comparison)
+    measured = change_tests(runs, changes, comparison)
     adjusted = holm({test: p for test, p in measured.items() if p is not None})
     return (
         any(p < PROMISE for p in adjusted.values()), *(adjusted.get(test, 1.0) < PROMISE for test in TESTS)

@@ -3,7 +3,7 @@
 Most judges contradict themselves now and then, so that some answers differ although nothing has changed. Therefore, a
 judge is called changed only if its answers or its abstentions moved in one direction, if the mean score moved, if the
 new answers differ from the earlier ones more often than from each other, or if the accuracy by human labels moved. The
-tests share one `alpha` by Holm's correction.
+tests share one `alpha` by Holm's correction. The tests of directions and of differing answers are exact.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -51,10 +50,9 @@ from rubric_integrations.trust.means import (
     Groups,
     estimate_mean_share,
     estimate_shift,
-    p_value_of,
     select_groups,
 )
-from rubric_integrations.trust.statistics import check_alpha, mcnemar_p_value
+from rubric_integrations.trust.statistics import ROUNDING, check_alpha, mcnemar_p_value
 
 DriftDecision = Literal["changed", "not shown to have changed", "inconclusive"]
 DriftTest = Literal["direction", "abstentions", "mean", "flips", "labels"]
@@ -75,8 +73,8 @@ class CriterionDrift(NamedTuple):
         own_flips: The share of the answers on which two new answers differ. None without a repetition.
         difference: The mean value of the new answers minus the mean value of the earlier ones. For a binary criterion,
             the difference of the MET rates.
-        p_value: The two-sided p-value of `difference`, or None if nothing changed. For a binary criterion, by McNemar's
-            test.
+        p_value: The exact two-sided p-value of the direction, by McNemar's test of the numbers of answers whose value
+            rose and fell. For rows in groups, of the numbers of groups. None if nothing changed.
         adjusted: The p-value after Holm's correction for all criteria, or None if nothing changed.
         kappa: Cohen's kappa between the earlier and the new answers.
         abstentions: The share of abstentions of the new answers minus that of the earlier ones.
@@ -397,12 +395,13 @@ def _report(
         else None
     )
     labels, label_warnings = _labels_hold(settings, earlier, before, after[0])
-    measured = change_tests([before, *after], comparison, groups)
+    measured = change_tests([before, *after], changes, comparison, groups)
     if labels is not None:
         measured["labels"] = labels.p_value
     by_test = holm({test: p for test, p in measured.items() if p is not None})
     adjusted: dict[DriftTest, float | None] = {test: by_test.get(test) for test in measured}
     shown: tuple[DriftTest, ...] = tuple(test for test, p in adjusted.items() if p is not None and p < settings.alpha)
+    criteria = _criteria([before, *after], changes, comparison, groups, 1 - settings.alpha)
     reason = ""
     if lost > _MOST_LOST * sum(len(each.rubric) for each in drawn) * settings.repeat:
         shown, reason = (), f"{lost:,} answers are missing, and may be those that changed"
@@ -416,8 +415,10 @@ def _report(
         shown_by=shown,
         p_values=adjusted,
         score=comparison.score if comparison else undefined,
-        criteria=_criteria([before, *after], comparison, groups, 1 - settings.alpha),
-        moved=_moved(comparison, settings.alpha),
+        criteria=criteria,
+        moved=tuple(
+            name for name, row in criteria.items() if row.adjusted is not None and row.adjusted < settings.alpha
+        ),
         labels=labels,
         noise=_noise(after) if settings.repeat > 1 else None,
         warnings=(
@@ -432,16 +433,16 @@ def _report(
 
 
 def _too_few(rows: int, groups: Groups | None, alpha: float, tests: int) -> str:
-    """Return that a change cannot be shown by so few rows, or "".
+    """Return that a change of direction cannot be shown by so few rows, or "".
 
-    If an answer to one criterion moved in all of n rows, the p-value of McNemar's test is 0.5 ** n.
+    If an answer to one criterion moved in all of n rows, the p-value of McNemar's test is 0.5 ** (n - 1).
     """
     count = rows if groups is None else len(set(groups.tolist()))
-    needed = math.floor(math.log2(tests / alpha)) + 1
+    needed = math.floor(math.log2(tests / alpha)) + 2
     if count >= needed:
         return ""
     units = "rows" if groups is None else "groups of rows"
-    return f"with {count:,} {units}, no change can be shown: at least {needed:,} are needed"
+    return f"with {count:,} {units}, no change of direction can be shown: at least {needed:,} are needed"
 
 
 def _compare_judge(
@@ -460,22 +461,23 @@ def _compare_judge(
 
 
 def change_tests(
-    runs: Sequence[Sequence[GradedRow]], comparison: RunComparison | None, groups: Groups | None = None
+    runs: Sequence[Sequence[GradedRow]],
+    changes: RunChanges,
+    comparison: RunComparison | None,
+    groups: Groups | None = None,
 ) -> dict[DriftTest, float | None]:
     """Return the p-value of each test of the answers that a judge has changed. None if nothing changed.
 
     Args:
         runs: The rows with the earlier answers and with the new ones, once or twice, in the same order.
-        comparison: The comparison of the earlier rows with the first new ones. None if no row has a score in both.
+        changes: The differences of the first new rows from the earlier ones.
+        comparison: The comparison of these rows. None if no row has a score in both.
         groups: The group of each row, or None if the rows are independent.
     """
-    adjusted = [
-        row.adjusted for row in (comparison.criteria.values() if comparison else ()) if row.adjusted is not None
-    ]
     is_sure = comparison is not None and not comparison.caveat
     abstentions = [p for _, p in _abstentions(runs[0], runs[1], groups, 0.95).values() if p is not None]
     tests: dict[DriftTest, float | None] = {
-        "direction": min(adjusted, default=None),
+        "direction": min(holm(_directions(changes)).values(), default=None),
         "abstentions": min(abstentions, default=None),
         "mean": comparison.p_value if comparison and is_sure else None,
     }
@@ -484,12 +486,41 @@ def change_tests(
     return tests
 
 
+def _directions(changes: RunChanges) -> dict[tuple[str, str], float]:
+    """Return the p-value of the direction of each criterion whose answers changed, by its name and words."""
+    p_values = {key: direction_p_value(of.differences, of.groups) for key, of in changes.criteria.items()}
+    return {key: p_value for key, p_value in p_values.items() if p_value is not None}
+
+
+def direction_p_value(differences: Sequence[float], groups: Groups | None = None) -> float | None:
+    """Compute the exact two-sided p-value that values moved in one direction, by McNemar's test of the signs.
+
+    If a judge has not changed, its earlier and its new answers may be exchanged. Therefore, a difference is above 0 as
+    often as below, however large it is. Of rows in groups, the sums of the groups are tested.
+
+    Args:
+        differences: The new value of each row minus its earlier value.
+        groups: The group of each row, or None if the rows are independent.
+
+    Returns:
+        The p-value, or None if no value, or no sum of a group, moved.
+
+    Example:
+        >>> direction_p_value([1.0] * 6 + [0.0] * 20)
+        0.03125
+    """
+    sums = np.asarray(differences, float)
+    if groups is not None:
+        sums = np.bincount(groups, sums)
+    return mcnemar_p_value(int((sums > ROUNDING).sum()), int((sums < -ROUNDING).sum()), exact=True)
+
+
 def _abstentions(
     before: Sequence[GradedRow], after: Sequence[GradedRow], groups: Groups | None, level: float
 ) -> dict[tuple[str, str], tuple[Estimate, float | None]]:
     """Return, by the name and the words of each criterion, how the share of abstentions moved.
 
-    The p-value is that of McNemar's test, after Holm's correction for all criteria. None if nothing changed.
+    The p-value is that of `direction_p_value`, after Holm's correction for all criteria. None if nothing changed.
     """
     of_criteria: dict[tuple[str, str], list[tuple[int, bool, bool]]] = {}
     for place, (one, other) in enumerate(zip(before, after, strict=True)):
@@ -501,14 +532,12 @@ def _abstentions(
     shifts: dict[tuple[str, str], Estimate] = {}
     p_values: dict[tuple[str, str], float] = {}
     for key, of in of_criteria.items():
-        rose = [float(now and not then) for _, then, now in of]
-        fell = [float(then and not now) for _, then, now in of]
-        shift = partial(estimate_shift, rose, fell, groups=select_groups(groups, [place for place, _, _ in of]))
-        shifts[key] = shift(level)
-        if any(rose) or any(fell):
-            p_value = mcnemar_p_value(round(sum(rose)), round(sum(fell))) if groups is None else p_value_of(shift)
-            if p_value is not None:
-                p_values[key] = p_value
+        of_groups = select_groups(groups, [place for place, _, _ in of])
+        rose, fell = [float(now and not then) for _, then, now in of], [float(then and not now) for _, then, now in of]
+        shifts[key] = estimate_shift(rose, fell, level, of_groups)
+        p_value = direction_p_value(np.subtract(rose, fell).tolist(), of_groups)
+        if p_value is not None:
+            p_values[key] = p_value
     adjusted = holm(p_values)
     return {key: (shift, adjusted.get(key)) for key, shift in shifts.items()}
 
@@ -557,7 +586,11 @@ def odd_answers_p_value(counts: Sequence[tuple[int, int, int]]) -> float | None:
 
 
 def _criteria(
-    runs: Sequence[Sequence[GradedRow]], comparison: RunComparison | None, groups: Groups | None, level: float
+    runs: Sequence[Sequence[GradedRow]],
+    changes: RunChanges,
+    comparison: RunComparison | None,
+    groups: Groups | None,
+    level: float,
 ) -> dict[str, CriterionDrift]:
     """Return the drift of each criterion by name: its flipped verdicts, its change of the score and its kappa."""
     flips: dict[tuple[str, str], list[tuple[int, bool, bool | None]]] = {}
@@ -569,30 +602,27 @@ def _criteria(
             if len(new) == len(others):
                 own = new[0].verdict != new[1].verdict if len(new) > 1 else None
                 flips.setdefault(key, []).append((place, new[0].verdict != entry.verdict, own))
-    names = criterion_keys(flips)
+    names, compared = criterion_keys(flips), criterion_keys(changes.criteria)
+    directions = _directions(changes)
+    adjusted = holm(directions)
     abstentions = _abstentions(runs[0], runs[1], groups, level)
     undefined = Estimate(None, None, None, 0)
     drifts: dict[str, CriterionDrift] = {}
     for key, of in flips.items():
         of_groups = select_groups(groups, [place for place, _, _ in of])
-        change = comparison.criteria.get(names[key]) if comparison else None
+        change = comparison.criteria[compared[key]] if comparison and key in compared else None
         own = [float(is_flip) for _, _, is_flip in of if is_flip is not None]
         drifts[names[key]] = CriterionDrift(
             flips=estimate_mean_share([float(is_flip) for _, is_flip, _ in of], level, of_groups),
             own_flips=estimate_mean_share(own, level, of_groups) if own else None,
             difference=change.difference if change else undefined,
-            p_value=change.p_value if change else None,
-            adjusted=change.adjusted if change else None,
+            p_value=directions.get(key),
+            adjusted=adjusted.get(key),
             kappa=change.kappa if change else undefined,
             abstentions=abstentions[key][0],
             abstentions_adjusted=abstentions[key][1],
         )
     return drifts
-
-
-def _moved(comparison: RunComparison | None, alpha: float) -> tuple[str, ...]:
-    rows = comparison.criteria.items() if comparison else ()
-    return tuple(name for name, row in rows if row.adjusted is not None and row.adjusted < alpha)
 
 
 def _noise(after: Sequence[Sequence[GradedRow]]) -> JudgeNoise | None:

@@ -148,19 +148,29 @@ def rate_difference_limits(rose: float, fell: float, pairs: float, quantile: flo
     return max(-1.0, up - down - half), min(1.0, up - down + half)
 
 
-def mcnemar_p_value(rose: int, fell: int) -> float | None:
-    """Compute the two-sided mid-p value of McNemar's test for a difference of two paired rates.
+def mcnemar_p_value(rose: int, fell: int, *, exact: bool = False) -> float | None:
+    """Compute the two-sided p-value of McNemar's test for a difference of two paired rates.
+
+    By default, it is the mid-p value: if the true rates are equal, it is below .05 in about 5 % of samples, and in at
+    most 6.5 % of samples of 10 to 300 pairs. The exact p-value is larger, and below .05 in at most 5 % of all samples.
 
     None if both numbers are 0.
 
     Args:
         rose: The number of pairs in which only the second outcome is true.
         fell: The number of pairs in which only the first outcome is true.
+        exact: Whether to compute the exact p-value.
+
+    Example:
+        >>> mcnemar_p_value(6, 0), mcnemar_p_value(6, 0, exact=True)
+        (0.015625, 0.03125)
     """
     discordant, fewer = rose + fell, min(rose, fell)
     if discordant == 0:
         return None
     at_most = float(special().bdtr(fewer, discordant, 0.5))
+    if exact:
+        return min(1.0, 2 * at_most)
     below = float(special().bdtr(fewer - 1, discordant, 0.5)) if fewer else 0.0
     return min(1.0, at_most + below)
 

@@ -40,6 +40,8 @@ def test_p_values_equal_other_implementations() -> None:
     exact = contingency.mcnemar([[0, 9], [3, 0]], exact=True).pvalue
     of_table = stats.binom.pmf(3, 12, 0.5)
     assert mcnemar_p_value(9, 3) == pytest.approx(exact - of_table)
+    assert mcnemar_p_value(9, 3, exact=True) == pytest.approx(exact)
+    assert mcnemar_p_value(3, 3, exact=True) == 1.0
 
 
 def test_one_changed_criterion_of_four_is_found_after_correction_for_their_number() -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from itertools import permutations, product
+from math import comb
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rubric_integrations import Check, Criterion, Rubric, Submission, grade_many
 from rubric_integrations.graders import PerCriterionGrader, PerCriterionOneShotGrader
@@ -20,7 +24,7 @@ from rubric_integrations.scoring import JudgeFailure, Judgment
 from rubric_integrations.submission.attachments import StoredAttachment
 from rubric_integrations.testing import ScriptedJudge
 from rubric_integrations.trust import DriftReport, drift
-from rubric_integrations.trust.judge_drift import odd_answers_p_value
+from rubric_integrations.trust.judge_drift import direction_p_value, odd_answers_p_value
 from tests.conftest import SHARED
 from tests.openai_server import OpenAIServer, Reply
 from tests.trust.runs import labels_of
@@ -115,6 +119,33 @@ def test_p_value_of_odd_answers_is_that_of_all_exchanges() -> None:
     assert len(set(permutations((1, 0, 0)))) == 3
     assert odd_answers_p_value([(0, 0, 0)] * 5) is None
     assert odd_answers_p_value([]) is None
+
+
+def test_p_value_of_the_direction_is_the_exact_one_of_mcnemars_test() -> None:
+    assert direction_p_value([1.0] * 9 + [0.0] * 50 + [-1.0] * 3) == pytest.approx(299 * 2 / 4096)
+    # 6 of 6 are below .05 with the mid-p value after the correction for a second test, and above with the exact one.
+    model = Model(even)
+    run = graded(model, 60)
+    model.is_met = lambda number, criterion: even(number, criterion) or (criterion == "a" and number < 12)
+    report = drift(run, PerCriterionGrader(model.judge))
+    assert (report.criteria["a"].p_value, report.criteria["a"].adjusted) == (0.03125, 0.03125)
+    # The sizes of the changes of options do not count, and rows of one group count once.
+    assert direction_p_value([0.1, 0.9, -0.5]) == 1.0
+    assert direction_p_value([1.0] * 10 + [-1.0], np.array([0] * 10 + [1])) == 1.0
+    assert direction_p_value([1.0, -1.0], np.array([0, 0])) is None
+    assert direction_p_value([]) is None
+
+
+@given(st.integers(1, 60), st.floats(0.001, 0.3))
+def test_direction_is_significant_in_at_most_alpha_of_samples_whatever_the_number_of_changes(
+    changes: int, alpha: float
+) -> None:
+    rejected = [
+        comb(changes, rose) / 2**changes
+        for rose in range(changes + 1)
+        if (direction_p_value([1.0] * rose + [-1.0] * (changes - rose)) or 1.0) < alpha
+    ]
+    assert sum(rejected) <= alpha + 1e-12
 
 
 def test_sample_is_the_same_each_time_whatever_the_order_of_the_rows() -> None:
@@ -391,10 +422,11 @@ def test_too_few_rows_to_show_a_change_are_inconclusive() -> None:
     model = Model(even)
     report = drift(graded(model, 3), PerCriterionGrader(model.judge))
     assert report.decision == "inconclusive"
-    assert "with 3 rows, no change can be shown: at least 6 are needed" in report.headline
-    assert drift(graded(model, 6), PerCriterionGrader(model.judge)).decision == "not shown to have changed"
+    assert "with 3 rows, no change of direction can be shown: at least 7 are needed" in report.headline
+    assert drift(graded(model, 6), PerCriterionGrader(model.judge)).decision == "inconclusive"
+    assert drift(graded(model, 7), PerCriterionGrader(model.judge)).decision == "not shown to have changed"
     report = drift(graded(model, 40), PerCriterionGrader(model.judge), cluster=lambda row: int(row) % 4)
-    assert "with 4 groups of rows, no change can be shown: at least 6 are needed" in report.headline
+    assert "with 4 groups of rows, no change of direction can be shown: at least 7 are needed" in report.headline
     model = Model(even)
     run = graded(model, 8)
     model.is_met = lambda number, criterion: not even(number, criterion)
