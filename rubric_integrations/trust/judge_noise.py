@@ -26,9 +26,8 @@ from rubric_integrations.trust.matching import RunLike, as_run
 if TYPE_CHECKING:
     from rubric_integrations.trust.asked_again import Asked
 
-_BOOTSTRAP_SAMPLES = 20_000
-# Selected by simulation: with fewer texts, noise on a part of the texts may not be seen.
-_TEXTS_PER_ACCEPTANCE = 0.35
+# The exchanges are drawn in parts, to save memory.
+_EXCHANGES, _PARTS = 1_000, 20
 
 
 class JudgeNoise(Record):
@@ -79,7 +78,8 @@ class JudgeNoise(Record):
         """Return an acceptance criterion for GEPA that compares a candidate's gain with this noise.
 
         Args:
-            false_accept_rate: The rate, between 0 and 0.5, at which candidates that are not better may be accepted.
+            false_accept_rate: The rate, at least 0.001 and below 0.5, at which candidates that are not better may be
+                accepted.
             minibatch: The `reflection_minibatch_size` of GEPA.
 
         Raises:
@@ -92,14 +92,15 @@ class NoiseAwareAcceptance:
     """An acceptance criterion for GEPA: accepts a candidate only if its gain exceeds the judge's noise.
 
     GEPA's default criterion accepts any gain. With a noisy judge, it also accepts some candidates that are not better.
-    This class estimates the distribution of the gain that noise alone causes (a bootstrap of the null hypothesis). Two
-    grades of the same text differ only by noise. For a minibatch of `n` texts, the class draws `n` of the measured
-    differences and computes their mean. Many such means form the distribution. A normal approximation would be
-    inaccurate for few scores with few possible values. The texts may depend on each other, such as questions about one
-    document, because the noise in the grades of different texts is independent.
+    Two grades of the same text differ only by noise. If a candidate is not better, its gains on the texts of a
+    minibatch are such differences, too: they could be exchanged with the differences of the measured texts, and each
+    difference could have the other sign. The p-value is the share of such exchanges whose sum is at least the gain of
+    the candidate (a permutation test). A candidate is accepted if the p-value is at most `false_accept_rate`.
 
-    A candidate is accepted if its gain exceeds the quantile `1 - false_accept_rate` of the distribution. Real gains
-    below the quantile are refused too. A larger `reflection_minibatch_size` of GEPA lowers the quantile.
+    This test keeps its rate for every distribution of noise and every number of measured texts, if the texts of the
+    minibatch are drawn like the measured ones. The texts may depend on each other, such as questions about one
+    document, because the noise in the grades of different texts is independent. Small real gains are refused, too. A
+    larger `reflection_minibatch_size` of GEPA accepts smaller gains.
 
     This class does not estimate how much better a candidate is on other inputs. A minibatch, for example of three
     inputs, is too small for such an estimate. Instead, compare the optimized program with the first program on a test
@@ -107,73 +108,81 @@ class NoiseAwareAcceptance:
 
     Args:
         scores: The scores of each text from repeated grades, at least two per text, as in `JudgeNoise.scores`.
-        false_accept_rate: The rate, between 0 and 0.5, at which candidates that are not better may be accepted.
+        false_accept_rate: The rate, at least 0.001 and below 0.5, at which candidates that are not better may be
+            accepted.
         minibatch: The `reflection_minibatch_size` of GEPA.
 
     Raises:
         ValueError: The rate is out of range, a text has fewer than two scores, or there are too few texts for the rate:
-            21 are needed for 5 % and a minibatch of 3.
+            30 are needed for 5 % and a minibatch of 3. With fewer, a gain on one text would always be refused.
 
     Example:
-        >>> acceptance = NoiseAwareAcceptance([[0.75, 0.75, 0.875], [0.5, 0.5, 0.5]] * 11, false_accept_rate=0.05)
-        >>> round(acceptance.least_gain(minibatch=3), 3)
-        0.083
+        >>> acceptance = NoiseAwareAcceptance([[0.75, 0.75, 0.875], [0.5, 0.5, 0.5]] * 15, false_accept_rate=0.05)
+        >>> acceptance.p_value([0.5, 0.5, 0.5], [0.5, 0.625, 0.5]) > 0.05
+        True
+        >>> acceptance.p_value([0.5, 0.5, 0.5], [0.5, 1.0, 0.5]) <= 0.05
+        True
 
     Pass it as `dspy.GEPA(..., gepa_kwargs={"acceptance_criterion": rubric_metric.noise(pairs).acceptance()})`.
     """
 
     def __init__(self, scores: Sequence[Sequence[float]], false_accept_rate: float = 0.05, minibatch: int = 3):
-        if not 0 < false_accept_rate < 0.5:
-            raise ValueError(f"`false_accept_rate` must be between 0 and 0.5, got {false_accept_rate!r}")
+        if not 0.001 <= false_accept_rate < 0.5:
+            raise ValueError(
+                f"`false_accept_rate` must be at least 0.001 and below 0.5, got {false_accept_rate!r}: write 0.05 to "
+                "accept 5 % of the candidates that are not better"
+            )
         if not scores or min(map(len, scores)) < 2:
             raise ValueError("`scores` needs at least one text, and two scores of each: their difference is the noise")
+        # Of the exchanges, minibatch / (texts + minibatch) contain a gain on one text, half of them with its sign.
+        fewest = math.ceil(minibatch / (2 * false_accept_rate) - 1e-9)
+        if len(scores) < fewest:
+            raise ValueError(
+                f"the noise was measured on {counted(len(scores), 'text')}, and for a minibatch of {minibatch} and a "
+                f"`false_accept_rate` of {false_accept_rate:g} it takes {fewest:,}: measure it on more texts, or "
+                "a gain on one text of the minibatch would always be refused"
+            )
         self.false_accept_rate = false_accept_rate
-        self._texts = len(scores)
-        self._require_texts(minibatch)
-        self._differences = np.array([first - second for text in scores for first, second in permutations(text, 2)])
-        self._least_gains: dict[int, float] = {}
+        differences = [[first - second for first, second in permutations(text, 2)] for text in scores]
+        self._differences = np.array([difference for text in differences for difference in text])
+        self._counts = np.array([len(text) for text in differences])
 
-    def least_gain(self, minibatch: int) -> float:
-        """Return the mean gain that a candidate must exceed to be accepted.
+    def p_value(self, before: Sequence[float], after: Sequence[float]) -> float:
+        """Return how probable it is that noise alone causes at least this gain, above 0 and at most 1.
 
         Args:
-            minibatch: The number of texts in the minibatch.
-
-        Raises:
-            ValueError: The noise was measured on too few texts for this minibatch.
+            before: The score of each text of the minibatch with the earlier program.
+            after: The score of each of these texts with the candidate, at least one, in the same order.
         """
-        self._require_texts(minibatch)
-        if minibatch not in self._least_gains:
-            generator = np.random.default_rng(0)
-            sums = np.zeros(_BOOTSTRAP_SAMPLES)
-            for _ in range(minibatch):
-                sums += generator.choice(self._differences, _BOOTSTRAP_SAMPLES)
-            quantile = np.quantile(sums / minibatch, 1 - self.false_accept_rate, method="higher")
-            # Equal sums of decimal scores differ by rounding, which would otherwise count as a gain.
-            self._least_gains[minibatch] = max(float(quantile), 0.0) + 1e-9
-        return self._least_gains[minibatch]
-
-    def _require_texts(self, minibatch: int) -> None:
-        fewest = math.ceil(_TEXTS_PER_ACCEPTANCE * minibatch / self.false_accept_rate - 1e-9)
-        if self._texts < fewest:
-            raise ValueError(
-                f"the noise was measured on {counted(self._texts, 'text')}, and for a minibatch of {minibatch} and a "
-                f"`false_accept_rate` of {self.false_accept_rate:g} it takes {fewest:,}: measure it on more texts, or "
-                "more candidates that are not better would be accepted"
-            )
+        gains = np.subtract(after, before)
+        # The differences of the measured texts, and then the gains of the minibatch with both signs.
+        differences = np.concatenate([self._differences, np.column_stack([gains, -gains]).ravel()])
+        counts = np.concatenate([self._counts, np.full(len(gains), 2)])
+        starts = np.cumsum(counts) - counts
+        generator, reached = np.random.default_rng(0), 0
+        for _ in range(_PARTS):
+            order = generator.random((_EXCHANGES, len(counts)), np.float32).argpartition(len(gains) - 1, axis=1)
+            drawn = order[:, : len(gains)]
+            places = starts[drawn] + (generator.random(drawn.shape) * counts[drawn]).astype(int)
+            # Equal sums of decimal scores differ by rounding.
+            reached += int((differences[places].sum(axis=1) >= gains.sum() - 1e-9).sum())
+        return (1 + reached) / (1 + _EXCHANGES * _PARTS)
 
     def should_accept(self, proposal: Any, state: object) -> bool:
         """Decide whether GEPA accepts a candidate. GEPA calls this method (its `AcceptanceCriterion` protocol)."""
         before, after = _scores(proposal)
-        return bool(after) and fmean(after) - fmean(before) > self.least_gain(len(after))
+        return bool(after) and fmean(after) > fmean(before) and self.p_value(before, after) <= self.false_accept_rate
 
     def reject_reason(self, proposal: Any, state: object) -> str:
         """Explain a rejection for GEPA's log. GEPA calls this method."""
         before, after = _scores(proposal)
         if not after:
             return "it was not evaluated"
-        gain, least = fmean(after) - fmean(before), self.least_gain(len(after))
-        return f"its mean gain of {gain:.3f} does not exceed {least:.3f}, which the judge's noise explains"
+        gain = fmean(after) - fmean(before)
+        return (
+            f"its mean gain of {gain:.3f} may be the judge's noise (p = {self.p_value(before, after):.2g}, accepted up "
+            f"to {self.false_accept_rate:g})"
+        )
 
 
 async def grade_repeatedly(
