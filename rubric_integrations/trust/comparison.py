@@ -120,15 +120,14 @@ class PairedChanges:
         """Estimate the mean change. All values must be in [0, 1].
 
         With two or more rows (or five or more groups), the interval exists even if all changes are equal, because an
-        imaginary pair with the worst possible change is added for each limit.
+        imaginary row with the worst possible change is added for each limit.
 
         Args:
             level: The confidence level of the interval, between 0 and 1.
-            imaginary: The weight of this pair, in pairs: `FOR_INTERVAL` (0.75) for an interval, or `FOR_GATE` (1.0) for
-                a decision by one limit.
+            imaginary: The number of these rows: `FOR_INTERVAL` (0.75) for an interval, or `FOR_GATE` (1.0) for a
+                decision by one limit.
         """
-        before = np.asarray(self.before)
-        return estimate_change(before, before + self.differences, level, groups=self.groups, imaginary=imaginary)
+        return estimate_change(np.asarray(self.differences), level, groups=self.groups, imaginary=imaginary)
 
     def mean_change(self, level: float) -> Estimate:
         """Estimate the mean change of the rows, with Student's interval.

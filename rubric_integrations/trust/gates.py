@@ -428,15 +428,15 @@ def decide_mean(
     return result._replace(more=more, advice=(advice,))
 
 
-# The rounding of 1 - 2 * alpha at alpha = .05.
-_LEVEL_OF_LIMITS = 0.9 - 1e-9
+# The level at alpha = .05, for which `FOR_GATE` was selected.
+_LEVEL_OF_LIMITS = 0.9
 
 
 def estimate_for_gate(scores: Sequence[float], level: float, groups: Groups | None, bounds: Bounds) -> Estimate:
     """Estimate a mean by `estimate_mean`, with exact limits (Clopper-Pearson) for independent scores of 0 and 1.
 
-    The lower limit is exact for levels below .9 only. `FOR_GATE` was selected for .9, where the probability of a wrong
-    pass is at most .066. At .8, it would be up to .18 instead of .1.
+    The lower limit is exact for all levels but .9. `FOR_GATE` was selected for .9, where the probability of a wrong
+    pass is at most .066. At .8, it would be up to .18 instead of .1, and at .98 up to .013 instead of .01.
     """
     estimate, met = estimate_mean(scores, level, groups=groups, bounds=bounds, imaginary=FOR_GATE), sum(scores)
     count = len(scores)
@@ -444,7 +444,7 @@ def estimate_for_gate(scores: Sequence[float], level: float, groups: Groups | No
     if estimate.high is None or estimate.low is None or is_grouped or not np.isin(scores, (0.0, 1.0)).all():
         return estimate
     low, high = estimate.low, estimate.high
-    if met and level < _LEVEL_OF_LIMITS:
+    if met and not math.isclose(level, _LEVEL_OF_LIMITS):
         low = min(low, float(special().betaincinv(met, count - met + 1, (1 - level) / 2)))
     if met < count:
         high = float(special().betaincinv(met + 1, count - met, (1 + level) / 2))

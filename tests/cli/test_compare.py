@@ -88,8 +88,8 @@ def test_compare_of_runs_that_cannot_be_compared_exits_with_2_and_one_line(runs:
 
 def test_gate_of_compare_does_not_pass_a_total_collapse(tmp_path: Path) -> None:
     cases = {
-        "one": (binary_rubric(1), ["MET"], ["UNMET"], "worse: the mean score changed by -1.000 [-1.000, -0.984]"),
-        "two": (RUBRIC, ["MET", "MET"], ["MET", "UNMET"], "worse: the mean score changed by -0.500 [-0.508, -0.492]"),
+        "one": (binary_rubric(1), ["MET"], ["UNMET"], "worse: the mean score changed by -1.000 [-1.000, -0.969]"),
+        "two": (RUBRIC, ["MET", "MET"], ["MET", "UNMET"], "worse: the mean score changed by -0.500 [-0.508, -0.477]"),
     }
     for name, (rubric, before, after, words) in cases.items():
         first = write_run(tmp_path / f"{name}-before.jsonl", run_of(rubric, [before] * 200))

@@ -29,8 +29,9 @@ def test_only_documented_cells_have_an_excuse() -> None:
     assert Cell("compare_runs: score", "3 % lose .9", Design(50)).excuse == "a"
     assert Cell("gate with a baseline", "3 % lose .9", Design(50)).excuse is None
     assert Cell("agreement: accuracy", "people .8, judge .85", Design(30)).excuse == "d"
-    assert Cell("compare_runs: cautious", "3 % gain .9", Design(50)).excuse == "e"
-    assert {"a", "b", "c", "d", "e", "f"} == set(EXCUSES)
+    assert Cell("compare_runs: cautious", "3 % gain .9", Design(50)).excuse is None
+    assert Cell("agreement: alpha of raters", "people .5, judge .85", equal).excuse == "e"
+    assert {"a", "b", "c", "d", "e"} == set(EXCUSES)
 
 
 def test_very_unequal_groups_are_excused_down_to_ninety_percent() -> None:

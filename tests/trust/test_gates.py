@@ -351,11 +351,11 @@ AFTER = [*[0.8, 0.8, 1, 0.4, 0.8] * 11, 0.8, 0.8, 0.2, 0.6, 0.8]
 
 def test_baseline_gate_prints_the_recorded_margin() -> None:
     result = gate(scores_run(AFTER), 0.5, baseline=scores_run(BEFORE))
-    assert (result.decision, result.change, result.least_margin) == ("inconclusive", "unclear", 0.07)
+    assert (result.decision, result.change, result.least_margin) == ("inconclusive", "unclear", 0.08)
     assert result.baseline is not None
-    assert (result.baseline.value or 0) - (result.baseline.low or 0) == pytest.approx(0.052146028, abs=1e-9)
-    assert "`margin=` 0.07 is the smallest that so many rows could show" in str(result)
-    allowed = gate(scores_run(AFTER), 0.5, baseline=scores_run(BEFORE), margin=0.07)
+    assert (result.baseline.value or 0) - (result.baseline.low or 0) == pytest.approx(0.061595900, abs=1e-9)
+    assert "`margin=` 0.08 is the smallest that so many rows could show" in str(result)
+    allowed = gate(scores_run(AFTER), 0.5, baseline=scores_run(BEFORE), margin=0.08)
     assert (allowed.decision, allowed.change, allowed.least_margin) == ("pass", "not worse", None)
 
 

@@ -151,14 +151,14 @@ def test_compare_lists_the_criterion_that_changed_most_surely_first() -> None:
 
 
 def test_compare_of_equal_differences_has_the_interval_of_bounded_scores() -> None:
-    shifted = [run_of(name, *[f"right=MET error={error} tone=x"] * 6) for name, error in (("a", "MET"), ("b", "UNMET"))]
+    shifted = [run_of(name, *[f"right=MET error={error} tone=x"] * 12) for name, error in (("a", "MET"), ("b", "UNMET"))]
     comparison = compare(*shifted)
     assert comparison
     score = comparison.figures.score
     assert None not in (score.low, score.high)
     assert 0 < (score.low or 0) < (score.value or 0) < (score.high or 0)
     assert 0 < (comparison.figures.p_value or 0) < 0.05
-    assert comparison.figures.passed == (0, pytest.approx(-0.3465, abs=1e-4), pytest.approx(0.3465, abs=1e-4), 6)
+    assert comparison.figures.passed == (0, pytest.approx(-0.1980, abs=1e-4), pytest.approx(0.1980, abs=1e-4), 12)
 
 
 def test_compare_of_rows_with_their_own_criteria_has_no_change_of_a_criterion() -> None:
