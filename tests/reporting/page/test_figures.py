@@ -151,7 +151,9 @@ def test_compare_lists_the_criterion_that_changed_most_surely_first() -> None:
 
 
 def test_compare_of_equal_differences_has_the_interval_of_bounded_scores() -> None:
-    shifted = [run_of(name, *[f"right=MET error={error} tone=x"] * 12) for name, error in (("a", "MET"), ("b", "UNMET"))]
+    shifted = [
+        run_of(name, *[f"right=MET error={error} tone=x"] * 12) for name, error in (("a", "MET"), ("b", "UNMET"))
+    ]
     comparison = compare(*shifted)
     assert comparison
     score = comparison.figures.score
