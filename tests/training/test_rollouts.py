@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rubric_integrations.training.reward import NoAnswerError, group_of, read_completion
+from rubric_integrations.training.rollouts import NoAnswerError, group_of, read_completion
 
 CALL = {"type": "function", "function": {"name": "look_up", "arguments": {"table": "margins"}}}
 USER = [{"role": "user", "content": "How high?"}]
