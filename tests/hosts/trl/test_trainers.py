@@ -105,9 +105,10 @@ def _signs(rewards: list[float]) -> list[float]:
 
 def settings(tmp_path: Path, kind: str, **changes: Any) -> Any:
     return getattr(trl, f"{kind}Config")(
-        output_dir=str(tmp_path), per_device_train_batch_size=8, num_generations=4, max_completion_length=16,
+        output_dir=str(tmp_path), num_generations=4, max_completion_length=16,
         logging_steps=1, learning_rate=0.1, temperature=1.0, use_cpu=True, bf16=False, report_to="none",
-        save_strategy="no", disable_tqdm=True, seed=1, log_completions=False, **{"max_steps": 2, **changes},
+        save_strategy="no", disable_tqdm=True, seed=1, log_completions=False,
+        **{"max_steps": 2, "per_device_train_batch_size": 8, **changes},
     )  # fmt: skip
 
 
