@@ -336,6 +336,8 @@ def measure_shortfall(judge: Any, second: Any, thirds: Thirds, level: float) -> 
         # As for other changes, add imaginary clusters at the bounds, because equal residuals have no variance.
         variance += sum(2 / (count + 2) ** 2 for count in counts)
     variance *= fewest / (fewest - 1)
+    if variance <= ROUNDING**2:  # the residuals differ, but have the same sum in each cluster
+        return Estimate(shortfall, None, None, len(x)), None
     error = math.sqrt(variance)
     half = student_quantile(fewest - 1, level) * error
     p_value = 2 * float(special().stdtr(fewest - 1, -abs(shortfall) / error))
@@ -638,6 +640,50 @@ class SecondJudge(NamedTuple):
     spend: Spend
 
 
+class RewardForm(NamedTuple):
+    """Whether a trainer should get the sum of the criteria or one reward for each (`RubricReward.parts`).
+
+    A trainer that normalizes each part within its group gives a rare verdict a large advantage. This also amplifies
+    wrong verdicts (`python benchmarks/reward_parts.py`).
+
+    Attributes:
+        choice: `"sum"` if there is such a criterion, or `"parts"` if there is none, so that parts may help. None if
+            fewer than two criteria have scores in the last third of the steps.
+        criteria: The number of criteria with scores in the last third.
+        saturated: The criteria with a mean score below 0.1 or above 0.9 in the last third.
+        noisy: The criteria whose verdicts differ between the judges more often than their scores differ from the most
+            frequent one. Empty without a second judge.
+        disagreement: The mean difference of both judges' scores in [0, 1], which is the share of different verdicts for
+            binary criteria. None without second judgments.
+    """
+
+    choice: Literal["sum", "parts"] | None
+    criteria: int
+    saturated: tuple[EncodableText, ...] = ()
+    noisy: tuple[EncodableText, ...] = ()
+    disagreement: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The choice with its figures, in one line."""
+        if self.choice is None:
+            return "not known, because fewer than two criteria have scores in the last third"
+        noise = "not known, without second judgments" if self.disagreement is None else f"{self.disagreement:.0%}"
+        figures = [
+            f"{len(self.saturated)} of {self.criteria} criteria have a mean score below 0.1 or above 0.9 in the last "
+            f"third{_first_names(self.saturated)}"
+        ]
+        if self.noisy:
+            figures.append(f"{len(self.noisy)} vary less than the judges differ{_first_names(self.noisy)}")
+        choice = "parts may help" if self.choice == "parts" else "sum"
+        return f"{choice}: {', '.join(figures)}; mean difference between the judges: {noise}"
+
+
+def _first_names(names: Sequence[str]) -> str:
+    shown = [repr(name) for name in names[:5]] + (["..."] if len(names) > 5 else [])
+    return f" ({', '.join(shown)})" if shown else ""
+
+
 class RewardReport(Record):
     """The result of `reward_report`: figures of a training run and signs that the policy exploits its judge.
 
@@ -657,6 +703,7 @@ class RewardReport(Record):
         ungraded: The share of completions without anything to grade, such as empty ones.
         equal_groups: The share of completions in groups with equal rewards, from which the policy cannot learn.
         criteria: The change of each criterion that at least five prompts share, by its name.
+        form: Whether the trainer should get the sum of the criteria or one reward for each.
         second: The comparison with a second judge, or None without a second judge.
         signs: Significant signs that the policy exploits its judge, one sentence each. If nothing changes in a run, the
             probability of any sign is at most about 5 % (with a `level` of 0.95).
@@ -674,6 +721,7 @@ class RewardReport(Record):
     ungraded: Trend
     equal_groups: Trend
     criteria: dict[EncodableText, CriterionTrend]
+    form: RewardForm = RewardForm(None, 0)
     second: SecondJudge | None = None
     signs: tuple[EncodableText, ...] = ()
     warnings: tuple[EncodableText, ...] = ()
@@ -693,6 +741,7 @@ class RewardReport(Record):
             part = "" if row.explains is None else f"; {row.explains:.0%} of the gain"
             saturated = f"; {row.saturated} throughout the last third: it teaches nothing" if row.saturated else ""
             lines.append(f"criterion {name!r}: {row.score.text}{part}{saturated}")
+        lines.append(f"sum or parts: {self.form.text}")
         if self.second:
             spend = self.second.spend.summary()
             lines += [

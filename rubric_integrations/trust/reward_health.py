@@ -35,6 +35,7 @@ from rubric_integrations.trust.reward_figures import (
     CriterionKey,
     CriterionTrend,
     JudgeGap,
+    RewardForm,
     RewardReport,
     RolloutScores,
     RunRows,
@@ -324,6 +325,32 @@ def compare_judges(grades: SecondGrades, columns: CompletionArrays, level: float
     return comparison, judge, second
 
 
+# Beyond these mean scores, normalizing each criterion within its group amplifies wrong verdicts.
+_LOW_MEAN, _HIGH_MEAN = 0.1, 0.9
+
+
+def reward_form(criteria: Mapping[str, CriterionTrend], gaps: Mapping[str, Sequence[float]]) -> RewardForm:
+    """Choose between the sum of the criteria and one reward for each, by their scores and the judge's noise.
+
+    Args:
+        criteria: The changes of the criteria, by their names.
+        gaps: The differences between both judges' scores of a criterion, by its name. Empty without a second judge.
+    """
+    means = {name: row.score.last for name, row in criteria.items() if row.score.last is not None}
+    saturated = tuple(name for name, mean in means.items() if not _LOW_MEAN <= mean <= _HIGH_MEAN)
+    sizes = {name: [abs(gap) for gap in gaps[name]] for name in means if gaps.get(name)}
+    noisy = tuple(name for name, gap in sizes.items() if math.fsum(gap) / len(gap) > min(means[name], 1 - means[name]))
+    every = [gap for of_criterion in sizes.values() for gap in of_criterion]
+    choice: Literal["sum", "parts"] | None = "sum" if saturated or noisy else "parts"
+    return RewardForm(
+        choice if len(means) > 1 else None,
+        len(means),
+        saturated,
+        tuple(name for name in noisy if name not in saturated),
+        math.fsum(every) / len(every) if every else None,
+    )
+
+
 def second_warnings(grades: SecondGrades) -> Iterator[str]:
     """Yield warnings if the second judge failed on completions or did not grade the complete sample."""
     if grades.failed:
@@ -586,8 +613,11 @@ def measure_rewards(
     abstained, failed = trend(columns.abstained), trend(columns.failed)
     criteria = criterion_trends(columns, reward.change.low is not None and reward.change.low > 0, level)
     judge = second = np.full(len(completions), math.nan)
-    comparison = None
+    comparison, gaps = None, dict[str, list[float]]()
     if grades is not None:
+        names = columns.names()
+        for key, pair in (item for pairs in grades.pairs.values() for item in pairs.items() if item[0] in names):
+            gaps.setdefault(names[key], []).append(pair.judge - pair.second)
         comparison, judge, second = compare_judges(grades, columns, level)
     return RewardReport(
         completions=len(completions),
@@ -601,6 +631,7 @@ def measure_rewards(
         ungraded=trend(columns.ungraded),
         equal_groups=trend(columns.equal_groups),
         criteria=criteria,
+        form=reward_form(criteria, gaps),
         second=comparison,
         signs=find_signs(criteria, words, correlation, p_value, abstained, failed, comparison, level),
         warnings=(*_warnings(columns, without_step), *(second_warnings(grades) if grades else ())),
