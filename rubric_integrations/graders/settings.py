@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from pydantic import Field
@@ -93,6 +94,34 @@ class CallLimits(Record):
     def connect_seconds(self) -> float:
         """The seconds to wait for a server that was never reached."""
         return 7.0 if self.max_outage is None else self.max_outage
+
+    def longest_wait(self, judgments: int) -> float:
+        """Return the longest time in seconds until a number of judgments that are requested together have ended.
+
+        It is a bound for one judge and criteria without `applies_when`, before and after the judge's first reply:
+
+            rounds * max_outage + 2 * (max_retries + rounds) * (waves * timeout + 60) + 8 * timeout
+
+        There are 3 rounds, or 1 if `max_retries` is 0, and `waves` is the number of judgments divided by the smaller
+        one of `max_concurrency` and 20, rounded up. 60 is the longest wait in seconds that a server can request.
+        Usually, the wait is much shorter. A server that limits the rate (429) can make it longer, because the
+        concurrency is then lowered.
+
+        Args:
+            judgments: The number of judgments: submissions times criteria.
+
+        Example:
+            >>> CallLimits(timeout=20, max_retries=1, max_outage=60).longest_wait(16)
+            980.0
+        """
+        from rubric_integrations.graders.endpoint import LONGEST_WAIT, LOST_CALLS, MAX_FAILED_SUBMISSIONS
+        from rubric_integrations.graders.rounds import MAX_ROUNDS
+
+        rounds = MAX_ROUNDS if self.max_retries else 1
+        # Before the first readable reply, fewer calls are sent together.
+        waves = math.ceil(judgments / min(self.concurrency, MAX_FAILED_SUBMISSIONS))
+        attempts = 2 * (self.max_retries + rounds) * (waves * self.timeout + LONGEST_WAIT)
+        return rounds * self.outage_seconds + attempts + LOST_CALLS * self.timeout
 
 
 class TextLimits(Record):
