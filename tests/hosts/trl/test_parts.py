@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import pickle
 import re
@@ -9,6 +10,7 @@ import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -173,6 +175,41 @@ def test_outage_in_the_parts_ends_the_training_with_its_reason(tmp_path: Path) -
         reward = RubricReward(RUBRIC, grader=PerCriterionGrader(judge, max_retries=0))
         with pytest.raises(JudgeOutage, match="grades failed"):
             make_trainer(tmp_path, "GRPO", reward.parts()).train()
+
+
+def test_groups_that_overlap_in_the_asynchronous_trainer_are_judged_once_each_and_added_without_weights() -> None:
+    """Its own computation gets the rewards, after the pickle that it sends to another process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the experimental package
+        module: Any = pytest.importorskip("trl.experimental.async_grpo.async_rollout_worker")
+    pytest.importorskip("accelerate").PartialState()  # its logger needs the state
+    with served("none") as (server, reward):
+        parts = pickle.loads(pickle.dumps(reward.parts()))
+        worker = SimpleNamespace(
+            reward_funcs=parts, reward_func_names=[part.__name__ for part in parts], _env_reward_types=[],
+            _provides_rollout_reward=False,
+        )  # fmt: skip
+
+        def group_of(number: int) -> Any:
+            texts = [f"{number // 2} answer {index}" for index in range(GROUP)]  # each batch exists twice
+            sequence = SimpleNamespace(input_ids=[1], completion_mask=[1], old_log_probs=[0.0])
+            return module.RolloutGroup(
+                prompts=[[{"role": "user", "content": "6 x 7?"}]] * GROUP,
+                reward_kwargs={}, completions=[[{"role": "assistant", "content": text}] for text in texts],
+                completions_ids=[[1]] * GROUP, completions_sequences=[[sequence]] * GROUP,
+                tool_call_counts=[0] * GROUP, tool_failure_counts=[0] * GROUP, model_version=0, group_id=number,
+                env_rewards=[None] * GROUP, rollout_rewards=[None] * GROUP,
+            )  # fmt: skip
+
+        async def score_all() -> list[Any]:
+            score = module._AsyncRolloutLoop._score_group
+            return await asyncio.gather(*(score(worker, group_of(number)) for number in range(10)))
+
+        groups = asyncio.run(score_all())
+        assert len(server.calls) == 10 * GROUP * len(RUBRIC)
+    for sample in (sample for group in groups for sample in group):
+        rewards = [sample.metrics[f"rewards/rubric.{name}"] for name in ("even", "digits", "long")]
+        assert sample.metrics["reward"] == sum(rewards)
 
 
 def test_pickled_parts_are_judged_once_by_the_trainer(tmp_path: Path) -> None:
