@@ -15,7 +15,7 @@ from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.graders import CallLimits, Grader
 from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.judges.store import LedgerLike
-from rubric_integrations.scoring.report import JudgeError, outcomes_of
+from rubric_integrations.scoring.report import JudgeError
 from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.thinking import response_of
 from rubric_integrations.training.sample_grader import EmptyReward, Reward, SampleGrader
@@ -149,14 +149,9 @@ class _RewardFunction:
         return reward
 
     def _logs(self, reward: Reward) -> dict[str, float]:
-        report = reward.report
-        scores = {outcome.name: outcome.score for outcome in outcomes_of(report)} if report else {}
-        logs = {"rubric/coverage": report.coverage if report else 0.0}
-        for name in (f"rubric.{key}" for key in self._samples.rubric.keys):
-            score = scores.get(name)
-            # OpenRLHF converts these values to tensors, and needs the same names for each sample.
-            logs[name] = math.nan if score is None else score
-        return logs
+        # OpenRLHF converts these values to tensors, and needs the same names for each sample.
+        metrics = self._samples.metrics(reward)
+        return {name: math.nan if value is None else value for name, value in metrics.items()}
 
 
 _NO_REWARD = Reward(math.nan, None)

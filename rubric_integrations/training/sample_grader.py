@@ -11,7 +11,8 @@ from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.length import least_score
-from rubric_integrations.scoring.report import EvaluationReport, JudgeError
+from rubric_integrations.scoring.report import EvaluationReport, JudgeError, outcomes_of
+from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.submission.thinking import SplitResponse, split_completion
 
@@ -121,6 +122,24 @@ class SampleGrader:
             )
         return Reward(report.score, report)
 
+    def metrics(self, reward: Reward) -> dict[str, float | None]:
+        """Return the metrics of a reward, with the same names for every completion.
+
+        - `rubric/coverage`: the share of the weights that was assessed, in [0, 1].
+        - `rubric.<criterion>`: the score of a criterion in [0, 1], where higher is better, also for penalties. None for
+          a criterion without a verdict, such as each criterion of an empty completion.
+
+        Example:
+            >>> samples = SampleGrader([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}], "offline")
+            >>> samples.metrics(Reward(0.0, None))
+            {'rubric/coverage': 0.0, 'rubric.c1': None}
+        """
+        report = reward.report
+        scores = {outcome.name: outcome.score for outcome in outcomes_of(report)} if report else {}
+        names = [f"rubric.{key}" for key in self.rubric.keys]
+        coverage = report.coverage if report else 0.0
+        return {"rubric/coverage": coverage, **{name: scores.get(name) for name in names}}
+
     def _checked_grader(self) -> Grader:
         grader = self._grader()
         if not self._is_checked:
@@ -138,3 +157,12 @@ def check_empty(empty: object) -> None:
     is_number = isinstance(empty, int | float) and not isinstance(empty, bool) and math.isfinite(empty)
     if empty != "least" and not is_number:
         raise ValueError(f"`empty` must be a finite number or 'least', got {empty!r}: trainers compute with it")
+
+
+def column_text(value: object) -> str | None:
+    """Return the value of a dataset's column as a text, or None if the text is empty.
+
+    The columns of a Parquet file contain lists, such as messages, as arrays.
+    """
+    values: Any = value
+    return value_text(values.tolist() if hasattr(values, "tolist") else values) or None

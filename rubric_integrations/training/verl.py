@@ -14,10 +14,10 @@ from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.graders import CallLimits, Grader
 from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.judges.store import LedgerLike
-from rubric_integrations.scoring.report import JudgeError, outcomes_of
-from rubric_integrations.submission.messages import NO_FIELDS, Fields, value_text
+from rubric_integrations.scoring.report import JudgeError
+from rubric_integrations.submission.messages import NO_FIELDS, Fields
 from rubric_integrations.submission.thinking import split_completion
-from rubric_integrations.training.sample_grader import EmptyReward, SampleGrader
+from rubric_integrations.training.sample_grader import EmptyReward, SampleGrader, column_text
 
 ComputeScore = Callable[..., Awaitable[dict[str, float | None]]]
 
@@ -33,6 +33,7 @@ def verl_reward(
     fields: Fields = NO_FIELDS,
     empty: EmptyReward = "least",
     starts_in_thinking: bool = False,
+    gdpo: bool = False,
 ) -> ComputeScore:
     """Return an asynchronous `compute_score` for verl that grades each sample by a rubric.
 
@@ -46,6 +47,12 @@ def verl_reward(
     If the judge fails, or if its abstentions leave the score undefined, the function raises a `JudgeError`. verl then
     trains without the sample. Keep `reward.reward_manager.name=naive` (the default), because the manager `rate_limited`
     would use the reward 0.0, and `remote` refuses asynchronous functions.
+
+    For verl's GDPO, set `gdpo=True` and list the criteria in `algorithm.gdpo_reward_keys`. verl normalizes each
+    criterion within its group, and a single None would make the advantages of the whole batch NaN
+    (`compute_gdpo_outcome_advantage` in verl's `trainer/ppo/core_algos.py`, line 362). verl's default trainer does not
+    pass the criteria on (`trainer/ppo/v1/trainer_base.py`, line 1745) and fails with `KeyError: 'prompts'`. Set
+    `trainer.use_v1=False`. In that trainer, a failed sample ends the training run.
 
     Args:
         rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. Each worker reads the file when it calls
@@ -64,11 +71,13 @@ def verl_reward(
             empty, it is the reference answer.
         starts_in_thinking: Whether the chat template ends the prompt with `<think>`. The policy then writes only the
             end of its thinking, and a completion without `</think>` has no answer.
+        gdpo: Whether each criterion must have a number. The function then raises a `JudgeError` for a criterion without
+            a verdict, also if the score is defined. Each criterion of a completion without an answer is 0.
 
     Raises:
         RubricError: The rubric or its file is invalid.
-        ValueError: Neither or both of `judge` and `grader` are passed, a setting is out of range, or a setting cannot
-            be combined with `grader`.
+        ValueError: Neither or both of `judge` and `grader` are passed, a setting is out of range, a setting cannot be
+            combined with `grader`, or with `gdpo` a criterion has an `applies_when`.
 
     Example:
         >>> import asyncio
@@ -80,15 +89,23 @@ def verl_reward(
     samples = SampleGrader(
         rubric, judge, grader=grader, ledger=ledger, normalize=normalize, limits=limits, empty=empty, host="verl_reward"
     )
+    conditional = [key for key, criterion in zip(samples.rubric.keys, samples.rubric.criteria, strict=True)
+                   if criterion.applies_when is not None]  # fmt: skip
+    if gdpo and conditional:
+        raise ValueError(
+            f"criterion `{conditional[0]}` has an `applies_when`, and `gdpo` needs a number for each criterion: remove "
+            "the condition, or leave out `gdpo`; where it does not apply, verl's advantages would be NaN"
+        )
     # verl awaits only coroutine functions and partial functions of them. Unlike a nested function, a partial function
     # can be pickled.
-    return partial(_compute_score, samples, column_of(fields, "query"), starts_in_thinking)
+    return partial(_compute_score, samples, column_of(fields, "query"), starts_in_thinking, gdpo)
 
 
 async def _compute_score(
     samples: SampleGrader,
     query_key: str,
     starts_in_thinking: bool,
+    gdpo: bool,
     /,
     data_source: str,
     solution_str: str,
@@ -98,22 +115,19 @@ async def _compute_score(
     **_more: Any,
 ) -> dict[str, float | None]:
     """Grade one sample, and return its score with the scores of the criteria, as verl expects."""
-    query = _text((extra_info or {}).get(query_key))
+    query = column_text((extra_info or {}).get(query_key))
     try:
         completion = split_completion(solution_str, starts_in_thinking)
-        score, report = await samples.grade(completion, query, _text(ground_truth))
+        reward = await samples.grade(completion, query, column_text(ground_truth))
+        metrics = samples.metrics(reward)
+        missing = [name for name, value in metrics.items() if value is None]
+        if gdpo and missing and reward.report is not None:
+            raise JudgeError(f"there is no verdict on {missing!r}, which GDPO needs", reward.report)
     except JudgeError as error:
         raise JudgeError(
             f"no reward for a sample of {data_source!r}: {error}. Keep the reward manager `naive`, which gives this "
             "sample no reward; `rate_limited` would take 0.0 for it",
             error.report,
         ) from error
-    outcomes = {outcome.name: outcome.score for outcome in outcomes_of(report)} if report else {}
-    names = [f"rubric.{key}" for key in samples.rubric.keys]
-    coverage = report.coverage if report else 0.0
-    return {"score": score, "rubric/coverage": coverage, **{name: outcomes.get(name) for name in names}}
-
-
-def _text(value: Any) -> str | None:
-    # The columns of a Parquet file contain lists, such as messages, as arrays.
-    return value_text(value.tolist() if hasattr(value, "tolist") else value) or None
+    # The names that are missing now are the criteria of a completion without an answer.
+    return {"score": reward.score, **metrics, **(dict.fromkeys(missing, 0.0) if gdpo else {})}

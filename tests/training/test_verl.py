@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rubric_integrations import Fields, PerCriterionGrader
+from rubric_integrations import Criterion, Fields, PerCriterionGrader, Rubric
 from rubric_integrations.scoring import JudgeError
 from rubric_integrations.training import verl_reward
 from tests.fakes import FakeJudge
@@ -92,6 +92,32 @@ def test_grader_that_was_passed_is_pickled_with_the_function() -> None:
     compute_score = verl_reward(RUBRIC, grader=PerCriterionGrader("offline", normalize=False))
     copy = pickle.loads(pickle.dumps(compute_score))
     assert asyncio.run(copy(**SAMPLE, solution_str=""))["score"] == -1.0
+
+
+@pytest.mark.parametrize(("text", "names"), [("unclear", "['rubric.right']"), ("failing", "`right`")])
+async def test_gdpo_raises_where_a_criterion_has_no_verdict(text: str, names: str) -> None:
+    compute_score = verl_reward(RUBRIC, grader=make_grader(), gdpo=True)
+    response = next(row.response for row in ROWS if row.id == text)
+    with pytest.raises(JudgeError, match="no reward for a sample of 'answers'") as caught:
+        await compute_score(**SAMPLE, solution_str=response)
+    assert names in str(caught.value)
+    assert pickle.loads(pickle.dumps(caught.value)).report == caught.value.report
+
+
+async def test_gdpo_gives_every_criterion_a_number_and_an_empty_solution_zeros() -> None:
+    compute_score = pickle.loads(pickle.dumps(verl_reward(RUBRIC, "offline", normalize=False, gdpo=True)))
+    assert await compute_score(**SAMPLE, solution_str=" ") == dict.fromkeys(KEYS, 0.0) | {"score": -1.0}
+    compute_score = verl_reward(RUBRIC, grader=make_grader(), gdpo=True)
+    results = [await compute_score(**SAMPLE, solution_str=row.response) for row in ROWS[:4]]
+    assert [list(result) for result in results] == [KEYS] * 4
+    assert [result["rubric.rude"] for result in results] == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_gdpo_refuses_a_criterion_with_a_condition() -> None:
+    rubric = Rubric([Criterion(requirement="a"), Criterion(name="b", requirement="b", applies_when="It is late")])
+    with pytest.raises(ValueError, match="criterion `b` has an `applies_when`, and `gdpo`"):
+        verl_reward(rubric, "offline", gdpo=True)
+    assert verl_reward(rubric, "offline")
 
 
 @pytest.mark.processes
