@@ -48,7 +48,7 @@ def verl_reward(
     trains without the sample. Keep `reward.reward_manager.name=naive` (the default), because the manager `rate_limited`
     would use the reward 0.0, and `remote` refuses asynchronous functions.
 
-    For verl's GDPO, set `gdpo=True` and list the criteria in `algorithm.gdpo_reward_keys`. verl normalizes each
+    For verl's GDPO, set `gdpo=True` and list the criteria in `+algorithm.gdpo_reward_keys`. verl normalizes each
     criterion within its group, and a single None would make the advantages of the whole batch NaN
     (`compute_gdpo_outcome_advantage` in verl's `trainer/ppo/core_algos.py`, line 362). verl's default trainer does not
     pass the criteria on (`trainer/ppo/v1/trainer_base.py`, line 1745) and fails with `KeyError: 'prompts'`. Set

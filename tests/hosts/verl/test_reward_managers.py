@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 REWARD_FILE = """
 from rubric_integrations.training import verl_reward
-compute_score = verl_reward({path!r}, "openai/judge")
+compute_score = verl_reward({path!r}, "openai/judge", gdpo={gdpo})
 """
 KEYS = ["score", "rubric/coverage", "rubric.right", "rubric.sourced", "rubric.rude"]
 
@@ -40,9 +40,10 @@ def judge_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 @pytest.fixture
 def config(tmp_path: Path, judge_server: OpenAIServer) -> Any:
     """The configuration of a PPO run of verl, with the reward file of a user."""
-    rubric, file = tmp_path / "rubric.yaml", tmp_path / "reward.py"
+    rubric, file, gdpo_file = tmp_path / "rubric.yaml", tmp_path / "reward.py", tmp_path / "gdpo.py"
     rubric.write_text(RUBRIC.to_yaml(), encoding="utf-8")
-    file.write_text(REWARD_FILE.format(path=str(rubric)), encoding="utf-8")
+    file.write_text(REWARD_FILE.format(path=str(rubric), gdpo=False), encoding="utf-8")
+    gdpo_file.write_text(REWARD_FILE.format(path=str(rubric), gdpo=True), encoding="utf-8")
     hydra: Any = import_module("hydra")
     folder = Path(str(import_module("verl").__file__)).parent / "trainer/config"
     with hydra.initialize_config_dir(str(folder), version_base=None):
@@ -52,6 +53,7 @@ def config(tmp_path: Path, judge_server: OpenAIServer) -> Any:
                 f"actor_rollout_ref.model.path={save_byte_tokenizer(tmp_path / 'tokenizer')}",
                 f"reward.custom_reward_function.path={file}",
                 "reward.num_workers=2",
+                "+algorithm.gdpo_reward_keys=[rubric.right,rubric.sourced,rubric.rude]",
             ],
         )
 
@@ -126,6 +128,46 @@ async def test_score_that_is_undefined_is_an_error_of_the_naive_manager(
     judge_server.script = lambda _call: Reply("CANNOT_ASSESS")
     with pytest.raises(ValueError, match="undefined"):
         await run(manager_of(config), ROWS[0])
+
+
+def gdpo_advantages(config: Any, results: list[dict[str, Any]]) -> list[float]:
+    """Return the advantages of verl's own GDPO for one group of samples with these results of `compute_score`."""
+    torch: Any = import_module("torch")
+    numpy: Any = import_module("numpy")
+    algorithms: Any = import_module("verl.trainer.ppo.core_algos")
+    mask = torch.ones(len(results), 1)
+    columns = {name: numpy.array([result[name] for result in results], dtype=object) for name in KEYS}
+    advantages, _ = algorithms.compute_gdpo_outcome_advantage(
+        token_level_rewards=torch.tensor([[result["score"]] for result in results]),
+        response_mask=mask,
+        index=numpy.array(["a prompt"] * len(results)),
+        config=config.algorithm,
+        non_tensor_batch=columns,
+        batch={"prompts": mask, "attention_mask": torch.ones(len(results), 2, dtype=torch.long)},
+    )
+    return advantages[:, 0].tolist()
+
+
+async def test_gdpo_of_criteria_without_a_missing_verdict_has_a_number_for_each_sample(config: Any) -> None:
+    config.reward.custom_reward_function.path = config.reward.custom_reward_function.path.replace(
+        "reward.py", "gdpo.py"
+    )
+    manager = manager_of(config, "gdpo")
+    rows = [*ROWS[:4], Row("empty", "<think>8.4%", 0.0)]
+    results = [(await run(manager, row))["reward_extra_info"] for row in rows]
+    advantages = gdpo_advantages(config, results)
+    print("| GDPO |", *(f"{value:+.2f} |" for value in advantages))
+    assert not any(map(math.isnan, advantages))
+    assert max(advantages) == advantages[0]
+    for row in ROWS[4:]:
+        with pytest.raises(JudgeError, match="no reward for a sample"):
+            await run(manager, row)
+
+
+async def test_gdpo_without_the_option_gets_nan_for_the_whole_batch_from_one_abstention(config: Any) -> None:
+    manager = manager_of(config)
+    results = [(await run(manager, row))["reward_extra_info"] for row in ROWS[:-1]]
+    assert all(map(math.isnan, gdpo_advantages(config, results)))
 
 
 def test_validation_metrics_leave_an_abstention_out() -> None:
