@@ -2,6 +2,7 @@
 
 - TRL: `GRPOTrainer(reward_funcs=RubricReward(rubric, "openai/gpt-5-mini"))`.
 - verl: `verl_reward` returns the function `compute_score` of a reward file.
+- slime and miles: `slime_reward` returns the function that `--custom-rm-path` names.
 - OpenRLHF: `openrlhf_reward` returns the function `reward_func` of a reward file.
 - verifiers: the judge plugin `rubric_integrations_judge`. Its name is set in the configuration of verifiers.
 
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
     from rubric_integrations.graders.endpoint import JudgeOutage
     from rubric_integrations.training.openrlhf import openrlhf_reward
     from rubric_integrations.training.reward import RubricReward
+    from rubric_integrations.training.slime import slime_reward
     from rubric_integrations.training.verl import verl_reward
 
 _MODULES = {
     "JudgeOutage": "reward",
     "RubricReward": "reward",
     "openrlhf_reward": "openrlhf",
+    "slime_reward": "slime",
     "verl_reward": "verl",
 }
 
@@ -36,6 +39,7 @@ __all__ = [
     "JudgeOutage",
     "RubricReward",
     "openrlhf_reward",
+    "slime_reward",
     "verl_reward",
 ]
 

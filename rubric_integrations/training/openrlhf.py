@@ -18,7 +18,7 @@ from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.scoring.report import JudgeError
 from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.thinking import response_of
-from rubric_integrations.training.sample_grader import EmptyReward, Reward, SampleGrader
+from rubric_integrations.training.sample_grader import EmptyReward, FailureLimit, Reward, SampleGrader
 
 RewardFunc = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[str, Any]]
 
@@ -82,8 +82,6 @@ def openrlhf_reward(
     """
     if failed not in ("raise", "nan"):
         raise ValueError(f"`failed` must be 'raise' or 'nan', got {failed!r}: no number can stand for a failure")
-    if max_failures < 1:
-        raise ValueError(f"`max_failures` must be at least 1, got {max_failures!r}")
     samples = SampleGrader(
         rubric,
         judge,
@@ -94,16 +92,14 @@ def openrlhf_reward(
         empty=empty,
         host="openrlhf_reward",
     )
-    return _RewardFunction(samples, failed == "nan", max_failures)
+    return _RewardFunction(samples, failed == "nan", FailureLimit(max_failures))
 
 
 class _RewardFunction:
     """The reward function. It is an object because it counts failures and must be picklable."""
 
-    def __init__(self, samples: SampleGrader, failed_is_nan: bool, max_failures: int):
-        self._samples, self._failed_is_nan, self._max_failures = samples, failed_is_nan, max_failures
-        # Without a lock, concurrent failures may be counted as one failure, which ends the run slightly later.
-        self._failures = 0
+    def __init__(self, samples: SampleGrader, failed_is_nan: bool, failures: FailureLimit):
+        self._samples, self._failed_is_nan, self._failures = samples, failed_is_nan, failures
 
     def __call__(self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
         try:
@@ -139,19 +135,16 @@ class _RewardFunction:
         try:
             reward = await self._samples.grade(response, prompt, value_text(label))
         except JudgeError as error:
-            self._failures += 1
             if not self._failed_is_nan:
                 raise
-            if self._failures >= self._max_failures:
-                raise ValueError(f"{self._failures} samples in a row failed, the last one because {error}") from error
+            self._failures.count(error)
             return _NO_REWARD
-        self._failures = 0
+        self._failures.count(None)
         return reward
 
-    def _logs(self, reward: Reward) -> dict[str, float]:
+    def _logs(self, reward: Reward) -> dict[str, float | None]:
         # OpenRLHF converts these values to tensors, and needs the same names for each sample.
-        metrics = self._samples.metrics(reward)
-        return {name: math.nan if value is None else value for name, value in metrics.items()}
+        return self._samples.metrics(reward, no_verdict=math.nan, no_answer=math.nan)
 
 
 _NO_REWARD = Reward(math.nan, None)

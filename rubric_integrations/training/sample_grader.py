@@ -122,23 +122,30 @@ class SampleGrader:
             )
         return Reward(report.score, report)
 
-    def metrics(self, reward: Reward) -> dict[str, float | None]:
+    def metrics(
+        self, reward: Reward, no_verdict: float | None = None, no_answer: float | None = None
+    ) -> dict[str, float | None]:
         """Return the metrics of a reward, with the same names for every completion.
 
         - `rubric/coverage`: the share of the weights that was assessed, in [0, 1].
-        - `rubric.<criterion>`: the score of a criterion in [0, 1], where higher is better, also for penalties. None for
-          a criterion without a verdict, such as each criterion of an empty completion.
+        - `rubric.<criterion>`: the score of a criterion in [0, 1], where higher is better, also for penalties.
+
+        Args:
+            reward: The reward.
+            no_verdict: The value of a criterion without a verdict.
+            no_answer: The value of each criterion of an empty completion.
 
         Example:
             >>> samples = SampleGrader([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}], "offline")
             >>> samples.metrics(Reward(0.0, None))
             {'rubric/coverage': 0.0, 'rubric.c1': None}
         """
-        report = reward.report
-        scores = {outcome.name: outcome.score for outcome in outcomes_of(report)} if report else {}
         names = [f"rubric.{key}" for key in self.rubric.keys]
-        coverage = report.coverage if report else 0.0
-        return {"rubric/coverage": coverage, **{name: scores.get(name) for name in names}}
+        if reward.report is None:
+            return {"rubric/coverage": 0.0, **dict.fromkeys(names, no_answer)}
+        scores = {outcome.name: outcome.score for outcome in outcomes_of(reward.report)}
+        values = {name: no_verdict if scores.get(name) is None else scores[name] for name in names}
+        return {"rubric/coverage": reward.report.coverage, **values}
 
     def _checked_grader(self) -> Grader:
         grader = self._grader()
@@ -146,6 +153,34 @@ class SampleGrader:
             grader.check_rubric(self.rubric)
             self._is_checked = True
         return grader
+
+
+class FailureLimit:
+    """Ends a training run whose samples fail one after the other, because it would continue without rewards.
+
+    Concurrent failures of several threads may be counted as one failure. The run then ends slightly later.
+
+    Args:
+        max_failures: The number of consecutive failures that ends the run, at least 1.
+
+    Raises:
+        ValueError: `max_failures` is below 1.
+    """
+
+    def __init__(self, max_failures: int):
+        if max_failures < 1:
+            raise ValueError(f"`max_failures` must be at least 1, got {max_failures!r}")
+        self._max_failures, self._failures = max_failures, 0
+
+    def count(self, error: Exception | None) -> None:
+        """Count a failure, or with None a success.
+
+        Raises:
+            ValueError: This is the last of `max_failures` consecutive failures.
+        """
+        self._failures = self._failures + 1 if error else 0
+        if self._failures >= self._max_failures:
+            raise ValueError(f"{self._failures} samples in a row failed, the last one because {error}") from error
 
 
 def check_empty(empty: object) -> None:

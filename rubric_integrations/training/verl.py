@@ -119,7 +119,7 @@ async def _compute_score(
     try:
         completion = split_completion(solution_str, starts_in_thinking)
         reward = await samples.grade(completion, query, column_text(ground_truth))
-        metrics = samples.metrics(reward)
+        metrics = samples.metrics(reward, no_answer=0.0 if gdpo else None)
         missing = [name for name, value in metrics.items() if value is None]
         if gdpo and missing and reward.report is not None:
             raise JudgeError(f"there is no verdict on {missing!r}, which GDPO needs", reward.report)
@@ -129,5 +129,4 @@ async def _compute_score(
             "sample no reward; `rate_limited` would take 0.0 for it",
             error.report,
         ) from error
-    # The names that are missing now are the criteria of a completion without an answer.
-    return {"score": reward.score, **metrics, **(dict.fromkeys(missing, 0.0) if gdpo else {})}
+    return {"score": reward.score, **metrics}

@@ -24,6 +24,7 @@ HOSTS = {
     "labels_from_feedback": "langchain",
     "RubricReward": "training",
     "openrlhf_reward": "training",
+    "slime_reward": "training",
     "verl_reward": "training",
     "RubricScorer": "mlflow",
     "rubric_scorer": "inspect_ai",
@@ -43,7 +44,7 @@ MAX_PARAMETERS = 14
 # Another annotation or default of a parameter in some host, with the reason.
 EXCEPTIONS = {
     ("RubricEvaluator of pydantic-evals", "judge"): "pydantic-evals makes a JSON Schema of the annotation",
-    ("RubricReward", "empty"): "TRL can leave a completion out (None); verl and OpenRLHF cannot",
+    ("RubricReward", "empty"): "TRL can leave a completion out (None); the others cannot",
     (
         "labels_from_feedback",
         "feedback",

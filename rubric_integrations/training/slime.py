@@ -1,0 +1,205 @@
+"""The reward model of slime and miles, for the function that `--custom-rm-path` names.
+
+It was written from the sources of slime (commit 624b824a) and miles (31f1ca96) of 21 August 2026. Both await the
+function with one sample, or with a list of samples for `--group-rm` (`async_rm` and `batched_async_rm` in
+`rollout/rm_hub/__init__.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from rubric_integrations._host import check_fields, column_of
+from rubric_integrations.formats.registry import RubricLike
+from rubric_integrations.graders import CallLimits, Grader
+from rubric_integrations.judges.protocol import JudgeLike
+from rubric_integrations.judges.store import LedgerLike
+from rubric_integrations.submission.messages import NO_FIELDS, Fields
+from rubric_integrations.submission.thinking import response_of, split_completion
+from rubric_integrations.training.sample_grader import EmptyReward, FailureLimit, Reward, SampleGrader, column_text
+
+RewardModel = Callable[[Any, Any], Awaitable[Any]]
+
+_logger = logging.getLogger(__name__)
+
+
+def slime_reward(
+    rubric: RubricLike,
+    judge: JudgeLike | None = None,
+    *,
+    grader: Grader | None = None,
+    ledger: LedgerLike | None = None,
+    normalize: bool = True,
+    limits: CallLimits | None = None,
+    fields: Fields = NO_FIELDS,
+    empty: EmptyReward = "least",
+    starts_in_thinking: bool = False,
+    max_failures: int = 64,
+) -> RewardModel:
+    """Return an asynchronous `rm(args, sample)` for slime and miles that grades each sample by a rubric.
+
+    Pass two functions to the trainer: the module and name of this function as `--custom-rm-path`, and
+    `--custom-reward-post-process-path rubric_integrations.training.slime.normalize_rewards`.
+
+    - The reward is a number. With `--reward-key`, it is a dictionary with the keys `score`, `rubric/coverage` and
+      `rubric.<criterion>`: the score of a criterion in [0, 1], where higher is better, also for penalties. The score is
+      NaN for a criterion without a verdict, and 0 for each criterion of a response without an answer.
+    - If the grade fails, or if abstentions leave the score undefined, the reward is NaN, and the sample is removed
+      (`sample.remove_sample`), which excludes it from the loss. `normalize_rewards` excludes it from the mean of its
+      group. Without this function, NaN would reach the advantages of the whole group.
+      Therefore, the reward function refuses a training run without a `--custom-reward-post-process-path`. NaN makes the
+      mean of an evaluation, and the metric `raw_reward` of a step, NaN: the trainers cannot leave a sample out of them.
+    - A `JudgeOutage` ends the run after `max_failures` failures in a row, or if the grades cannot be used at all.
+
+    Args:
+        rubric: A `Rubric`, the path of a rubric file, a list or a dictionary. The file is read when this function is
+            called.
+        judge: The judge of the criteria, such as a model name. Pass either `judge` or `grader`.
+        grader: A grader with its own settings and limits.
+        ledger: A ledger that stores judgments. Stored judgments are not requested again. Pass the path of a file, the
+            URL of a PostgreSQL database, or an open ledger.
+        normalize: Whether rewards are in [0, 1]. If not, rewards are raw weighted sums. Only with `judge`.
+        limits: The limits on the calls of this process, by default `CallLimits()`. Only with `judge`.
+        fields: `fields.query` is the key of the task in the `metadata` of a sample, by default `"query"`. Without such
+            an entry, the task is the prompt of the sample. The `label`, if it is not empty, is the reference answer.
+        empty: The reward of a response without an answer. By default (`"least"`), this is the lowest reward that the
+            rubric allows: 0, or with raw scores the sum of the negative weights.
+        starts_in_thinking: Whether the chat template ends the prompt with `<think>`. For a prompt that is a text, this
+            is detected.
+        max_failures: The number of consecutive failures that ends the training run, at least 1. Without this limit, the
+            run would continue without rewards as long as the judge is down.
+
+    Raises:
+        RubricError: The rubric or its file is invalid.
+        ValueError: Neither or both of `judge` and `grader` are passed, a setting is out of range, or a setting cannot
+            be combined with `grader`.
+
+    Example:
+        >>> from types import SimpleNamespace as Namespace
+        >>> path = "rubric_integrations.training.slime.normalize_rewards"
+        >>> args = Namespace(reward_key=None, custom_reward_post_process_path=path)
+        >>> sample = Namespace(prompt="6 x 7?", response="It is 42.</s>", label="", metadata={}, remove_sample=False)
+        >>> rm = slime_reward([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}], "offline")
+        >>> asyncio.run(rm(args, sample)), asyncio.run(rm(args, [sample, sample]))
+        (1.0, [1.0, 1.0])
+    """
+    check_fields("slime_reward", fields, "query")
+    samples = SampleGrader(
+        rubric,
+        judge,
+        grader=grader,
+        ledger=ledger,
+        normalize=normalize,
+        limits=limits,
+        empty=empty,
+        host="slime_reward",
+    )
+    return _RewardModel(samples, column_of(fields, "query"), starts_in_thinking, FailureLimit(max_failures))
+
+
+class _RewardModel:
+    """The reward function. It is an object because it counts failures and must be picklable."""
+
+    def __init__(self, samples: SampleGrader, query_key: str, starts_in_thinking: bool, failures: FailureLimit):
+        self._samples, self._query_key, self._starts_in_thinking = samples, query_key, starts_in_thinking
+        self._failures = failures
+
+    async def __call__(self, args: Any, sample: Any) -> Any:
+        group: list[Any] = sample if isinstance(sample, list) else [sample]
+        try:
+            if not args.custom_reward_post_process_path:
+                raise ValueError(f"set `--custom-reward-post-process-path`, such as to {_NORMALIZE!r}")
+            rewards = await asyncio.gather(*(self._reward(each, args.reward_key or "score") for each in group))
+        except Exception as error:
+            # Imported here, because the package of graders imports DSPy.
+            from rubric_integrations.graders.endpoint import JudgeOutage
+
+            # An `Exception` would not end the run: the trainers' asynchronous rollouts log it and take another prompt
+            # (`generate_rollout_async` in miles, `fully_async_rollout.py` in slime), without end.
+            raise JudgeOutage(
+                f"no reward: {error}. The run ends here, because it cannot train without rewards"
+            ) from error
+        rewards = rewards if args.reward_key else [values["score"] for values in rewards]
+        return rewards if isinstance(sample, list) else rewards[0]
+
+    async def _reward(self, sample: Any, key: str) -> dict[str, Any]:
+        """Return the score and the metrics of a sample. A sample without a reward is removed, and all values are NaN.
+
+        Raises:
+            ValueError: Too many samples in a row have failed, or `key` is none of the names.
+        """
+        values: dict[str, Any] = dict.fromkeys(("score", *self._samples.metrics(_NO_REWARD)), math.nan)
+        if key not in values:
+            raise ValueError(f"`--reward-key` is {key!r}, which is none of {list(values)!r}: correct it")
+        try:
+            reward = await self._grade(sample)
+            values = {"score": reward.score, **self._samples.metrics(reward, no_verdict=math.nan, no_answer=0.0)}
+            self._failures.count(None)
+        except ValueError as error:
+            self._failures.count(error)
+            _logger.warning("a sample is removed, because it has no reward: %s", error)
+        sample.remove_sample = sample.remove_sample or math.isnan(values[key])
+        return values
+
+    async def _grade(self, sample: Any) -> Reward:
+        prompt: str = sample.prompt if isinstance(sample.prompt, str) else ""
+        # The response ends with special tokens, unless `--rollout-skip-special-tokens` is set.
+        completion = split_completion(response_of(prompt + sample.response, prompt), self._starts_in_thinking)
+        query = column_text((sample.metadata or {}).get(self._query_key)) or sample.prompt
+        return await self._samples.grade(completion, query, column_text(sample.label))
+
+
+_NORMALIZE = "rubric_integrations.training.slime.normalize_rewards"
+_NO_REWARD = Reward(math.nan, None)
+# The estimators that subtract the mean of the group, and those that also divide by its standard deviation.
+_SCALED = ("grpo", "gspo", "cispo")
+_CENTERED = (*_SCALED, "reinforce_plus_plus_baseline")
+
+
+def normalize_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
+    """Normalize the rewards within each group, as slime and miles do, but without the samples whose reward is NaN.
+
+    Name this function as `--custom-reward-post-process-path`. Without NaN, its result is the result of miles
+    (`_post_process_rewards` in `ray/rollout/train_data_conversion.py`, line 256) and of slime (`ray/rollout.py`, line
+    608).
+
+    Args:
+        args: The arguments of the training run.
+        samples: The samples of a step, with their rewards.
+
+    Returns:
+        The rewards, which the trainer logs, and the normalized rewards. A sample whose reward is NaN is NaN in the
+        first list. In the second list it is the mean of its group, which is 0, and `remove_sample` excludes it from the
+        loss.
+
+    Raises:
+        ValueError: A reward is NaN, and the `--advantage-estimator` or `--disable-rewards-normalization` needs a reward
+            for each sample.
+    """
+    rewards: list[float] = [sample.get_reward_value(args) for sample in samples]
+    estimator = args.advantage_estimator
+    if estimator not in _CENTERED or not args.rewards_normalization:
+        if any(map(math.isnan, rewards)):
+            raise ValueError(
+                f"a sample has no reward, which {estimator!r} needs: use {_CENTERED!r} and normalize rewards"
+            )
+        return rewards, list(rewards)
+    groups: dict[Any, list[int]] = defaultdict(list)
+    for index, sample in enumerate(samples):
+        if not math.isnan(rewards[index]):
+            block = ("block", index // args.n_samples_per_prompt)
+            groups[block if sample.group_index is None else sample.group_index].append(index)
+    normalized = [0.0] * len(rewards)
+    for indices in groups.values():
+        values = [rewards[index] for index in indices]
+        is_scaled = estimator in _SCALED and args.grpo_std_normalization and len(values) > 1
+        mean, scale = fmean(values), stdev(values) + 1e-6 if is_scaled else 1.0
+        for index, value in zip(indices, values, strict=True):
+            normalized[index] = (value - mean) / scale
+    return rewards, normalized
