@@ -2,6 +2,7 @@
 
 - TRL: `GRPOTrainer(reward_funcs=RubricReward(rubric, "openai/gpt-5-mini"))`.
 - verl: `verl_reward` returns the function `compute_score` of a reward file.
+- ms-swift: `ms_swift_rewards` returns entries for `swift.rewards.orms`.
 - slime and miles: `slime_reward` returns the function that `--custom-rm-path` names.
 - OpenRLHF: `openrlhf_reward` returns the function `reward_func` of a reward file.
 - verifiers: the judge plugin `rubric_integrations_judge`. Its name is set in the configuration of verifiers.
@@ -22,6 +23,7 @@ from rubric_integrations._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from rubric_integrations.graders.endpoint import JudgeOutage
+    from rubric_integrations.training.ms_swift import ms_swift_rewards
     from rubric_integrations.training.openrlhf import openrlhf_reward
     from rubric_integrations.training.reward import RubricReward
     from rubric_integrations.training.slime import slime_reward
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "JudgeOutage": "reward",
     "RubricReward": "reward",
+    "ms_swift_rewards": "ms_swift",
     "openrlhf_reward": "openrlhf",
     "slime_reward": "slime",
     "verl_reward": "verl",
@@ -38,6 +41,7 @@ _MODULES = {
 __all__ = [
     "JudgeOutage",
     "RubricReward",
+    "ms_swift_rewards",
     "openrlhf_reward",
     "slime_reward",
     "verl_reward",
