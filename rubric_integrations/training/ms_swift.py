@@ -34,17 +34,16 @@ def ms_swift_rewards(rewards: BatchReward | Sequence[BatchReward]) -> dict[str, 
     """Return entries for `swift.rewards.orms`, by the names of the rewards.
 
     Pass the names to `--reward_funcs`. They are also the names of the metrics, because each entry makes a function:
-    ms-swift names an object by its class (`_prepare_rewards` in `rlhf_trainers/grpo_trainer.py`, line 2233).
+    ms-swift names an object by its class (`swift.rlhf_trainers.grpo_trainer`, line 2233).
 
     - ms-swift calls the function with the completions as the only positional argument, and with the columns of the
-      dataset as lists (`compute_rewards_per_func` in `rl_core/grpo_algorithm.py`, line 65). The prompt is all
-      `messages` before the completion.
+      dataset as lists (`swift.rl_core.grpo_algorithm`, line 65). The prompt is all `messages` before the completion.
     - The function is synchronous and grades in the event loop of this library. ms-swift would run an asynchronous
       function in a new event loop at each step (line 76), which would close its connections.
-    - If a grade fails, the reward is None. `compute_advantages` in `rl_core/advantage.py` counts None as 0 (`nansum`,
-      line 58), except with `--scale_rewards gdpo`, where it is the mean of its group (line 90). Therefore, a None ends
-      the training with a `JudgeOutage`, unless ms-swift runs with `--scale_rewards gdpo` and without a multi-turn
-      rollout server, whose samples are normalized in another way (line 140).
+    - If a grade fails, the reward is None. ms-swift counts None as 0 (`swift.rl_core.advantage`, line 58), except with
+      `--scale_rewards gdpo`, where it is the mean of its group (line 90). Therefore, a None ends the training with a
+      `JudgeOutage`, unless ms-swift runs with `--scale_rewards gdpo` and without a multi-turn rollout server, whose
+      samples are normalized in another way (line 140).
 
     Args:
         rewards: A `RubricReward`, or its `parts`, which share one grading.

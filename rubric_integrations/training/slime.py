@@ -1,8 +1,8 @@
 """The reward model of slime and miles, for the function that `--custom-rm-path` names.
 
 It was written from the sources of slime (commit 624b824a) and miles (31f1ca96) of 21 August 2026. Both await the
-function with one sample, or with a list of samples for `--group-rm` (`async_rm` and `batched_async_rm` in
-`rollout/rm_hub/__init__.py`).
+function with one sample, or with a list of samples for `--group-rm` (`async_rm` and `batched_async_rm` in their package
+`rollout.rm_hub`).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class _RewardModel:
             from rubric_integrations.graders.endpoint import JudgeOutage
 
             # An `Exception` would not end the run: the trainers' asynchronous rollouts log it and take another prompt
-            # (`generate_rollout_async` in miles, `fully_async_rollout.py` in slime), without end.
+            # (`generate_rollout_async` in miles, `fully_async_rollout` in slime), without end.
             raise JudgeOutage(
                 f"no reward: {error}. The run ends here, because it cannot train without rewards"
             ) from error
@@ -165,9 +165,8 @@ _CENTERED = (*_SCALED, "reinforce_plus_plus_baseline")
 def normalize_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
     """Normalize the rewards within each group, as slime and miles do, but without the samples whose reward is NaN.
 
-    Name this function as `--custom-reward-post-process-path`. Without NaN, its result is the result of miles
-    (`_post_process_rewards` in `ray/rollout/train_data_conversion.py`, line 256) and of slime (`ray/rollout.py`, line
-    608).
+    Name this function as `--custom-reward-post-process-path`. Without NaN, its result is the result of
+    `_post_process_rewards` in `miles.ray.rollout.train_data_conversion` and `slime.ray.rollout`.
 
     Args:
         args: The arguments of the training run.

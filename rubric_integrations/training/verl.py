@@ -50,8 +50,8 @@ def verl_reward(
 
     For verl's GDPO, set `gdpo=True` and list the criteria in `+algorithm.gdpo_reward_keys`. verl normalizes each
     criterion within its group, and a single None would make the advantages of the whole batch NaN
-    (`compute_gdpo_outcome_advantage` in verl's `trainer/ppo/core_algos.py`, line 362). verl's default trainer does not
-    pass the criteria on (`trainer/ppo/v1/trainer_base.py`, line 1745) and fails with `KeyError: 'prompts'`. Set
+    (`compute_gdpo_outcome_advantage` in `verl.trainer.ppo.core_algos`). verl's default trainer does not pass the
+    criteria on (`verl.trainer.ppo.v1.trainer_base`, line 1745) and fails with `KeyError: 'prompts'`. Set
     `trainer.use_v1=False`. In that trainer, a failed sample ends the training run.
 
     Args:
