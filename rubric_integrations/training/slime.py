@@ -52,9 +52,9 @@ def slime_reward(
       NaN for a criterion without a verdict, and 0 for each criterion of a response without an answer.
     - If the grade fails, or if abstentions leave the score undefined, the reward is NaN, and the sample is removed
       (`sample.remove_sample`), which excludes it from the loss. `normalize_rewards` excludes it from the mean of its
-      group. Without this function, NaN would reach the advantages of the whole group.
-      Therefore, the reward function refuses a training run without a `--custom-reward-post-process-path`. NaN makes the
-      mean of an evaluation, and the metric `raw_reward` of a step, NaN: the trainers cannot leave a sample out of them.
+      group. Without this function, NaN would reach the advantages of the whole group. Therefore, the reward function
+      refuses a training run without a `--custom-reward-post-process-path`. NaN makes the mean of an evaluation, and the
+      metric `raw_reward` of a step, NaN: the trainers cannot leave a sample out of them.
     - A `JudgeOutage` ends the run after `max_failures` failures in a row, or if the grades cannot be used at all.
 
     Args:
