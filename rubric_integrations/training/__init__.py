@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from rubric_integrations.training.ms_swift import ms_swift_rewards
     from rubric_integrations.training.openrlhf import openrlhf_reward
     from rubric_integrations.training.reward import RubricReward
+    from rubric_integrations.training.sample_grader import SampleGrader
     from rubric_integrations.training.slime import slime_reward
     from rubric_integrations.training.verl import verl_reward
 
 _MODULES = {
     "JudgeOutage": "reward",
     "RubricReward": "reward",
+    "SampleGrader": "sample_grader",
     "ms_swift_rewards": "ms_swift",
     "openrlhf_reward": "openrlhf",
     "slime_reward": "slime",
@@ -41,6 +43,7 @@ _MODULES = {
 __all__ = [
     "JudgeOutage",
     "RubricReward",
+    "SampleGrader",
     "ms_swift_rewards",
     "openrlhf_reward",
     "slime_reward",

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rubric_integrations._host import HostGrader
+from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.judges.store import LedgerLike
@@ -56,15 +57,18 @@ class SampleGrader:
             rubric allows: 0, or with raw scores the sum of the negative weights.
         host: The public name that error messages contain, such as `verl_reward`.
 
+    Attributes:
+        rubric: The rubric.
+        empty: The reward of a completion without an answer.
+
     Raises:
         RubricError: The rubric or its file is invalid.
         ValueError: Neither or both of `judge` and `grader` are passed, a setting is out of range, a setting cannot be
             combined with `grader`, or the grader has a fallback for failures or `stop_when_decided`.
 
     Example:
-        >>> from rubric_integrations._util.event_loop import run_sync
         >>> samples = SampleGrader([{"weight": 1, "requirement": "Says 42", "check": {"number": 42}}], "offline")
-        >>> [run_sync(samples.grade(text)).score for text in ("It is 42.", "It is 41.", "")]
+        >>> [samples.grade_sync(text).score for text in ("It is 42.", "It is 41.", "")]
         [1.0, 0.0, 0.0]
     """
 
@@ -121,6 +125,15 @@ class SampleGrader:
                 f"the score is undefined, because the judge abstained on {report.cannot_assess_count} criteria", report
             )
         return Reward(report.score, report)
+
+    def grade_sync(self, completion: str | SplitResponse, query: Any = None, reference: Any = None) -> Reward:
+        """Grade one completion like `grade`, for a synchronous caller, such as a trainer that calls it in threads.
+
+        Raises:
+            JudgeError: As in `grade`.
+            ValueError: As in `grade`.
+        """
+        return run_sync(self.grade(completion, query, reference))
 
     def metrics(
         self, reward: Reward, no_verdict: float | None = None, no_answer: float | None = None

@@ -15,7 +15,7 @@ from rubric_integrations.graders import CallLimits
 from rubric_integrations.runs.ledger import open_ledger
 from rubric_integrations.scoring import JudgeError
 from rubric_integrations.submission.thinking import SplitResponse
-from rubric_integrations.training.sample_grader import SampleGrader
+from rubric_integrations.training.sample_grader import FailureLimit, Reward, SampleGrader, column_text
 from tests.fakes import FakeJudge
 
 RUBRIC = Rubric([Criterion(name="right", weight=10, requirement="a"), Criterion(weight=-15, requirement="b")])
@@ -143,3 +143,37 @@ async def test_text_that_is_split_already_is_graded_whole() -> None:
     transcript = "user: what is on the page?\ntool: bold</think>, says the page\nassistant: nothing."
     await SampleGrader(RUBRIC, judge).grade(SplitResponse("", transcript))
     assert {question.submission.response for question in judge.questions} == {transcript}
+
+
+async def test_grade_for_synchronous_callers_has_the_same_result_inside_an_event_loop() -> None:
+    samples = SampleGrader(RUBRIC, FakeJudge("MET"), normalize=False)
+    assert samples.grade_sync("a", "q", "r").score == (await samples.grade("a", "q", "r")).score == -5.0
+    with pytest.raises(JudgeError, match="abstained"):
+        SampleGrader(RUBRIC, FakeJudge("CANNOT_ASSESS")).grade_sync("a")
+
+
+async def test_metrics_have_the_same_names_for_verdicts_abstentions_and_empty_completions() -> None:
+    samples = SampleGrader(RUBRIC, FakeJudge({"a": "MET", "b": "CANNOT_ASSESS"}))
+    reward = await samples.grade("a")
+    assert samples.metrics(reward) == {"rubric/coverage": 0.4, "rubric.right": 1.0, "rubric.c2": None}
+    assert samples.metrics(reward, no_verdict=-1.0)["rubric.c2"] == -1.0
+    empty = await samples.grade("")
+    assert samples.metrics(empty) == {"rubric/coverage": 0.0, "rubric.right": None, "rubric.c2": None}
+    assert samples.metrics(empty, no_verdict=-1.0, no_answer=0.0) == dict.fromkeys(samples.metrics(empty), 0.0)
+    assert list(samples.metrics(Reward(0.0, None))) == list(samples.metrics(reward))
+
+
+def test_failure_limit_counts_only_failures_in_a_row() -> None:
+    limit, error = FailureLimit(2), ValueError("down")
+    for outcome in (error, None, error, None, None, error):
+        limit.count(outcome)
+    with pytest.raises(ValueError, match="2 samples in a row failed, the last one because down") as caught:
+        limit.count(error)
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("a", "a"), ("", None), (None, None), (8.4, "8.4"), ({"a": 1}, '{"a": 1}')]
+)
+def test_value_of_a_column_is_a_text_or_none(value: object, text: str | None) -> None:
+    assert column_text(value) == text
