@@ -30,10 +30,24 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from rubric_integrations import Criterion, Submission
+from rubric_integrations.redteam.trials import Rate
 from rubric_integrations.runs import GradedRow
 from rubric_integrations.scoring import CriterionReport, EvaluationReport, LabelledJudgment, Vote
 from rubric_integrations.scoring.labels import Estimate
-from rubric_integrations.trust import agreement, calibrate, certify, compare_runs, gate, gates, panel_report
+from rubric_integrations.trust import (
+    Comparability,
+    agreement,
+    calibrate,
+    certify,
+    compare_judges,
+    compare_runs,
+    comparison,
+    gate,
+    gates,
+    judge_pairs,
+    panel_report,
+)
+from rubric_integrations.trust.alignment.keeping import estimate_gain
 from rubric_integrations.trust.calibration import weight_table
 from rubric_integrations.trust.certification import (
     SureAnswer,
@@ -42,7 +56,7 @@ from rubric_integrations.trust.certification import (
     thresholds_of,
     upper_bound,
 )
-from rubric_integrations.trust.comparison import PairedChanges
+from rubric_integrations.trust.comparison import PairedChanges, RunChanges, compare_changes
 from rubric_integrations.trust.confidence import StatedJudgment, estimate_loss, overconfidence, squared_error
 from rubric_integrations.trust.corrections import (
     RatedRow,
@@ -55,6 +69,7 @@ from rubric_integrations.trust.corrections import (
     rogan_gladen_rate,
 )
 from rubric_integrations.trust.gates import SequentialGate, estimate_for_gate
+from rubric_integrations.trust.judge_drift import criterion_drifts
 from rubric_integrations.trust.means import (
     FEW_GROUPS,
     FOR_GATE,
@@ -64,6 +79,7 @@ from rubric_integrations.trust.means import (
     estimate_ac1,
     estimate_bias,
     estimate_differences,
+    estimate_kappa_difference,
     estimate_mean,
     estimate_mean_share,
     estimate_shift,
@@ -588,6 +604,12 @@ def draw_baseline_failure(sample: Sample, shape: str) -> Outcome | None:
     return fails(_changes(sample, PAIRS[shape](sample)).bounded_change(0.9, FOR_GATE), 0.0)
 
 
+def draw_gain(sample: Sample, shape: str) -> Outcome | None:
+    """Keep an aligned judge that is not better; the lower limit decides."""
+    before, after = PAIRS[shape](sample)
+    return passes(estimate_gain(np.subtract(after, before, dtype=float).tolist(), 0.05), 0.0)
+
+
 def draw_corrected_change(sample: Sample, _shape: str) -> Outcome | None:
     """Compare two equal runs of 500 rows by a judge that is more lenient to the second, corrected by labels."""
     people = sample.rng.random((2, 500, 8)) < sample.rng.beta(4.8, 3.2, (500, 1))
@@ -599,6 +621,39 @@ def draw_corrected_change(sample: Sample, _shape: str) -> Outcome | None:
     labels = slice(sample.count)
     corrected = corrected_mean(y[labels], f[labels], float(f.mean()), len(f))
     return contains(corrected.estimate, 0.0)
+
+
+def draw_kappa_change(sample: Sample, _shape: str) -> Outcome | None:
+    """Estimate the difference of the kappas of two judges, whose errors are independent."""
+    people, strong, cheap = _two_judges(sample)
+    answers = [each.astype(int).tolist() for each in (people, cheap, strong)]
+    estimate = estimate_kappa_difference(*answers, level_distances([0, 1]), 0.95, sample.groups)
+    return contains(estimate, _TWO_JUDGES["kappa"])
+
+
+def draw_attack(sample: Sample, _shape: str) -> Outcome | None:
+    """Estimate how often an attack succeeds."""
+    rate = Rate.of(int(sample.happens(0.1).sum()), sample.count)
+    return contains(Estimate(rate.rate, rate.low, rate.high, rate.trials), 0.1)
+
+
+def _two_judges(sample: Sample) -> tuple[Array, Array, Array]:
+    """Draw people's answers, and those of a strong and a cheap judge with independent errors."""
+    people = sample.happens(0.8)
+    return people, people == sample.happens(0.95), people == sample.happens(0.85)
+
+
+def _difference_of(figure: Callable[[Array], float]) -> float:
+    return figure(_shares("people .8, judge .85")) - figure(_shares("people .8, judge .95"))
+
+
+_TWO_JUDGES = {
+    "accuracy": -0.1,
+    "kappa": _difference_of(_true_kappa),
+    "bias": _difference_of(lambda shares: shares[0, 1] - shares[1, 0]),
+    "recall": -0.1,
+}
+"""The true differences of the cheap judge and the strong one."""
 
 
 # Panels and stated confidences: one judgment of each submission, or five that are alike.
@@ -740,10 +795,11 @@ def _submission(number: int) -> Submission:
 
 
 @cache
-def _report(answer: float, confidence: float | None = None, votes: tuple[int, ...] = ()) -> EvaluationReport:
-    verdict = _VERDICTS[round(answer)]
+def _report(answer: float | None, confidence: float | None = None, votes: tuple[int, ...] = ()) -> EvaluationReport:
+    verdict = "CANNOT_ASSESS" if answer is None else _VERDICTS[round(answer)]
+    value = None if answer is None else round(answer)
     entry = CriterionReport(
-        name="polite", requirement="Is polite", weight=1.0, verdict=verdict, value=round(answer), confidence=confidence,
+        name="polite", requirement="Is polite", weight=1.0, verdict=verdict, value=value, confidence=confidence,
         votes=tuple(Vote(judge=f"judge {n}", verdict=_VERDICTS[vote], value=vote) for n, vote in enumerate(votes)),
     )  # fmt: skip
     score: dict[str, Any] = {"score": answer, "raw_score": answer, "passed": False, "complete": True, "coverage": 1.0}
@@ -808,10 +864,52 @@ def public_calibration(sample: Sample, shape: str) -> Outcome | None:
 
 
 def public_comparison(sample: Sample, shape: str) -> Outcome | None:
-    """Compare mean scores, or the rates of a criterion, with `compare_runs`."""
+    """Compare mean scores, rates of passes, or the rates and answers of a criterion, with `compare_runs`."""
     runs = [_rows([_report(int(answer)) for answer in run], sample.groups) for run in _binary(sample)]
     result = compare_runs(runs[0], runs[1], **_cluster(sample))
-    return contains(result.score if shape == "score" else result.criteria["polite"].difference, 0.0)
+    criterion = result.criteria["polite"]
+    if shape == "kappa":
+        # A fifth of the answers is drawn again, with the same rate.
+        return contains(criterion.kappa, 0.8)
+    return contains(result.score if shape == "score" else criterion.difference, 0.0)
+
+
+def public_judges(sample: Sample, shape: str) -> Outcome | None:
+    """Compare two judges with `compare_judges`."""
+    people, strong, cheap = _two_judges(sample)
+    runs = [_rows([_report(int(answer)) for answer in judge], sample.groups) for judge in (strong, cheap)]
+    labels = [_label(number, int(answer)) for number, answer in enumerate(people)]
+    # P-values take most of the time.
+    with patch.object(judge_pairs, "p_value_of", return_value=None):
+        result = compare_judges(runs[0], runs[1], labels, **_cluster(sample)).criteria["polite"]
+    change = result.recalls["MET"] if shape == "recall" else getattr(result, shape)
+    return contains(change.difference, _TWO_JUDGES[shape])
+
+
+_FLIPS, _ABSTAINS = 0.1, 0.05
+
+
+def drift_figures(sample: Sample, shape: str) -> Outcome | None:
+    """Compare the earlier answers of a judge that contradicts itself with two new answers, as `drift` does."""
+    usual, runs = sample.happens(0.7), list[list[GradedRow]]()
+    for _ in range(3):
+        answers = usual ^ (sample.rng.random(sample.count) < _FLIPS)
+        abstains = sample.rng.random(sample.count) < _ABSTAINS
+        reports = [_report(None if is_open else int(met)) for met, is_open in zip(answers, abstains, strict=True)]
+        runs.append(_rows(reports, sample.groups))
+    keys = [(str(number), 1) for number in range(sample.count)]
+    changes = RunChanges(None if sample.groups is None else dict(zip(keys, sample.groups.tolist(), strict=True)))
+    for key, before, after in zip(keys, runs[0], runs[1], strict=True):
+        changes.add(key, before, after)
+    with patch.object(comparison, "p_value_of", return_value=None):
+        compared = compare_changes(changes, comparable=Comparability(passing=False))
+    drifts = criterion_drifts(runs, changes, compared, sample.groups, 0.95)["polite"]
+    same = 1 - 2 * _FLIPS * (1 - _FLIPS)
+    flips = 1 - _ABSTAINS**2 - (1 - _ABSTAINS) ** 2 * same
+    met = 0.7 * (1 - _FLIPS) + 0.3 * _FLIPS
+    chance = met**2 + (1 - met) ** 2
+    truths = {"flips": flips, "own_flips": flips, "kappa": (same - chance) / (1 - chance)}
+    return contains(getattr(drifts, shape), truths.get(shape, 0.0))
 
 
 def public_gate(sample: Sample, shape: str) -> Outcome | None:
@@ -886,6 +984,9 @@ FIGURES = (
     Figure("agreement: recall by verdict", draw_recall_by_verdict, _JUDGES, designs=ALONE[1:]),
     Figure("agreement: alpha of raters", draw_alpha, _JUDGES[:2], _JUDGES[:1], ALONE[1:]),
     Figure("benchmark: AC1", draw_ac1, _JUDGES, _JUDGES[:2]),
+    Figure("benchmark: kappa difference", draw_kappa_change, ("",), ("",)),
+    Figure("align: gain", draw_gain, ("30 % of rows again", "2 % fail"), designs=ALONE[1:], promise=0.05),
+    Figure("probe: rate", draw_attack, ("10 % succeed",)),
     Figure("calibrate: rate", draw_rate, _JUDGES, _JUDGES[1:2]),
     Figure("calibrate: rate, abstentions", draw_rate_with_abstentions, _JUDGES),
     Figure("calibrate: rate by verdict", draw_rate_by_verdict, _JUDGES),
@@ -914,13 +1015,78 @@ FIGURES = (
     Figure("certify", draw_certificate, ("alpha .1",), ("alpha .1",), promise=_DELTA),
     Figure("agreement(...)", public_agreement, (*PUBLIC_AGREEMENT,), designs=REAL_ROWS),
     Figure("calibrate(...)", public_calibration, ("rate", "score"), designs=REAL_ROWS),
-    Figure("compare_runs(...)", public_comparison, ("score", "criterion"), designs=REAL_ROWS),
+    Figure("compare_runs(...)", public_comparison, ("score", "criterion", "kappa"), designs=REAL_ROWS),
+    Figure("compare_judges(...)", public_judges, (*_TWO_JUDGES,), designs=REAL_ROWS),
+    Figure("drift(...)", drift_figures, ("flips", "own_flips", "difference", "kappa", "abstentions"), (), REAL_ROWS),
     Figure("panel_report(...)", public_panel, ("adds",), designs=REAL_ROWS),
     Figure("gate(...)", public_gate, _SCORES[2:3], designs=REAL_ROWS, promise=0.05),
     Figure("certify(...)", public_certificate, ("alpha .1",), designs=REAL_ROWS, promise=_DELTA),
 )
 """Each figure with the function that estimates it. Those with parentheses go through the public function itself."""
 _BY_NAME = {figure.name: figure for figure in FIGURES}
+
+INTERVALS = {
+    "Agreement.accuracy": "agreement: accuracy of all",
+    "Agreement.kappa": "agreement: pooled kappa",
+    "Agreement.pooled_kappa": "agreement: pooled kappa",
+    "Alignment.after": "agreement: accuracy of all",
+    "Alignment.before": "agreement: accuracy of all",
+    "Alignment.gain": "align: gain",
+    "Calibration.assessable": "calibrate: assessable",
+    "Calibration.score": "calibrate: mean score",
+    "Certificate.kept": "agreement: accuracy of all",
+    "ConfidenceBin.accuracy": "reliability: accuracy",
+    "CorrectedMean.estimate": "calibrate: mean score",
+    "CriterionAgreement.accuracy": "agreement: accuracy",
+    "CriterionAgreement.bias": "agreement: bias",
+    "CriterionAgreement.kappa": "agreement: kappa",
+    "CriterionAgreement.sensitivity": "agreement: recall",
+    "CriterionAgreement.specificity": "agreement: recall",
+    "CriterionCalibration.assessable": "calibrate: assessable",
+    "CriterionCalibration.options": "calibrate: rate",
+    "CriterionCalibration.rate": "calibrate: rate",
+    "CriterionChange.difference": "compare_runs: criterion",
+    "CriterionChange.kappa": "compare_runs(...)",
+    "CriterionDisagreements.bias": "agreement: bias of values",
+    "CriterionDisagreements.kappa": "agreement: kappa",
+    "CriterionDrift.abstentions": "drift(...)",
+    "CriterionDrift.difference": "drift(...)",
+    "CriterionDrift.flips": "drift(...)",
+    "CriterionDrift.kappa": "drift(...)",
+    "CriterionDrift.own_flips": "drift(...)",
+    "DriftReport.score": "compare_runs: score",
+    "GateResult.baseline": "gate with a baseline",
+    "GateResult.observed": "gate",
+    "JudgeChange.difference": "compare_judges(...)",
+    "JudgeDifference.accuracy": "panel_report: adds",
+    "JudgeDifference.kappa": "benchmark: kappa difference",
+    "JudgeFigures.ac1": "benchmark: AC1",
+    "JudgeFigures.accuracy": "agreement: accuracy of all",
+    "JudgeFigures.bias": "agreement: bias",
+    "JudgeFigures.kappa": "agreement: kappa",
+    "JudgeFigures.weighted_kappa": "agreement: kappa, 4 levels",
+    "JudgeGap.shortfall": "reward health: second judge",
+    "JudgeOnPanel.accuracy": "agreement: accuracy of all",
+    "JudgeOnPanel.adds": "panel_report: adds",
+    "JudgeOnPanel.panel_gain": "panel_report: adds",
+    "PanelWeights.equal": "agreement: accuracy of all",
+    "PanelWeights.gain": "panel_report: adds",
+    "PanelWeights.weighted": "agreement: accuracy of all",
+    "Rate.low": "probe: rate",
+    "Reliability.accuracy": "reliability: accuracy",
+    "Reliability.brier": "reliability: brier",
+    "Reliability.expected_brier": "reliability: brier",
+    "Reliability.overconfidence": "reliability: overconfidence",
+    "RewardReport.length_correlation": "reward health: length",
+    "RunComparison.cautious": "compare_runs: cautious",
+    "RunComparison.corrected": "compare_runs: corrected",
+    "RunComparison.passed": "compare_runs: criterion",
+    "RunComparison.score": "compare_runs: score",
+    "ScoreAgreement.bias": "agreement: bias of values",
+    "SelectivePoint.accuracy": "reliability: accuracy",
+    "Trend.change": "reward health: change",
+}
+"""The figure that simulates each interval of a record, by the name of the field."""
 
 EXCUSES = {
     "a": "`compare_runs` keeps Student's interval, whose power finds regressions: rare large changes may not be seen",

@@ -401,7 +401,7 @@ def _report(
     by_test = holm({test: p for test, p in measured.items() if p is not None})
     adjusted: dict[DriftTest, float | None] = {test: by_test.get(test) for test in measured}
     shown: tuple[DriftTest, ...] = tuple(test for test, p in adjusted.items() if p is not None and p < settings.alpha)
-    criteria = _criteria([before, *after], changes, comparison, groups, 1 - settings.alpha)
+    criteria = criterion_drifts([before, *after], changes, comparison, groups, 1 - settings.alpha)
     reason = ""
     if lost > _MOST_LOST * sum(len(each.rubric) for each in drawn) * settings.repeat:
         shown, reason = (), f"{lost:,} answers are missing, and may be those that changed"
@@ -585,14 +585,22 @@ def odd_answers_p_value(counts: Sequence[tuple[int, int, int]]) -> float | None:
     return None if len(distribution) == 1 else min(1.0, float(distribution[observed:].sum()))
 
 
-def _criteria(
+def criterion_drifts(
     runs: Sequence[Sequence[GradedRow]],
     changes: RunChanges,
     comparison: RunComparison | None,
     groups: Groups | None,
     level: float,
 ) -> dict[str, CriterionDrift]:
-    """Return the drift of each criterion by name: its flipped verdicts, its change of the score and its kappa."""
+    """Return the drift of each criterion by name: its flipped verdicts, its change of the score and its kappa.
+
+    Args:
+        runs: The rows with the earlier answers and with the new ones, once or twice, in the same order.
+        changes: The differences of the first new rows from the earlier ones.
+        comparison: The comparison of these rows. None if no row has a score in both.
+        groups: The group of each row, or None if the rows are independent.
+        level: The confidence level of the intervals, between 0 and 1.
+    """
     flips: dict[tuple[str, str], list[tuple[int, bool, bool | None]]] = {}
     for place, rows in enumerate(zip(*runs, strict=True)):
         others = [{(entry.name, entry.requirement): entry for entry in _entries(row)} for row in rows[1:]]

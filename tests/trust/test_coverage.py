@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, get_args, get_type_hints
+
 import numpy as np
 import pytest
 
-from benchmarks.coverage import EXCUSES, FIGURES, Cell, Design, Figure, Result, Sample, simulate
+from benchmarks.coverage import EXCUSES, FIGURES, INTERVALS, Cell, Design, Figure, Result, Sample, simulate
+from rubric_integrations import redteam, trust
+from rubric_integrations.scoring.labels import Estimate
+
+
+def interval_fields() -> Iterator[str]:
+    """Yield the fields of all records of `trust` and `redteam` that are intervals, or contain some."""
+
+    def has_interval(annotation: Any) -> bool:
+        return annotation is Estimate or any(map(has_interval, get_args(annotation)))
+
+    for package in (trust, redteam):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for name, record in vars(import_module(module.name)).items():
+                is_own = inspect.isclass(record) and record.__module__ == module.name
+                if is_own and not name.startswith("_") and name != "Bounds":
+                    for field, annotation in get_type_hints(record).items():
+                        if has_interval(annotation) or (field == "low" and annotation is not Estimate):
+                            yield f"{name}.{field}"
+
+
+def test_each_interval_of_a_record_is_simulated() -> None:
+    assert set(interval_fields()) == set(INTERVALS)
+    assert set(INTERVALS.values()) <= {figure.name for figure in FIGURES}
 
 
 @pytest.mark.parametrize(
