@@ -536,7 +536,9 @@ def _few_change(sample: Sample) -> tuple[Array, Array]:
 
 def _few_lose_much(sample: Sample) -> tuple[Array, Array]:
     before = np.clip(0.9 + 0.01 * sample.normal(), 0, 1)
-    return before, np.where(sample.happens(0.03), before - 0.9, before + 0.027 / 0.97).clip(0, 1)
+    # No two changes are equal: `compare_runs` has another interval for equal ones.
+    gained = before + 0.027 / 0.97 + 0.001 * sample.rng.standard_normal(sample.count)
+    return before, np.where(sample.happens(0.03), before - 0.9, gained).clip(0, 1)
 
 
 def _binary(sample: Sample) -> tuple[Array, Array]:
@@ -625,9 +627,8 @@ def draw_corrected_change(sample: Sample, _shape: str) -> Outcome | None:
 
 def draw_kappa_change(sample: Sample, _shape: str) -> Outcome | None:
     """Estimate the difference of the kappas of two judges, whose errors are independent."""
-    people, strong, cheap = _two_judges(sample)
-    answers = [each.astype(int).tolist() for each in (people, cheap, strong)]
-    estimate = estimate_kappa_difference(*answers, level_distances([0, 1]), 0.95, sample.groups)
+    people, strong, cheap = (each.astype(int).tolist() for each in _two_judges(sample))
+    estimate = estimate_kappa_difference(people, cheap, strong, level_distances([0, 1]), 0.95, sample.groups)
     return contains(estimate, _TWO_JUDGES["kappa"])
 
 
