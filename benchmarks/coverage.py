@@ -1094,7 +1094,7 @@ EXCUSES = {
     "b": "very unequal groups, with a coverage of .90 at least: the largest of ten has 30 % of the rows",
     "c": f"fewer than {FEW_GROUPS} groups, about which a warning says that the figure is uncertain",
     "d": "a rate has Jeffreys' interval, whose exact coverage is .924 at .85 and 30 rows: counts are whole numbers",
-    "e": "alpha of rows in groups has limits from a jackknife, which a warning prints: .89 of 10 groups",
+    "e": "alpha of rows in groups has limits from a jackknife, which a warning prints: .86 to .95 of 10 groups or more",
 }
 
 

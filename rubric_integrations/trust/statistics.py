@@ -445,6 +445,9 @@ def alpha_limits(
 ) -> tuple[float, float] | None:
     """Compute the limits of Krippendorff's alpha by the jackknife over units, or over their groups.
 
+    Limits of 95 % contain the true alpha in 93 to 95 % of simulated samples of independent units, and in 86 to 95 % of
+    samples of 10 groups or more. With 5 groups, they contain it in 74 to 80 % (`benchmarks/coverage.py`).
+
     Args:
         units: The indices of the levels that the raters of each unit gave.
         distances: The distance of each pair of levels.
