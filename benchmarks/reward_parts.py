@@ -9,7 +9,7 @@ correlation of the advantages of a batch with the true weighted score, apart fro
 - `sum`: the sum of the rewards, normalized within its group (`sum_then_normalize`)
 - `sum, batch`: the same, but divided by the deviation of the batch (`scale_rewards="batch"`)
 - `parts`: each criterion is normalized within its group before the sum (`normalize_then_sum`)
-- `3 parts`: the same for the means of four criteria each
+- `3 parts`: the same for the means of four criteria each, with saturated criteria in every part
 
 `effect` is the mean change of the advantage of a completion, in standard deviations, if the judge errs on one criterion
 that all completions of the group meet.
@@ -63,7 +63,7 @@ def simulate(rates: list[float], error: float, groups: int, seed: int = 0) -> di
     shape = max(1, groups // GROUPS_OF_BATCH), GROUPS_OF_BATCH, GROUP, len(rates)
     truth = rng.random(shape) < np.array(rates)
     verdicts = (truth ^ (rng.random(shape) < error)).astype(float)
-    thirds = verdicts.reshape(*shape[:3], 3, -1).mean(axis=-1)
+    thirds = np.stack([verdicts[..., part::3].mean(axis=-1) for part in range(3)], axis=-1)
     # One completion of each batch fails a criterion that its group meets.
     met = verdicts.copy()
     met[:, 0, :, -1] = 1.0

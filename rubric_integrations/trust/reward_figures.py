@@ -651,8 +651,8 @@ class RewardForm(NamedTuple):
             fewer than two criteria have scores in the last third of the steps.
         criteria: The number of criteria with scores in the last third.
         saturated: The criteria with a mean score below 0.1 or above 0.9 in the last third.
-        noisy: The criteria whose verdicts differ between the judges more often than their scores differ from the most
-            frequent one. Empty without a second judge.
+        noisy: The criteria whose rarer verdicts may mostly be errors: the mean difference between the judges is more
+            than half of the share of the rarer verdict. Empty without a second judge.
         disagreement: The mean difference of both judges' scores in [0, 1], which is the share of different verdicts for
             binary criteria. None without second judgments.
     """
@@ -674,7 +674,10 @@ class RewardForm(NamedTuple):
             f"third{_first_names(self.saturated)}"
         ]
         if self.noisy:
-            figures.append(f"{len(self.noisy)} vary less than the judges differ{_first_names(self.noisy)}")
+            figures.append(
+                f"the rarer verdicts on {len(self.noisy)} may mostly be errors, because the judges differ"
+                f"{_first_names(self.noisy)}"
+            )
         choice = "parts may help" if self.choice == "parts" else "sum"
         return f"{choice}: {', '.join(figures)}; mean difference between the judges: {noise}"
 

@@ -339,7 +339,9 @@ def reward_form(criteria: Mapping[str, CriterionTrend], gaps: Mapping[str, Seque
     means = {name: row.score.last for name, row in criteria.items() if row.score.last is not None}
     saturated = tuple(name for name, mean in means.items() if not _LOW_MEAN <= mean <= _HIGH_MEAN)
     sizes = {name: [abs(gap) for gap in gaps[name]] for name in means if gaps.get(name)}
-    noisy = tuple(name for name, gap in sizes.items() if math.fsum(gap) / len(gap) > min(means[name], 1 - means[name]))
+    noisy = tuple(
+        name for name, gap in sizes.items() if 2 * math.fsum(gap) / len(gap) > min(means[name], 1 - means[name])
+    )
     every = [gap for of_criterion in sizes.values() for gap in of_criterion]
     choice: Literal["sum", "parts"] | None = "sum" if saturated or noisy else "parts"
     return RewardForm(

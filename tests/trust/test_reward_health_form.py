@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.reward_parts import simulate
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.judges import Question
+from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust import RewardReport, reward_report
+from rubric_integrations.trust.reward_figures import CriterionTrend, Trend
+from rubric_integrations.trust.reward_health import reward_form
 from tests.fakes import FakeJudge
 
 NAMES = ("first", "second", "third")
@@ -53,7 +57,7 @@ def test_saturated_criterion_makes_the_sum_the_choice_with_its_name() -> None:
     assert report.summary().count("sum or parts") == 1
 
 
-def test_second_judge_gives_the_noise_and_the_criteria_that_vary_less() -> None:
+def test_second_judge_gives_the_noise_and_the_criteria_whose_rare_verdicts_are_doubtful() -> None:
     def second(question: Question) -> str:
         answer = by_number(2, 3, 4)(question)
         is_wrong = question.criterion.requirement == "third" and int(question.submission.response) % 8 < 3
@@ -63,7 +67,10 @@ def test_second_judge_gives_the_noise_and_the_criteria_that_vary_less() -> None:
     form = report.form
     assert (form.choice, form.saturated, form.noisy) == ("sum", (), ("third",))
     assert form.disagreement == pytest.approx(3 / 8 / 3)
-    assert form.text.endswith("1 vary less than the judges differ ('third'); mean difference between the judges: 12%")
+    assert form.text.endswith(
+        "the rarer verdicts on 1 may mostly be errors, because the judges differ ('third'); mean difference between "
+        "the judges: 12%"
+    )
     # The errors of all groups have the same sum.
     assert report.second is not None
     assert report.second.criteria["third"].shortfall.low is None
@@ -78,3 +85,21 @@ def test_one_step_or_one_criterion_has_no_choice() -> None:
     report = reward_report(list(grade_many(rows, alone, PerCriterionGrader(FakeJudge("MET")))))
     assert report.form.text == "not known, because fewer than two criteria have scores in the last third"
     assert RewardReport.model_validate_json(report.model_dump_json()) == report
+
+
+@pytest.mark.parametrize(("rate", "choice"), [(0.5, "parts"), (0.8, "parts"), (0.95, "sum"), (0.99, "sum")])
+def test_choice_is_the_one_whose_advantages_follow_the_true_score_in_the_simulation(rate: float, choice: str) -> None:
+    rates = [0.5] * 2 + [rate] * 10
+    figures = simulate(rates, 0.1, 4_000)
+    assert figures["parts"] < figures["sum, batch"]
+    assert (figures["parts"] > figures["sum"]) == (choice == "parts")
+    # The judge's mean scores, with 10 % wrong verdicts.
+    seen = [0.9 * share + 0.1 * (1 - share) for share in rates]
+    trends = {f"k{number}": trend_of(mean) for number, mean in enumerate(seen)}
+    gaps = {name: [1.0] + [0.0] * 9 for name in trends}
+    assert reward_form(trends, gaps).choice == choice
+
+
+def trend_of(mean: float) -> CriterionTrend:
+    trend = Trend(mean, mean, Estimate(0.0, None, None, 100), None)
+    return CriterionTrend("requirement", 1.0, trend, None, None, trend, None)
