@@ -647,8 +647,8 @@ class RewardForm(NamedTuple):
     wrong verdicts (`python benchmarks/reward_parts.py`).
 
     Attributes:
-        choice: `"sum"` if there is such a criterion, or `"parts"` if there is none, so that parts may help. None if
-            fewer than two criteria have scores in the last third of the steps.
+        choice: `"sum"` if a criterion is saturated or noisy. Otherwise `"parts"`, which may help. None if fewer than two
+            criteria have scores in the last third of the steps.
         criteria: The number of criteria with scores in the last third.
         saturated: The criteria with a mean score below 0.1 or above 0.9 in the last third.
         noisy: The criteria whose rarer verdicts may mostly be errors: the mean difference between the judges is more
@@ -679,7 +679,7 @@ class RewardForm(NamedTuple):
                 f"{_first_names(self.noisy)}"
             )
         choice = "parts may help" if self.choice == "parts" else "sum"
-        return f"{choice}: {', '.join(figures)}; mean difference between the judges: {noise}"
+        return f"{choice}, because {', and '.join(figures)}; mean difference between the judges: {noise}"
 
 
 def _first_names(names: Sequence[str]) -> str:

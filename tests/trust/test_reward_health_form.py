@@ -43,15 +43,15 @@ def test_criteria_that_vary_may_be_parts_and_the_noise_is_not_known_without_seco
     form = report_of(2, 3, 4).form
     assert (form.choice, form.criteria, form.saturated, form.disagreement) == ("parts", 3, (), None)
     assert form.text == (
-        "parts may help: 0 of 3 criteria have a mean score below 0.1 or above 0.9 in the last third; mean difference "
-        "between the judges: not known, without second judgments"
+        "parts may help, because 0 of 3 criteria have a mean score below 0.1 or above 0.9 in the last third; mean "
+        "difference between the judges: not known, without second judgments"
     )
 
 
 def test_saturated_criterion_makes_the_sum_the_choice_with_its_name() -> None:
     report = report_of(2, 20, 1)
     assert (report.form.choice, report.form.saturated) == ("sum", ("second", "third"))
-    assert "sum or parts: sum: 2 of 3 criteria have a mean score below 0.1 or above 0.9 in the last third " in (
+    assert "sum or parts: sum, because 2 of 3 criteria have a mean score below 0.1 or above 0.9 in the last third " in (
         report.summary()
     )
     assert report.summary().count("sum or parts") == 1
