@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from rubric_integrations._util.event_loop import run_sync
+from rubric_integrations.graders.endpoint import JudgeOutage
 
 RewardFunction = Callable[..., list[float | None]]
 
@@ -76,9 +77,6 @@ def _reward_function(reward: BatchReward, args: Any = None) -> RewardFunction:
         prompts = [messages[:-1] for messages in columns["messages"]]
         results = run_sync(_grade(reward, {**columns, "prompts": prompts, "completions": completions}))
         if None in results and (scale != "gdpo" or "trajectory_inputs" in columns):
-            # Imported here, because the package of graders imports DSPy.
-            from rubric_integrations.graders.endpoint import JudgeOutage
-
             raise JudgeOutage(
                 f"{results.count(None)} of {len(results)} completions have no reward, which ms-swift would count as 0 "
                 f"with `--scale_rewards` {scale!r}. The training ends here: resume it from the last checkpoint, or use "

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.graders import CallLimits, Grader
+from rubric_integrations.graders.endpoint import JudgeOutage
 from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.scoring.report import JudgeError
@@ -106,9 +107,6 @@ class _RewardFunction:
             rows = list(zip(queries, prompts, labels, strict=True))
             results = run_sync(self._grade_all(rows))
         except Exception as error:
-            # Imported here, because the package of graders imports DSPy.
-            from rubric_integrations.graders.endpoint import JudgeOutage
-
             raise JudgeOutage(f"no reward: {error}. The run ends here: OpenRLHF cannot train without it") from error
         rewards = [result.score for result in results]
         logs = [self._logs(result) for result in results]

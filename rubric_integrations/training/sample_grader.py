@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rubric_integrations._host import HostGrader
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.formats.registry import RubricLike, as_rubric
+from rubric_integrations.graders import CallLimits, Grader
+from rubric_integrations.graders.grader import refuse_made_up_scores
 from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.rubric import Rubric
@@ -16,10 +18,6 @@ from rubric_integrations.scoring.report import EvaluationReport, JudgeError, out
 from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.submission.thinking import SplitResponse, split_completion
-
-if TYPE_CHECKING:
-    from rubric_integrations.graders import CallLimits, Grader
-
 
 EmptyReward = float | Literal["least"]
 """The reward of a completion without an answer: a number, or the lowest reward that the rubric allows."""
@@ -87,8 +85,6 @@ class SampleGrader:
         self._grader = HostGrader(host, judge, grader, ledger, normalize=normalize, limits=limits, opens_late=True)
         check_empty(empty)
         if grader:
-            from rubric_integrations.graders.grader import refuse_made_up_scores
-
             refuse_made_up_scores(grader)
         self.rubric: Rubric = as_rubric(rubric)
         least = grader.least_score(self.rubric) if grader else least_score(self.rubric, normalize=normalize)

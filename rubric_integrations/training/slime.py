@@ -18,6 +18,7 @@ from typing import Any
 from rubric_integrations._host import check_fields, column_of
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.graders import CallLimits, Grader
+from rubric_integrations.graders.endpoint import JudgeOutage
 from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.submission.messages import NO_FIELDS, Fields
@@ -117,9 +118,6 @@ class _RewardModel:
                 raise ValueError(f"set `--custom-reward-post-process-path`, such as to {_NORMALIZE!r}")
             rewards = await asyncio.gather(*(self._reward(each, args.reward_key or "score") for each in group))
         except Exception as error:
-            # Imported here, because the package of graders imports DSPy.
-            from rubric_integrations.graders.endpoint import JudgeOutage
-
             # An `Exception` would not end the run: the trainers' asynchronous rollouts log it and take another prompt
             # (`generate_rollout_async` in miles, `fully_async_rollout` in slime), without end.
             raise JudgeOutage(
