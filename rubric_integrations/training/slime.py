@@ -45,7 +45,7 @@ def slime_reward(
 ) -> RewardModel:
     """Return an asynchronous `rm(args, sample)` for slime and miles that grades each sample by a rubric.
 
-    Pass two functions to the trainer: the module and name of this function as `--custom-rm-path`, and
+    Pass two functions to the trainer: the module and name of the returned function as `--custom-rm-path`, and
     `--custom-reward-post-process-path rubric_integrations.training.slime.normalize_rewards`.
 
     - The reward is a number. With `--reward-key`, it is a dictionary with the keys `score`, `rubric/coverage` and
@@ -113,17 +113,18 @@ class _RewardModel:
 
     async def __call__(self, args: Any, sample: Any) -> Any:
         group: list[Any] = sample if isinstance(sample, list) else [sample]
+        key = getattr(args, "reward_key", None)  # `replay_reward_fn` of miles passes None for the arguments
         try:
-            if not args.custom_reward_post_process_path:
+            if args is not None and not args.custom_reward_post_process_path:
                 raise ValueError(f"set `--custom-reward-post-process-path`, such as to {_NORMALIZE!r}")
-            rewards = await asyncio.gather(*(self._reward(each, args.reward_key or "score") for each in group))
+            rewards = await asyncio.gather(*(self._reward(each, key or "score") for each in group))
         except Exception as error:
             # An `Exception` would not end the run: the trainers' asynchronous rollouts log it and take another prompt
             # (`generate_rollout_async` in miles, `fully_async_rollout` in slime), without end.
             raise JudgeOutage(
                 f"no reward: {error}. The run ends here, because it cannot train without rewards"
             ) from error
-        rewards = rewards if args.reward_key else [values["score"] for values in rewards]
+        rewards = rewards if key else [values["score"] for values in rewards]
         return rewards if isinstance(sample, list) else rewards[0]
 
     async def _reward(self, sample: Any, key: str) -> dict[str, Any]:

@@ -153,6 +153,14 @@ async def test_arguments_with_which_a_failure_would_do_harm_end_the_run_past_a_h
         await slime_reward(RUBRIC, FakeJudge())(arguments(**changes), Sample("a"))
 
 
+async def test_replay_of_miles_which_has_no_arguments_prints_the_rewards() -> None:
+    rm = slime_reward(RUBRIC, grader=make_grader())
+    # `_main_async` in `utils/debug_utils/replay_reward_fn.py` of miles.
+    rewards = await asyncio.gather(*(rm(None, Sample(row.response)) for row in ROWS))
+    assert rewards[:-1] == [pytest.approx(row.score) for row in ROWS[:-1]]
+    assert math.isnan(rewards[-1])
+
+
 async def test_many_failures_in_a_row_end_the_run() -> None:
     rm = slime_reward(RUBRIC, grader=make_grader(), max_failures=3)
     failing, right = Sample(ROWS[-1].response), Sample(ROWS[0].response)

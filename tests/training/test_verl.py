@@ -15,10 +15,13 @@ import numpy as np
 import pytest
 
 from rubric_integrations import Criterion, Fields, PerCriterionGrader, Rubric
+from rubric_integrations.graders import CallLimits, endpoint
+from rubric_integrations.judges import LMJudge
 from rubric_integrations.scoring import JudgeError
 from rubric_integrations.training import verl_reward
 from tests.fakes import FakeJudge
 from tests.hosts.six_responses import QUERY, ROWS, RUBRIC, make_grader
+from tests.openai_server import OpenAIServer, Reply
 
 KEYS = ["score", "rubric/coverage", "rubric.right", "rubric.sourced", "rubric.rude"]
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/training/verl_reward.py"
@@ -118,6 +121,35 @@ def test_gdpo_refuses_a_criterion_with_a_condition() -> None:
     with pytest.raises(ValueError, match="criterion `b` has an `applies_when`, and `gdpo`"):
         verl_reward(rubric, "offline", gdpo=True)
     assert verl_reward(rubric, "offline")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Reply(text="I'm sorry, I can't help with that."),
+        Reply(text=""),
+        Reply(drop=True),
+        Reply(status=503),
+        Reply(status=400, text="content_filter"),
+    ],
+)
+@pytest.mark.parametrize("gdpo", [False, True])
+def test_lost_reply_refusal_and_outage_are_errors_and_the_next_event_loop_works(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, fault: Reply, gdpo: bool
+) -> None:
+    monkeypatch.setattr(endpoint, "FIRST_PROBE", 0.0)
+    limits = CallLimits(max_retries=1, max_outage=0.05)
+    compute_score = verl_reward(RUBRIC, LMJudge("openai/mock", api_base=server.url), limits=limits, gdpo=gdpo)
+    compute_score = pickle.loads(pickle.dumps(compute_score))
+
+    def score(text: str, reply: Reply) -> float | None:
+        server.script = lambda _call: reply
+        return asyncio.run(compute_score(**SAMPLE, solution_str=text))["score"]
+
+    assert score("a", Reply()) == pytest.approx(2 / 3)
+    with pytest.raises(JudgeError, match="no reward for a sample"):
+        score("b", fault)
+    assert score("c", Reply()) == pytest.approx(2 / 3)
 
 
 @pytest.mark.processes
