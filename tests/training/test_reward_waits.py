@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,13 +20,23 @@ from rubric_integrations import Criterion, PerCriterionGrader, Rubric
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.judges import Question
 from rubric_integrations.scoring import JudgeFailure, Judgment, to_judgment
-from rubric_integrations.training import JudgeOutage, RubricReward, openrlhf, openrlhf_reward, verl_reward
+from rubric_integrations.training import (
+    JudgeOutage,
+    RubricReward,
+    ms_swift,
+    ms_swift_rewards,
+    openrlhf,
+    openrlhf_reward,
+    slime_reward,
+    verl_reward,
+)
 from rubric_integrations.training.sample_grader import SampleGrader
 from tests.simulation import virtual_loop
 from tests.simulation.operating_system import OperatingSystem
 from tests.simulation.virtual_loop import VirtualLoop
 
 RUBRIC = Rubric([Criterion(name=name, requirement=name) for name in ("first", "second")])
+SAMPLE: dict[str, Any] = {"label": None, "metadata": {}, "remove_sample": False}
 Behaviour = Callable[[], Awaitable[None]]
 
 
@@ -71,6 +82,8 @@ def step_of(adapter: str, grader: PerCriterionGrader, loop: VirtualLoop) -> Call
     samples = SampleGrader(RUBRIC, grader=grader)
     compute_score = verl_reward(RUBRIC, grader=grader)
     reward_func = openrlhf_reward(RUBRIC, grader=grader, failed="nan", max_failures=1_000)
+    rm = slime_reward(RUBRIC, grader=grader, max_failures=1_000)
+    function = ms_swift_rewards(reward)["rubric"](args=SimpleNamespace(scale_rewards="gdpo"))
 
     async def trl(texts: list[str]) -> list[Any]:
         return list(await reward(["p"] * len(texts), texts))
@@ -83,6 +96,9 @@ def step_of(adapter: str, grader: PerCriterionGrader, loop: VirtualLoop) -> Call
         samples = (compute_score(data_source="d", solution_str=text, ground_truth="") for text in texts)
         return list(await asyncio.gather(*samples, return_exceptions=True))
 
+    async def slime(texts: list[str]) -> list[Any]:
+        return await rm(None, [SimpleNamespace(prompt="p", response=text, **SAMPLE) for text in texts])
+
     # The plugin of verifiers calls a `SampleGrader`.
     async def verifiers(texts: list[str]) -> list[Any]:
         return list(await asyncio.gather(*map(samples.grade, texts), return_exceptions=True))
@@ -91,7 +107,9 @@ def step_of(adapter: str, grader: PerCriterionGrader, loop: VirtualLoop) -> Call
         if adapter == "openrlhf":
             rewards = reward_func([f"Q: {text}" for text in texts], ["Q: "] * len(texts), [""] * len(texts))["rewards"]
             return rewards if isinstance(rewards, list) else [rewards]
-        steps = {"trl": trl, "parts": parts, "verl": verl, "verifiers": verifiers}
+        if adapter == "ms-swift":
+            return function(texts, messages=[[{"role": "assistant", "content": text}] for text in texts])
+        steps = {"trl": trl, "parts": parts, "verl": verl, "slime": slime, "verifiers": verifiers}
         return loop.run_until_complete(steps[adapter](texts))
 
     return run
@@ -104,7 +122,8 @@ def wait_of(adapter: str, names: list[str], limits: CallLimits, count: int, step
     judge = FailingJudge([known[name] for name in names])
     with pytest.MonkeyPatch.context() as patch, OperatingSystem(loop).installed(0):
         patch.setattr(virtual_loop, "LONGEST_SIMULATION", 1e5)
-        patch.setattr(openrlhf, "run_sync", loop.run_until_complete)
+        for module in (openrlhf, ms_swift):
+            patch.setattr(module, "run_sync", loop.run_until_complete)
         step = step_of(adapter, PerCriterionGrader(judge, limits=limits), loop)
         for number in range(steps):
             started_at = loop.time()
@@ -116,7 +135,7 @@ def wait_of(adapter: str, names: list[str], limits: CallLimits, count: int, step
     return longest, results
 
 
-ADAPTERS = ("trl", "parts", "verl", "openrlhf", "verifiers")
+ADAPTERS = ("trl", "parts", "verl", "ms-swift", "slime", "openrlhf", "verifiers")
 FAILURES = ("no_reply", "prose", "refusal", "server_error", "nowhere")
 LIMITS = CallLimits(timeout=10, max_retries=1, max_outage=30, max_concurrency=4)
 
