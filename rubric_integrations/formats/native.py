@@ -282,10 +282,12 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
 
     Fields that are not set are left out, except weights.
     """
-    document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria", "tree"})
+    document = rubric.model_dump(mode="json", exclude_unset=True, exclude={"criteria", "tree", "cases"})
     leaves = [_write_criterion(criterion) for criterion in rubric.criteria]
     written: set[int] = set()
     document["criteria"] = leaves if rubric.tree is None else [_write_node(n, leaves, written) for n in rubric.tree]
+    if rubric.cases:
+        document["cases"] = [case.model_dump(mode="json", exclude_unset=True) for case in rubric.cases]
     return document, []
 
 

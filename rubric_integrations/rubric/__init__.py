@@ -5,6 +5,7 @@ docstring. Then run `rubric-integrations schema --output schema/rubric.schema.js
 """
 
 from rubric_integrations.rubric.answers import Option, Scale
+from rubric_integrations.rubric.case import Case, Expectation
 from rubric_integrations.rubric.check import (
     Check,
     ExpectedCall,
@@ -21,8 +22,10 @@ from rubric_integrations.rubric.rubric import Fault, Node, NodeValue, Rubric, Ru
 
 __all__ = [
     "Aspect",
+    "Case",
     "Check",
     "Criterion",
+    "Expectation",
     "ExpectedCall",
     "Fault",
     "FieldCheck",

@@ -34,6 +34,7 @@ from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, mod
 
 from rubric_integrations._util.records import MAX_WEIGHT, Record, UnitScore, Weight, html_table
 from rubric_integrations.rubric.answers import CannotAssess, Scale
+from rubric_integrations.rubric.case import Case, check_cases, renamed_cases
 from rubric_integrations.rubric.check import HybridMetric
 from rubric_integrations.rubric.criterion import Criterion, Importance, ImportanceWeights, weight_of
 
@@ -408,6 +409,12 @@ Blend = Literal["weighted_average", "multiplicative", "max", "min"]
 """The names of the functions that blend the values of hybrid metrics with the judge's score."""
 
 
+def check_own_cases(cases: tuple[Case, ...], info: ValidationInfo) -> tuple[Case, ...]:
+    """Check the cases of a rubric against its criteria (see `check_cases`). Without valid criteria, check nothing."""
+    criteria: tuple[Criterion, ...] | None = info.data.get("criteria")
+    return cases if criteria is None else check_cases(cases, criteria, criterion_keys(criteria))
+
+
 class Rubric(Record):
     """Weighted criteria with a pass mark.
 
@@ -435,6 +442,8 @@ class Rubric(Record):
             other formats fill this list. If it is not empty, reports are `partial` and never `passed`.
         importance_weights: Weights by `importance` that replace some or all of the default weights (see `Criterion`).
         tree: The groups of the criteria. The functions that read files make it from nested criteria.
+        cases: At most 1,000 test cases, which `trust.run_cases` runs. They have no effect on a grade, and rubrics that
+            differ only in their cases are equal. In Python, set them by `with_cases`.
 
     Raises:
         RubricError: (a ValueError) The rubric is invalid. The message has one line for each fault.
@@ -459,8 +468,9 @@ class Rubric(Record):
     left_out: tuple[str, ...] = ()
     importance_weights: ImportanceWeights | None = None
     tree: tuple[Node, ...] | None = None
-    # The last field, because the weights of the criteria may depend on others.
+    # After the other fields, because the weights of the criteria may depend on them. The cases depend on the criteria.
     criteria: CheckedCriteria
+    cases: Annotated[tuple[Case, ...], AfterValidator(check_own_cases)] = ()
 
     def __init__(
         self,
@@ -528,19 +538,24 @@ class Rubric(Record):
     def __add__(self, other: Rubric) -> Rubric:
         """Join two rubrics, such as a shared rubric and the rubric of a case.
 
-        Fields that the right rubric sets override the fields of the left one. The criteria, `guidelines` and `left_out`
-        of both are joined.
+        Fields that the right rubric sets override the fields of the left one. The criteria, `guidelines`, `left_out`
+        and `cases` of both are joined. Of the cases, only the expected verdicts are kept, because the expected scores
+        are not scores of the joined rubric.
         """
         if self.tree is not None or other.tree is not None:
             raise ValueError("a rubric with a tree cannot be added to another: put one below a node of the other")
         fields = {
             field: getattr(rubric, field)
             for rubric in (self, other)
-            for field in rubric.model_fields_set - {"criteria", "guidelines", "left_out"}
+            for field in rubric.model_fields_set - {"criteria", "guidelines", "left_out", "cases"}
         }
         if self.left_out or other.left_out:
             fields["left_out"] = self.left_out + other.left_out
         fields["guidelines"] = "\n\n".join(text for text in (self.guidelines, other.guidelines) if text) or None
+        if self.cases or other.cases:
+            keys = iter(criterion_keys(self.criteria + other.criteria))
+            named = [(rubric, dict(zip(rubric.keys, keys, strict=False))) for rubric in (self, other)]
+            fields["cases"] = tuple(case for rubric, names in named for case in renamed_cases(rubric.cases, names))
         try:
             return Rubric.model_validate({"criteria": self.criteria + other.criteria, **fields})
         except ValidationError as error:
@@ -629,6 +644,39 @@ class Rubric(Record):
         from rubric_integrations.formats.registry import write_text
 
         return write_text(self, "yaml")
+
+    def with_cases(self, cases: Iterable[Case | Mapping[str, Any]]) -> Rubric:
+        """Return a copy of this rubric with other test cases instead of its own.
+
+        Args:
+            cases: The cases, as `Case` or as mappings of its fields. None of them removes the cases.
+
+        Raises:
+            RubricError: (a ValueError) A case is invalid. The message has one line for each fault.
+
+        Example:
+            >>> rubric = Rubric([{"name": "right", "requirement": "Says 42"}])
+            >>> case = {"name": "wrong", "response": "It is 41.", "expect": {"verdicts": {"right": "UNMET"}}}
+            >>> [case.name for case in rubric.with_cases([case]).cases]
+            ['wrong']
+        """
+        fields = {field: getattr(self, field) for field in self.model_fields_set - {"cases"}}
+        try:
+            return Rubric.model_validate(fields | ({"cases": written} if (written := tuple(cases)) else {}))
+        except ValidationError as error:
+            raise _rubric_error(error) from None
+
+    def without_cases(self) -> Rubric:
+        """Return this rubric without its test cases. This object, if it has none."""
+        return self.with_cases(()) if self.cases else self
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Rubric) and (self.cases or other.cases):
+            return self.without_cases() == other.without_cases()
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, field) for field in Rubric.model_fields if field != "cases"))
 
     def with_weights(self, weights: Mapping[str, float], pass_mark: float | None = None) -> Rubric:
         """Return a copy of this rubric with other weights, such as weights that you tried on the report page.
