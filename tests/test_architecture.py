@@ -73,6 +73,7 @@ VARIADIC = {
 LARGE_RECORDS = {
     "Check": "an entry of a rubric file, of which one condition must be written",
     "Criterion": "an entry of a rubric file, of which only the requirement must be written",
+    "Rubric": "a rubric file, of which only the criteria must be written",
     "EvaluationReport": "the result of a grade, which users read and do not construct",
     "CriterionAgreement": "the figures of a criterion, which users read and do not construct",
     "CriterionReport": "the result of a criterion, which users read and do not construct",
@@ -90,6 +91,7 @@ UNRESOLVED_HINTS = {
     "DecisionProgram": "DSPy is imported when a program of a decision judge is made",
     "LoggerProvider": "OpenTelemetry is an extra, imported when tracing is switched on",
     "Module": "DSPy is imported when a program of a decision judge is made",
+    "Submission": "`submission` imports `rubric`, and is imported when a `Case` is read",
     "TracerProvider": "OpenTelemetry is an extra, imported when tracing is switched on",
     "TransformerFactory": "a hint of `AgentMiddleware`, the base class, which LangChain does not resolve",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
 from pydantic import Discriminator, Field, PlainValidator, Tag, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -46,7 +46,7 @@ def _read_expected(value: object) -> str | int | float | tuple[int | float, int 
 
 Expected = Annotated[
     str | int | float | tuple[int | float, int | float],
-    PlainValidator(_read_expected, json_schema_input_type=str | int | float | tuple[int | float, int | float]),
+    PlainValidator(_read_expected, json_schema_input_type=str | float | tuple[float, float]),
 ]
 """An expected verdict: MET, UNMET, CANNOT_ASSESS, NOT_APPLICABLE, an option's label, a number, or a range of numbers.
 
@@ -204,6 +204,7 @@ class Case(Record):
 
     @model_validator(mode="after")
     def _can_be_graded(self) -> Self:
+        """Check that the case is a submission, and that the submission contains the evidence."""
         submission = self.submission
         entries = self.evidence.values() if isinstance(self.evidence, Mapping) else (self.evidence,)
         steps = len(submission.trajectory.steps) if submission.trajectory else 0
@@ -221,24 +222,12 @@ class Case(Record):
         return self
 
 
-class Span(NamedTuple):
-    """A part of a text.
-
-    Attributes:
-        start: The index of its first character.
-        end: The index after its last character.
-    """
-
-    start: int
-    end: int
-
-
-def find_evidence(response: str, evidence: str) -> Span | None:
+def find_evidence(response: str, evidence: str) -> slice | None:
     r"""Return the first place of a sentence in a response, or None. White space of any kind and length is the same.
 
     Example:
         >>> find_evidence("So:\nit is  42.", "it is 42.")
-        Span(start=4, end=14)
+        slice(4, 14, None)
     """
     words = evidence.split()
     if not words:
@@ -246,7 +235,7 @@ def find_evidence(response: str, evidence: str) -> Span | None:
     start = 0
     while (start := response.find(words[0], start)) >= 0:
         if (end := _end_of_words(response, start, words)) is not None:
-            return Span(start, end)
+            return slice(start, end)
         start += 1
     return None
 
@@ -348,9 +337,6 @@ def normalize_expected(criterion: Criterion, expected: Expected) -> Expected:
         ValueError: The criterion cannot have this verdict.
 
     Example:
-        >>> normalize_expected(Criterion(requirement="Is polite"), "not met")
-        Traceback (most recent call last):
-        ValueError: expects 'not met', which is not a verdict: did you mean 'MET'?
         >>> normalize_expected(Criterion(requirement="Is polite"), "unmet")
         'UNMET'
     """

@@ -443,7 +443,7 @@ class Rubric(Record):
         importance_weights: Weights by `importance` that replace some or all of the default weights (see `Criterion`).
         tree: The groups of the criteria. The functions that read files make it from nested criteria.
         cases: At most 1,000 test cases, which `trust.run_cases` runs. They have no effect on a grade, and rubrics that
-            differ only in their cases are equal. In Python, set them by `with_cases`.
+            differ only in their cases are equal.
 
     Raises:
         RubricError: (a ValueError) The rubric is invalid. The message has one line for each fault.
@@ -491,6 +491,7 @@ class Rubric(Record):
         left_out: Sequence[str] | None = None,
         importance_weights: dict[Importance, float] | None = None,
         tree: Sequence[Node] | None = None,
+        cases: Iterable[Case | Mapping[str, Any]] | None = None,
     ):
         fields = {
             "criteria": tuple(criteria),
@@ -508,6 +509,7 @@ class Rubric(Record):
             "left_out": None if left_out is None else tuple(left_out),
             "importance_weights": importance_weights,
             "tree": tree,
+            "cases": None if cases is None else tuple(cases),
         }
         try:
             # None means "not set": pydantic records the fields that it receives in `model_fields_set`.
