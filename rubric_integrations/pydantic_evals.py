@@ -111,7 +111,7 @@ class RubricEvaluator(Evaluator[Any, Any, Any]):
         """Return the arguments as they are written to a dataset file: a rubric as its data or its path."""
         arguments = super().build_serialization_arguments()
         if isinstance(self.rubric, Rubric):
-            arguments["rubric"] = self.rubric.to_dict()
+            arguments["rubric"] = self.rubric.without_cases().to_dict()
         elif isinstance(self.rubric, PathLike):
             arguments["rubric"] = str(self.rubric)
         if isinstance(self.ledger, PathLike):

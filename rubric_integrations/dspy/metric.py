@@ -448,7 +448,7 @@ class RubricMetric:
                 self._outage_guard.record_success()
             return report
 
-        state = [rubric.model_dump_json(), submission.model_dump_json(), *self.grader.fingerprints()]
+        state = [rubric.without_cases().model_dump_json(), submission.model_dump_json(), *self.grader.fingerprints()]
         key = sha256("\n".join(state).encode()).hexdigest()
         result = self._cache.get_or_compute(key, grade)
         if not result.is_new:

@@ -11,7 +11,14 @@ format of `FORMATS`.
 
 from rubric_integrations.formats.agentv import EvalCase, load_eval_cases
 from rubric_integrations.formats.linting import LintWarning, lint
-from rubric_integrations.formats.registry import RubricLike, as_rubric, read_document, reading_losses, write_document
+from rubric_integrations.formats.registry import (
+    RubricLike,
+    as_rubric,
+    read_document,
+    read_with_cases,
+    reading_losses,
+    write_document,
+)
 
 __all__ = [
     "EvalCase",
@@ -21,6 +28,7 @@ __all__ = [
     "lint",
     "load_eval_cases",
     "read_document",
+    "read_with_cases",
     "reading_losses",
     "write_document",
 ]

@@ -126,8 +126,17 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     """
     losses = [
         f"`{field}` has no place in the schema"
-        for field in ("guidelines", "pass_mark", "min_coverage", "blend", "tree", "importance_weights")
-        if field in rubric.model_fields_set and getattr(rubric, field) is not None
+        for field in (
+            "guidelines",
+            "pass_mark",
+            "min_coverage",
+            "blend",
+            "tree",
+            "importance_weights",
+            "left_out",
+            "cases",
+        )
+        if field in rubric.model_fields_set and getattr(rubric, field) not in (None, ())
     ]
     scale = rubric.scale or next((c.scale for c in rubric.criteria if c.scale and not c.per), None) or Scale()
     pairs = list(zip(rubric.keys, rubric.criteria, strict=True))

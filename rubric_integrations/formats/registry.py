@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 from rubric_integrations.formats import (
@@ -25,8 +26,8 @@ from rubric_integrations.formats import (
 from rubric_integrations.formats.items import Reading
 from rubric_integrations.formats.parsing import Syntax, check_document, dump, load_text
 from rubric_integrations.formats.promptfoo import warn_of_losses
-from rubric_integrations.formats.suite_files import load_with_tests
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.formats.suite_files import load_with_tests, with_attachments
+from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
 
 class RubricFormat(Protocol):
@@ -184,6 +185,49 @@ def read_file(source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
         RubricError: The file has faults. The error lists every fault.
     """
     return read_document(*load_with_tests(source))
+
+
+CASE_FILES = (".cases.yaml", ".cases.yml", ".cases.json")
+"""The endings of a file of test cases next to the file of a rubric: `rubric.cases.yaml` belongs to `rubric.yaml`."""
+
+
+def read_with_cases(path: str | PathLike[str], cases: str | PathLike[str] | None = None) -> Rubric:
+    """Make a rubric from a file, with its own test cases and the cases of another file.
+
+    Only the tests of a rubric read the other file. A grade does not need it.
+
+    Args:
+        path: The file of the rubric.
+        cases: The file of further cases: a list of cases, or a mapping with `cases`. By default, the file
+            `NAME.cases.yaml` (or `.yml`, `.json`) next to the file `NAME.yaml`, if it exists.
+
+    Raises:
+        RubricError: A file has faults. The error lists every fault.
+    """
+    rubric = read_file(path)
+    file = Path(path)
+    beside = (candidate for ending in CASE_FILES if (candidate := file.with_name(file.stem + ending)).is_file())
+    source = next(beside, None) if cases is None else Path(cases)
+    if source is None:
+        return rubric
+    further = _read_cases(source)
+    try:
+        # First alone, because the places of its faults are those in its file.
+        rubric.with_cases(further)
+        return rubric.with_cases([*rubric.cases, *further])
+    except RubricError as error:
+        raise RubricError(str(source), error.faults) from None
+
+
+def _read_cases(source: Path) -> list[Any]:
+    """Return the cases in a file, as parsed."""
+    document, name = load_with_tests(source)
+    listed = document if isinstance(document, Mapping) else {"cases": document}
+    cases = with_attachments(listed, "cases", source.parent, name).get("cases")
+    if not isinstance(cases, list) or not cases or listed.keys() != {"cases"}:
+        message = "is no file of test cases: write a list of cases, such as `- {name: ..., response: ..., expect: ...}`"
+        raise RubricError(name, [Fault("", "", message)])
+    return cases
 
 
 def read_file_and_format(path: str | PathLike[str]) -> tuple[Rubric, Format]:

@@ -26,7 +26,7 @@ class RowRubrics:
     """Finds the rubric of each row.
 
     A row with its own rubric is graded with the shared criteria and its own criteria. If a function returns the rubric,
-    there are no shared criteria.
+    there are no shared criteria. The rubrics have no test cases, because a run must neither show nor store them.
 
     Args:
         rubric: The rubric that all rows share, a function that returns the rubric of a row, or None if each row has its
@@ -55,7 +55,8 @@ class RowRubrics:
     ):
         self.has_function = callable(rubric) and not isinstance(rubric, Rubric)
         self._function = cast("RubricFunction", rubric) if self.has_function else None
-        self.shared = None if rubric is None or self.has_function else as_rubric(cast("RubricLike", rubric))
+        has_shared = rubric is not None and not self.has_function
+        self.shared = as_rubric(cast("RubricLike", rubric)).without_cases() if has_shared else None
         self.library = _read_library(library) if isinstance(library, str | PathLike) else dict(library or {})
         self._cache: dict[str, Rubric] = {}
 
@@ -91,16 +92,16 @@ class RowRubrics:
         """
         if self._function is not None:
             try:
-                return as_rubric(self._function(row))
+                return as_rubric(self._function(row)).without_cases()
             except Exception as error:
                 name = type(error).__name__
                 raise ValueError(f"has no rubric: the function of the row failed with {name}: {error}") from error
         if own is None or isinstance(own, Rubric):
-            return own
+            return own and own.without_cases()
         key = _cache_key(own)
         if key is not None and (cached := self._cache.get(key)) is not None:
             return cached
-        rubric = self._read(own)
+        rubric = self._read(own).without_cases()
         if key is not None:
             # Other threads may read the cache. Therefore, it is replaced instead of cleared.
             if len(self._cache) >= _MAX_CACHED:

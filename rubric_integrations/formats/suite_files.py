@@ -1,6 +1,7 @@
 """Reads the files that a configuration of promptfoo or AgentV names: its tests, its default test and its scenarios.
 
 Only CSV, JSON, JSONL and YAML files in the directory of the configuration are read. A glob may name several of them.
+The attachments of test cases in a rubric file are read, too.
 Code is not run, and nothing is fetched from the network. If a source of tests is code, a spreadsheet or a URL, its name
 stays in the list of tests. `promptfoo.py` then reports that these tests are not read.
 """
@@ -15,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from rubric_integrations.formats.parsing import (
     MAX_BYTES,
@@ -28,6 +29,7 @@ from rubric_integrations.formats.parsing import (
     short,
 )
 from rubric_integrations.rubric.rubric import Fault, RubricError
+from rubric_integrations.submission.attachments import attachment_fields, read_paths
 
 DEFAULTS = ("default_test", "defaultTest")
 """The keys of the default test, from which all tests of a file inherit."""
@@ -64,10 +66,41 @@ def load_with_tests(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[
     document, name = load(source)
     if isinstance(source, str | PathLike) and isinstance(document, Mapping):
         followed = with_tests(document, Files(Path(source).parent, name))
+        followed = with_attachments(followed, "cases", Path(source).parent, name)
         if followed is not document:
             check_document(followed, name)
         return followed, name
     return document, name
+
+
+def with_attachments(document: Mapping[Any, Any], key: str, folder: Path, source: str) -> Mapping[Any, Any]:
+    """Replace the `path` of each attachment of test cases by the content of the file.
+
+    Args:
+        document: The mapping with the cases. If it has no such paths, it is returned unchanged.
+        key: The key of the list of cases.
+        folder: The folder of the file. A path must not lead out of it.
+        source: The name of the file, for errors.
+
+    Raises:
+        RubricError: A file of an attachment cannot be read, or is outside of the folder.
+    """
+    cases = document.get(key)
+    if not isinstance(cases, list):
+        return document
+    with_paths = [
+        isinstance(case, Mapping) and "expect" in case and "attachments" in case for case in cast("list[Any]", cases)
+    ]
+    if not any(with_paths):
+        return document
+    read: list[Any] = []
+    for index, (case, has_path) in enumerate(zip(cast("list[Any]", cases), with_paths, strict=True)):
+        try:
+            files = {"attachments": read_paths(attachment_fields(case["attachments"]), folder)} if has_path else {}
+        except ValueError as error:
+            raise RubricError(source, [Fault(f"{key}[{index}]", "attachments", str(error))]) from None
+        read.append({**case, **files} if has_path else case)
+    return {**document, key: read}
 
 
 def _parse_lines(text: str, name: str) -> list[Any]:

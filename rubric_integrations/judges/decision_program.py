@@ -125,7 +125,7 @@ class ProgramClient:
             raise ValueError("the rubric has no criterion that needs a judge: its program would have no question")
         self.guidelines = rubric.instructions or _NO_GUIDELINES
         self._questions = {name: field.request() for name, field in self.fields.items()}
-        self._identity = [judge.fingerprint(), rubric.to_json()]
+        self._identity = [judge.fingerprint(), rubric.without_cases().to_json()]
 
     def __reduce__(self) -> Any:
         return partial(type(self), self.judge, self.rubric, self.cache), ()

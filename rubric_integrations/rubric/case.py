@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self, cast
 
-from pydantic import Discriminator, Field, PlainValidator, Tag, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from rubric_integrations._util.records import EncodableText, Record, UnitScore, encodable
@@ -46,7 +46,7 @@ def _read_expected(value: object) -> str | int | float | tuple[int | float, int 
 
 Expected = Annotated[
     str | int | float | tuple[int | float, int | float],
-    PlainValidator(_read_expected, json_schema_input_type=str | float | tuple[float, float]),
+    BeforeValidator(_read_expected, json_schema_input_type=str | float | tuple[float, float]),
 ]
 """An expected verdict: MET, UNMET, CANNOT_ASSESS, NOT_APPLICABLE, an option's label, a number, or a range of numbers.
 
@@ -66,7 +66,7 @@ def _read_evidence(value: object) -> str | int:
     )
 
 
-EvidenceOfVerdict = Annotated[str | int, PlainValidator(_read_evidence, json_schema_input_type=str | int)]
+EvidenceOfVerdict = Annotated[str | int, BeforeValidator(_read_evidence, json_schema_input_type=str | int)]
 """The part of a case that decides a verdict: a sentence of the response, or the number of a step of the trajectory."""
 
 
@@ -289,11 +289,12 @@ def check_cases(cases: Sequence[Case], criteria: Sequence[Criterion], keys: Sequ
 
 
 def _repeated_names(cases: Iterable[Case]) -> Iterator[InitErrorDetails]:
-    first: dict[str, int] = {}
+    names: set[str] = set()
     for index, case in enumerate(cases):
-        if (earlier := first.setdefault(case.name, index)) != index:
-            message = f"{case.name!r} is the name of `cases.{earlier}`, too: rename one of them"
+        if case.name in names:
+            message = f"{case.name!r} is the name of an earlier case, too: rename one of them"
             yield _error((index, "name"), message, case.name)
+        names.add(case.name)
 
 
 def _unknown_evidence(index: int, case: Case, by_name: Mapping[str, Criterion]) -> Iterator[InitErrorDetails]:

@@ -531,7 +531,7 @@ class GradingService:
 
 
 def _key_of(rubric: Rubric, submission: Submission) -> str:
-    texts = rubric.model_dump_json(), submission.model_dump_json()
+    texts = rubric.without_cases().model_dump_json(), submission.model_dump_json()
     return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
