@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_CASES = 1_000
 
 NOT_APPLICABLE = "NOT_APPLICABLE"
-"""The expected verdict of a criterion whose condition (`applies_when`) is false."""
+"""The verdict on a criterion whose condition (`applies_when`) is false, in a report and in a case."""
 
 
 def _read_expected(value: object) -> str | int | float | tuple[int | float, int | float]:

@@ -22,14 +22,12 @@ from rubric_integrations._util.records import (
     html_table,
 )
 from rubric_integrations.rubric.answers import Option, Scale
+from rubric_integrations.rubric.case import NOT_APPLICABLE
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import Judgment, Spend, TokenUsage, Vote, parse_verdict, total_spend
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-NOT_APPLICABLE = "NOT_APPLICABLE"
-"""The verdict in the report of a criterion whose condition (`applies_when`) is false."""
 
 ReprArgs = Iterable[tuple[str | None, Any]]
 

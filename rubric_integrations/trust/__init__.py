@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from rubric_integrations.trust.alignment.calls import AlignmentError
     from rubric_integrations.trust.alignment.optimizers import judge_metric
     from rubric_integrations.trust.alignment.wording import WordingProposal, propose_wording
+    from rubric_integrations.trust.cases import CaseReport, CaseResult, CriterionCases, run_cases
     from rubric_integrations.trust.judge_drift import CriterionDrift, DriftReport, drift
     from rubric_integrations.trust.judge_noise import JudgeNoise, NoiseAwareAcceptance, noise
     from rubric_integrations.trust.panels import PanelWeights, suggest_weights
@@ -63,6 +64,9 @@ _MODULES = {
     "Alignment": "alignment.align",
     "AlignmentError": "alignment.calls",
     "AttemptsError": "alignment.align",
+    "CaseReport": "cases",
+    "CaseResult": "cases",
+    "CriterionCases": "cases",
     "CriterionDrift": "judge_drift",
     "CriterionTrend": "reward_figures",
     "DriftReport": "judge_drift",
@@ -81,6 +85,7 @@ _MODULES = {
     "noise": "judge_noise",
     "propose_wording": "alignment.wording",
     "reward_report": "reward_health",
+    "run_cases": "cases",
     "suggest_weights": "panels",
 }
 
@@ -90,6 +95,8 @@ __all__ = [
     "AlignmentError",
     "AttemptsError",
     "Calibration",
+    "CaseReport",
+    "CaseResult",
     "Certificate",
     "CertificateStep",
     "ChosenLabelsError",
@@ -97,6 +104,7 @@ __all__ = [
     "ConfidenceBin",
     "CriterionAgreement",
     "CriterionCalibration",
+    "CriterionCases",
     "CriterionCertificate",
     "CriterionCertificates",
     "CriterionChange",
@@ -156,6 +164,7 @@ __all__ = [
     "read_labels",
     "reliability",
     "reward_report",
+    "run_cases",
     "suggest_weights",
 ]
 

@@ -1,7 +1,7 @@
-"""Draws rows of a run and asks a judge about them again, for `drift` and `noise`.
+"""Draws rows of a run, for `drift` and `noise`, and asks a judge about them, or about test cases, several times.
 
-Only criteria that a judge answered are asked again. The rows are drawn by a hash of their text. Therefore, each draw
-from the same run has the same rows, also when it is repeated next month.
+Of a run, only criteria that a judge answered are asked again. The rows are drawn by a hash of their text. Therefore,
+each draw from the same run has the same rows, also when it is repeated next month.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from rubric_integrations.graders import Grader
 from rubric_integrations.judges.spend import Prices
+from rubric_integrations.judges.store import JudgmentStore
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RunFile
-from rubric_integrations.runs.ledger import RunLedger
 from rubric_integrations.runs.run import grade_many
 from rubric_integrations.runs.summary import record_rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, Spend
@@ -176,10 +176,10 @@ def _criterion_in(
 
 
 class Asked(NamedTuple):
-    """The new answers to the drawn rows.
+    """The answers of one repetition.
 
     Attributes:
-        reports: The new report of each drawn row, or None if it has none.
+        reports: The report of each row, or None if it has none. It is incomplete if the judge failed.
         spend: The spend of the requests.
         stopped: Why not all rows were asked, or None.
         is_unusable: Whether the judge could not be used at all.
@@ -191,43 +191,56 @@ class Asked(NamedTuple):
     is_unusable: bool
 
 
-def ask_again(
-    drawn: Sequence[DrawnRow],
+def ask_repeatedly(
+    rows: Sequence[tuple[Submission, Rubric]],
     grader: Grader,
+    repeats: int,
     *,
-    ledger: RunLedger | None = None,
-    number: int = 0,
+    store: JudgmentStore | None = None,
+    first: int = 0,
     max_concurrency: int = 64,
     max_cost: float | None = None,
     max_calls: int | None = None,
     prices: Prices | None = None,
-    spent: Spend = NO_SPEND,
     progress: bool = False,
-) -> Asked:
-    """Ask a judge about the drawn rows again, without a cache.
+) -> list[Asked]:
+    """Ask a judge about rows several times, without a cache. A limit that stops the run ends the repetitions.
 
     Args:
-        drawn: The rows.
+        rows: Pairs of a submission and its rubric.
         grader: The grader with the judge.
-        ledger: The ledger of the new answers, or None to store none.
-        number: The number of these answers in the ledger. Answers with other numbers are independent.
+        repeats: How often each row is asked.
+        store: The store of the answers, or None to store none. A stored answer is not requested again.
+        first: The number of the first answers in the store. Answers with other numbers are independent.
         max_concurrency: The largest number of concurrent calls.
-        max_cost: The largest cost in US dollars.
+        max_cost: The largest cost of all requests, in US dollars.
         max_calls: The largest number of calls.
         prices: The prices of models (see `grade_many`).
-        spent: What is already spent of the limits.
         progress: Whether to show a progress bar.
+
+    Returns:
+        The answers of each repetition. Fewer than `repeats` if a limit stopped the run.
     """
     uncached = grader.without_cache()
-    if ledger is not None:
-        uncached = uncached.with_store(ledger, number)
-    rows = [Row(str(place), each.submission, rubric=None, metadata=None) for place, each in enumerate(drawn)]
-    run = grade_many(
-        rows, lambda row: drawn[int(row.id)].rubric, uncached, max_concurrency=max_concurrency, progress=progress,
-        max_cost=None if max_cost is None else max(0.0, max_cost - (spent.cost or 0.0)),
-        max_calls=None if max_calls is None else max(0, max_calls - spent.calls), prices=prices,
-    )  # fmt: skip
-    reports: list[EvaluationReport | None] = [None] * len(drawn)
-    for graded in run:
-        reports[int(graded.row.id)] = graded.report
-    return Asked(reports, run.summary.spend, run.summary.stopped, run.summary.judge_is_unusable)
+    named = [Row(str(place), submission, rubric=None) for place, (submission, _) in enumerate(rows)]
+    passes: list[Asked] = []
+    spent = NO_SPEND
+    for number in range(repeats):
+        run = grade_many(
+            named, lambda row: rows[int(row.id)][1],
+            uncached if store is None else uncached.with_store(store, first + number),
+            max_concurrency=max_concurrency, progress=progress,
+            max_cost=None if max_cost is None else max(0.0, max_cost - (spent.cost or 0.0)),
+            max_calls=None if max_calls is None else max(0, max_calls - spent.calls), prices=prices,
+        )  # fmt: skip
+        reports: list[EvaluationReport | None] = [None] * len(rows)
+        for graded in run:
+            reports[int(graded.row.id)] = graded.report
+        summary = run.summary
+        spent, stopped = spent + summary.spend, summary.stopped
+        if stopped and number and not summary.judge_is_unusable:
+            stopped = f"{stopped}; the first answers had used the rest"
+        passes.append(Asked(reports, summary.spend, stopped, summary.judge_is_unusable))
+        if stopped:
+            break
+    return passes

@@ -24,11 +24,11 @@ from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.runs.ledger import LedgerError, RunLedger, use_ledger
-from rubric_integrations.scoring.judgment import NO_SPEND, Spend
+from rubric_integrations.scoring.judgment import Spend, total_spend
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.scoring.report import CriterionReport
-from rubric_integrations.trust.asked_again import Asked, DrawnRow, ask_again, draw_rows
+from rubric_integrations.trust.asked_again import Asked, DrawnRow, ask_repeatedly, draw_rows
 from rubric_integrations.trust.comparable_runs import PROGRAM_DOUBT, Comparability, comparability, recorded_part
 from rubric_integrations.trust.comparison import (
     RunChanges,
@@ -266,25 +266,17 @@ def drift(
         raise ValueError(f"`repeat` must be 1 or 2, got {repeat!r}")
     earlier = as_run(run, "the run", in_memory=True)
     drawn, warnings = draw_rows(earlier, rubric, sample)
-    passes: list[Asked] = []
-    spent = NO_SPEND
     with use_ledger(ledger) if ledger is not None else nullcontext() as store:
         check = _begin(store)
-        for number in range(repeat):
-            latest = ask_again(
-                drawn, grader, ledger=check.ledger, number=2 * check.number + number, max_concurrency=max_concurrency,
-                max_cost=max_cost, max_calls=max_calls, prices=prices, spent=spent, progress=progress,
-            )  # fmt: skip
-            spent = spent + latest.spend
-            if latest.stopped and number and not latest.is_unusable:
-                latest = latest._replace(stopped=f"{latest.stopped}; the first answers had used the rest")
-            passes.append(latest)
-            if latest.stopped:
-                break
+        passes = ask_repeatedly(
+            [(row.submission, row.rubric) for row in drawn], grader, repeat, store=check.ledger, first=2 * check.number,
+            max_concurrency=max_concurrency, max_cost=max_cost, max_calls=max_calls, prices=prices, progress=progress,
+        )  # fmt: skip
         if not passes[-1].stopped:
             check.record(complete=True)
     if check.is_continued:
         warnings.append(f"this check began at {check.started}, and was continued")
+    spent = total_spend(asked.spend for asked in passes)
     return _report(earlier, drawn, passes, grader, _Settings(alpha, cluster, repeat, labels), check, spent, warnings)
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import permutations
 from statistics import fmean, variance
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -18,13 +18,9 @@ from rubric_integrations._util.text import counted
 from rubric_integrations.graders import Grader
 from rubric_integrations.judges.spend import Prices
 from rubric_integrations.rubric.rubric import Rubric
-from rubric_integrations.scoring.judgment import NO_SPEND
 from rubric_integrations.scoring.report import EvaluationReport
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.matching import RunLike, as_run
-
-if TYPE_CHECKING:
-    from rubric_integrations.trust.asked_again import Asked
 
 # The exchanges are drawn in parts, to save memory.
 _EXCHANGES, _PARTS = 1_000, 20
@@ -246,22 +242,17 @@ def noise(
         ValueError: `repeats` is below 2, no row can be asked again, a limit stopped the measurement, or no row has a
             complete grade each time.
     """
-    from rubric_integrations.trust.asked_again import ask_again, draw_rows
+    from rubric_integrations.trust.asked_again import ask_repeatedly, draw_rows
 
     if repeats < 2:
         raise ValueError(f"`repeats` must be at least 2, got {repeats!r}: one grade cannot contradict itself")
     drawn, _ = draw_rows(as_run(run, in_memory=True), rubric, sample)
-    passes: list[Asked] = []
-    spent = NO_SPEND
-    for _ in range(repeats):
-        latest = ask_again(
-            drawn, grader, max_concurrency=max_concurrency, max_cost=max_cost, max_calls=max_calls, prices=prices,
-            spent=spent, progress=progress,
-        )  # fmt: skip
-        if latest.stopped:
-            raise ValueError(f"the measurement was stopped ({latest.stopped}): raise the limit, or draw fewer rows")
-        passes.append(latest)
-        spent = spent + latest.spend
+    passes = ask_repeatedly(
+        [(row.submission, row.rubric) for row in drawn], grader, repeats, max_concurrency=max_concurrency,
+        max_cost=max_cost, max_calls=max_calls, prices=prices, progress=progress,
+    )  # fmt: skip
+    if passes[-1].stopped:
+        raise ValueError(f"the measurement was stopped ({passes[-1].stopped}): raise the limit, or draw fewer rows")
     reports = [
         [report for report in of_row if report is not None and not report.failed_count]
         for of_row in zip(*(each_pass.reports for each_pass in passes), strict=True)
