@@ -1,4 +1,4 @@
-"""A pytest plugin with a release gate: the fixture `rubric_gate` tests a run, and a marker contains its settings.
+"""A pytest plugin: the fixture `rubric_gate` tests a run, and `rubric_cases` runs the test cases of a rubric.
 
 pytest imports this module in every project where the library is installed. Therefore it imports the rest of the library
 only when a test calls the gate.
@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from rubric_integrations.formats import RubricLike
+    from rubric_integrations.graders import Grader
+    from rubric_integrations.judges.spend import Prices
+    from rubric_integrations.judges.store import LedgerLike
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.scoring.labels import LabelledJudgment
-    from rubric_integrations.trust import GateResult
+    from rubric_integrations.trust import CaseReport, GateResult
     from rubric_integrations.trust.matching import Cluster, RunLike
 
 _MARKER = "rubric_gate"
@@ -136,6 +140,74 @@ def rubric_gate(request: pytest.FixtureRequest) -> Iterable[RubricGate]:
     yield gate
     # These properties are written to JUnit files. A build then also shows the figures of a gate that passed.
     request.node.user_properties.extend((_MARKER, str(result)) for result in gate.results)
+
+
+class RubricCases:
+    """Fails a test unless a judge gives the test cases of a rubric the expected verdicts and scores.
+
+    The fixture `rubric_cases` returns an object of this class.
+
+    Attributes:
+        reports: The results of the calls so far.
+    """
+
+    def __init__(self) -> None:
+        self.reports: list[CaseReport] = []
+
+    def __call__(
+        self,
+        rubric: RubricLike,
+        grader: Grader,
+        *,
+        repeat: int = 1,
+        ledger: LedgerLike | None = None,
+        max_concurrency: int = 64,
+        max_cost: float | None = None,
+        max_calls: int | None = None,
+        prices: Prices | None = None,
+    ) -> CaseReport:
+        """Run the test cases of a rubric like `rubric_integrations.trust.run_cases`, and fail the test at a difference.
+
+        Args:
+            rubric: The rubric with its `cases`, or the path of its file.
+            grader: The grader with the judge.
+            repeat: How often each case is graded.
+            ledger: The store of the answers. An answer in it is not requested again.
+            max_concurrency: The largest number of concurrent calls.
+            max_cost: The largest cost in US dollars.
+            max_calls: The largest number of calls to models.
+            prices: The prices of models (see `grade_many`).
+
+        Returns:
+            The result of each expectation.
+
+        Raises:
+            AssertionError: A result differs from the expected one. The message lists the differences with the judge's
+                reasons.
+            RuntimeError: A judge or a check failed, or a limit stopped the run. This says nothing about the rubric.
+            ValueError: The rubric or a case is invalid, or the grader cannot give the expected results.
+        """
+        __tracebackhide__ = True  # pytest then shows the line of the test as the place of the failure.
+        from rubric_integrations.trust import run_cases
+
+        report = run_cases(
+            rubric, grader, repeat=repeat, ledger=ledger, max_concurrency=max_concurrency, max_cost=max_cost,
+            max_calls=max_calls, prices=prices,
+        )  # fmt: skip
+        self.reports.append(report)
+        if report.of_outcome("failed"):
+            raise RuntimeError(f"rubric cases without an answer, which is no fault of the rubric: {report.summary()}")
+        if not report.is_as_expected:
+            raise AssertionError(f"rubric cases: {report.summary()}")
+        return report
+
+
+@pytest.fixture
+def rubric_cases(request: pytest.FixtureRequest) -> Iterable[RubricCases]:
+    """Run the test cases of a rubric: `rubric_cases("rubric.yaml", grader)` fails at an unexpected verdict or score."""
+    cases = RubricCases()
+    yield cases
+    request.node.user_properties.extend(("rubric_cases", report.headline) for report in cases.reports)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -226,3 +226,44 @@ def test_gate(rubric_gate): rubric_gate("good.jsonl", min_score=0.8)
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*ImportError: intervals need scipy: pip install*"])
+
+
+CASES = """
+from rubric_integrations import PerCriterionGrader
+from rubric_integrations.scoring import JudgeFailure
+from rubric_integrations.testing import ScriptedJudge
+"""
+
+
+def test_cases_of_a_rubric_pass_fail_with_the_differences_or_raise_an_error(pytester: pytest.Pytester) -> None:
+    (pytester.path / "rubric.yaml").write_text("- {name: margin, requirement: States the margin}\n")
+    (pytester.path / "rubric.cases.yaml").write_text(
+        "- {name: states it, response: It was 8.4%., expect: {verdicts: {margin: MET}}}\n"
+    )
+    result = run_tests(
+        pytester,
+        CASES
+        + """
+def test_right(rubric_cases):
+    assert rubric_cases("rubric.yaml", PerCriterionGrader(ScriptedJudge("MET"))).is_as_expected
+def test_wrong(rubric_cases):
+    rubric_cases("rubric.yaml", PerCriterionGrader(ScriptedJudge(("UNMET", "It does not."))), repeat=2)
+def test_lost(rubric_cases):
+    failing = ScriptedJudge(JudgeFailure("parse", "no JSON"))
+    rubric_cases("rubric.yaml", grader=PerCriterionGrader(failing, max_retries=0))
+def test_none(rubric_cases):
+    rubric_cases([{"requirement": "Is kind"}], PerCriterionGrader("offline"))
+""",
+        "--junitxml=junit.xml",
+    )
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "*AssertionError: rubric cases: 1 case: 0 of 1 expectation as expected, 1 different.",
+            "E*states it: margin: expected MET, obtained UNMET: It does not.",
+            "E*margin: flips 0.000 (n = 1)",
+            "*RuntimeError: rubric cases without an answer, which is no fault of the rubric: 1 case: *",
+            "*ValueError: the rubric has no test cases*",
+        ]
+    )
+    assert "1 case: 1 of 1 expectation as expected." in (pytester.path / "junit.xml").read_text()

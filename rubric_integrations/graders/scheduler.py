@@ -582,7 +582,7 @@ class LimitedJudge(RequestWrapper):
             WrongSetting: `max_cost` is set and the price of the call is unknown.
         """
         try:
-            return await limit.start(_highest_cost(innermost(self), request, limit))
+            return await limit.start(highest_request_cost(innermost(self), request, limit))
         except PriceUnknown:
             raise WrongSetting(price_remedy(price_name(innermost(self)))) from None
 
@@ -631,7 +631,7 @@ class LimitedJudge(RequestWrapper):
         return f": the tier `flex` is slow, so set `timeout` to {_FLEX_TIMEOUT}" if is_short else ""
 
 
-def _highest_cost(judge: Any, request: Request, limit: SpendLimit) -> float | None:
+def highest_request_cost(judge: Any, request: Request, limit: SpendLimit) -> float | None:
     """Return the highest possible cost of a call in US dollars, if its reply has at most the expected length.
 
     None for a judge that has no `highest_cost` and no price. Its replies may still report a cost.
@@ -670,7 +670,7 @@ def require_price(judge: Judge, limit: SpendLimit) -> None:
     request = Request(submission, Question(submission, Criterion(requirement="-")))
     for inner in judges_inside(judge):
         try:
-            _highest_cost(inner, request, limit)
+            highest_request_cost(inner, request, limit)
         except PriceUnknown:
             raise ValueError(price_remedy(price_name(inner))) from None
 

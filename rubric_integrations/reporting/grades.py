@@ -1,4 +1,4 @@
-"""Tables of grades for a terminal, and a run as JUnit XML with one test case for each row.
+"""Tables of grades for a terminal, and JUnit XML with one test case for each row of a run or case of a rubric.
 
 Text from models and users is printed without markup and control characters.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import Literal
 from xml.etree import ElementTree
 
 from rich.table import Table
@@ -56,18 +57,42 @@ class JUnitReport:
             graded: The row with its grade.
             place: The position of the row in the file. By default, the number of rows that were added before it.
         """
-        # The time of a row is not measured: rows are graded concurrently.
-        case = ElementTree.Element("testcase", classname=self._name, name=_xml_text(graded.row.id), time="0")
-        message = _xml_text(shortfall_text(graded))
+        message = shortfall_text(graded)
         if graded.report is None or graded.judge_error:
-            self._add_child(case, "error", message, "not graded", message)
+            self.add_test(graded.row.id, message, "error", "not graded", message, place)
         elif not graded.report.passed:
-            self._add_child(case, "failure", message, "not passed", _xml_text(_details(graded)))
+            self.add_test(graded.row.id, message, "failure", "not passed", _details(graded), place)
         else:
-            ElementTree.SubElement(case, "system-out").text = message
-        self._cases.append((len(self._cases) if place is None else place, case))
+            self.add_test(graded.row.id, message, place=place)
         if graded.run or len(self._cases) == 1:
             self._marks.append(graded.run)
+
+    def add_test(
+        self,
+        name: str,
+        message: str,
+        problem: Literal["failure", "error"] | None = None,
+        kind: str = "",
+        details: str = "",
+        place: int | None = None,
+    ) -> None:
+        """Add one test case.
+
+        Args:
+            name: The name of the test case.
+            message: The result in one line.
+            problem: Whether the test failed, or had an error. None if it passed.
+            kind: The kind of the problem.
+            details: The text of the problem.
+            place: The position of the test case. By default, the number of test cases that were added before it.
+        """
+        # The time of a row is not measured: rows are graded concurrently.
+        case = ElementTree.Element("testcase", classname=self._name, name=_xml_text(name), time="0")
+        if problem is None:
+            ElementTree.SubElement(case, "system-out").text = _xml_text(message)
+        else:
+            self._add_child(case, problem, message, kind, details)
+        self._cases.append((len(self._cases) if place is None else place, case))
 
     def to_xml(self, seconds: float, *, decided_early: bool = False) -> str:
         """Return the document as text.
@@ -96,7 +121,7 @@ class JUnitReport:
 
     def _add_child(self, case: ElementTree.Element, tag: str, message: str, kind: str, text: str) -> None:
         self._counts[tag] += 1
-        ElementTree.SubElement(case, tag, message=message, type=kind).text = text
+        ElementTree.SubElement(case, tag, message=_xml_text(message), type=kind).text = _xml_text(text)
 
 
 def _details(graded: Graded) -> str:

@@ -69,8 +69,13 @@ class CaseResult(Record):
         """The name of the criterion, or the kind of expectation."""
         return self.criterion or self.kind
 
+    @property
+    def short_reason(self) -> str:
+        """The reason in one line, shortened."""
+        return shorten(self.reason, _REASON_CHARACTERS)
+
     def __str__(self) -> str:
-        reason = f": {shorten(self.reason, _REASON_CHARACTERS)}" if self.reason else ""
+        reason = f": {self.short_reason}" if self.reason else ""
         obtained = "no answer" if self.obtained is None else self.obtained
         return f"{self.case}: {self.expectation}: expected {self.expected}, obtained {obtained}{reason}"
 
@@ -144,7 +149,7 @@ class CaseReport(Record):
 
     def _repr_html_(self) -> str:
         rows = [
-            (row.case, row.expectation, row.expected, row.obtained, row.outcome, shorten(row.reason, 300))
+            (row.case, row.expectation, row.expected, row.obtained, row.outcome, row.short_reason)
             for row in self.results
         ]
         columns = ["case", "expectation", "expected", "obtained", "outcome", "reason"]
@@ -205,24 +210,30 @@ def run_cases(
             [(case.submission, plain) for case in tested.cases], grader, repeat, store=store,
             max_concurrency=max_concurrency, max_cost=max_cost, max_calls=max_calls, prices=prices, progress=progress,
         )  # fmt: skip
-    reports = list(zip(*(asked.reports for asked in passes), strict=True))
+    reports = list(zip(*(each_pass.reports for each_pass in passes), strict=True))
     return _report(tested, reports, passes, repeat)
 
 
-def read_tested(rubric: RubricLike) -> Rubric:
+def read_tested(rubric: RubricLike, name: str | None = None) -> Rubric:
     """Return a rubric with its cases. For a path, the cases of the file next to it are included.
+
+    Args:
+        rubric: The rubric.
+        name: The name of the rubric in errors. By default the path, if it is one.
 
     Raises:
         ValueError: The rubric has no cases.
         RubricError: (a ValueError) The rubric or a case is invalid.
     """
-    is_path = isinstance(rubric, str | PathLike)
-    read = read_with_cases(rubric) if is_path else as_rubric(rubric)
+    if isinstance(rubric, str | PathLike):
+        read, name = read_with_cases(rubric), str(rubric)
+    else:
+        read = as_rubric(rubric)
     if not read.cases:
-        name = f"{rubric}: " if is_path else ""
+        source = f"{name}: " if name else ""
         raise ValueError(
-            f"{name}the rubric has no test cases: write them under `cases`, each with a `name`, a `response` and what "
-            "to `expect`, such as {verdicts: {margin: MET}}"
+            f"{source}the rubric has no test cases: write them under `cases`, each with a `name`, a `response` and "
+            "what to `expect`, such as {verdicts: {margin: MET}}"
         )
     return read
 
@@ -236,7 +247,7 @@ def check_grader(rubric: Rubric, grader: Grader) -> None:
     grader.check_rubric(rubric)
     if isinstance(grader, RubricAsJudgeGrader) and (case := next((c for c in rubric.cases if c.expect.verdicts), None)):
         raise ValueError(
-            f"the case {case.name!r} expects verdicts, and `RubricAsJudgeGrader` (`--strategy overall`) gives only an "
+            f"the case {case.name!r} expects verdicts, and `RubricAsJudgeGrader` (`--strategy holistic`) gives only an "
             "overall score: use another grader, or expect only scores"
         )
     if getattr(grader, "may_leave_open", False):
@@ -272,7 +283,7 @@ def _report(
         criteria=criteria,
         cases=len(rubric.cases),
         repeat=repeat,
-        spend=total_spend(asked.spend for asked in passes),
+        spend=total_spend(each_pass.spend for each_pass in passes),
         stopped=last.stopped,
         is_unusable=last.is_unusable,
         warnings=tuple(warnings),
@@ -321,6 +332,7 @@ def _case_result(
     expected: str,
     seen: Sequence[_Observed],
 ) -> CaseResult:
+    """Make the result of an expectation from what each repetition obtained. The first repetition decides."""
     first = seen[0]
     return CaseResult(
         case=case.name,

@@ -276,7 +276,7 @@ def drift(
             check.record(complete=True)
     if check.is_continued:
         warnings.append(f"this check began at {check.started}, and was continued")
-    spent = total_spend(asked.spend for asked in passes)
+    spent = total_spend(each_pass.spend for each_pass in passes)
     return _report(earlier, drawn, passes, grader, _Settings(alpha, cluster, repeat, labels), check, spent, warnings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -191,10 +192,14 @@ def test_criteria_that_no_case_tests_are_named_in_a_warning() -> None:
     )
 
 
-def flaky(*answers: str) -> Any:
+def flaky(*answers: str) -> Callable[[Question], str]:
     """Return a function that gives the next of some answers to each question."""
     numbers = count()
-    return lambda _question: answers[next(numbers) % len(answers)]
+
+    def answer(_question: Question) -> str:
+        return answers[next(numbers) % len(answers)]
+
+    return answer
 
 
 def test_repetitions_ask_again_and_count_answers_unlike_the_first() -> None:
@@ -302,7 +307,7 @@ def test_summary_names_each_difference_and_failure_with_its_reason() -> None:
         report.headline,
         "one: margin: expected UNMET, obtained MET: It ::error::does.",
     ]
-    assert "<td" in report._repr_html_()
+    assert "<td" in report._repr_html_()  # pyright: ignore[reportPrivateUsage] -- notebooks call it
 
 
 def test_report_is_the_same_for_rubric_groups_and_penalties() -> None:
