@@ -72,7 +72,7 @@ class CaseOptions:
     ] = False
 
 
-def check_cases(
+def test(
     rubric: Annotated[Path, typer.Argument(help="The rubric file, with its test cases under `cases`.")],
     judges: Annotated[
         JudgeOptions,

@@ -18,7 +18,7 @@ from rubric_integrations._util.lazy import EXTRAS
 from rubric_integrations._util.terminal import plain
 from rubric_integrations.cli.batches import collect, submit
 from rubric_integrations.cli.benchmark import benchmark
-from rubric_integrations.cli.cases import check_cases
+from rubric_integrations.cli.cases import test
 from rubric_integrations.cli.console import out
 from rubric_integrations.cli.grade import grade
 from rubric_integrations.cli.judge import agree, align, calibrate, certify, probe
@@ -132,7 +132,7 @@ def _api_keys() -> str:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "test": check_cases,
+    "test": test,
     "preview": preview,
     "grade": grade,
     "submit": submit,
