@@ -70,6 +70,8 @@ class CaseOptions:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the number of calls and their highest cost. Call no model.")
     ] = False
+    modules: ModulesOption = None
+    as_json: JsonOption = False
 
 
 def test(
@@ -110,8 +112,6 @@ def test(
         ),
     ],
     options: CaseOptions,
-    modules: ModulesOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Run the test cases of a rubric: grade each, and compare the verdicts and scores with the expected ones.
 
@@ -130,7 +130,7 @@ def test(
     junit = options.junit and OutputFile(
         options.junit, option="--junit", overwrite=options.overwrite, inputs=inputs, replaces=JUNIT_FILE
     )
-    import_modules(modules or ())
+    import_modules(options.modules or ())
     try:
         with refuse_bad_input(*files):
             tested = read_tested(read_with_cases(rubric, options.cases), str(rubric))
@@ -138,7 +138,7 @@ def test(
             grader = replace(grader_options, on_failure="abstain").make_grader(members := judges.make_judges())
             check_grader(tested, grader)
             if options.dry_run:
-                _print_plan(tested, grader, options.repeat, ledger, ledger_options, as_json=as_json)
+                _print_plan(tested, grader, options.repeat, ledger, ledger_options, as_json=options.as_json)
                 return
             _print_judges(judges, members, tested)
             start = time.monotonic()
@@ -157,7 +157,7 @@ def test(
         err.print(plain(f"Stopped. {stored}".strip()), soft_wrap=True)
         raise typer.Exit(Exit.INTERRUPTED) from None
     print_warnings(report.warnings)
-    if as_json:
+    if options.as_json:
         print_json({**{name: getattr(report, name) for name in type(report).model_fields}, "headline": report.headline})
     else:
         print_report(report)
