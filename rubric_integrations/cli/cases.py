@@ -221,7 +221,7 @@ def print_report(report: CaseReport) -> None:
             table.add_row(
                 plain(row.case), plain(row.expectation), plain(row.expected), plain(row.obtained or UNDEFINED),
                 Text(row.outcome, style=_STYLES[row.outcome]), *([plain(_counts(row))] if repeated else []),
-                plain(row.short_reason),
+                plain("" if row.outcome == "as expected" else row.short_reason),
             )  # fmt: skip
         out.print(table)
     if len(shown) < len(report.results):
@@ -238,6 +238,9 @@ def print_report(report: CaseReport) -> None:
 
 
 def _counts(row: CaseResult) -> str:
+    """Return how often each result was obtained. Empty if all are equal."""
+    if len(set(row.repeated)) == 1:
+        return ""
     counts = Counter("no answer" if text is None else text for text in row.repeated)
     return ", ".join(f"{count:,} x {text}" for text, count in counts.most_common())
 
