@@ -49,6 +49,7 @@ from rubric_integrations.trust import (
 )
 from rubric_integrations.trust.alignment.keeping import estimate_gain
 from rubric_integrations.trust.calibration import weight_table
+from rubric_integrations.trust.cases import estimate_flips
 from rubric_integrations.trust.certification import (
     SureAnswer,
     fixed_sequence_steps,
@@ -232,6 +233,22 @@ def draw_mean(sample: Sample, shape: str) -> Outcome | None:
     """Estimate a mean score."""
     draw, truth = SCORES[shape]
     return contains(estimate_mean(draw(sample), groups=sample.groups), truth)
+
+
+# The probability of MET in each case of a rubric, the number of answers, and the probability that two of them differ.
+FLIPS: dict[str, tuple[Callable[[Sample], Array], int, float]] = {
+    "2 answers, all .95": (lambda sample: np.full(sample.count, 0.95), 2, 0.095),
+    "5 answers, all .95": (lambda sample: np.full(sample.count, 0.95), 5, 0.095),
+    "5 answers, a tenth .5": (lambda sample: np.where(sample.happens(0.1), 0.5, 1.0), 5, 0.05),
+    "5 answers, half .5": (lambda sample: np.where(sample.happens(0.5), 0.5, 1.0), 5, 0.25),
+}
+
+
+def draw_flips(sample: Sample, shape: str) -> Outcome | None:
+    """Estimate how often a repeated answer about a case differs from its first one."""
+    draw, answers, truth = FLIPS[shape]
+    met = sample.rng.random((answers, sample.count)) < draw(sample)
+    return contains(estimate_flips((met[1:] != met[0]).mean(axis=0).tolist()), truth)
 
 
 def draw_points(sample: Sample, _shape: str) -> Outcome | None:
@@ -972,6 +989,7 @@ class Figure(NamedTuple):
 _SCORES, _JUDGES = (*SCORES,), (*JUDGES,)
 FIGURES = (
     Figure("mean score", draw_mean, _SCORES, _SCORES[:3]),
+    Figure("run_cases: flips", draw_flips, (*FLIPS,), designs=ALONE[:3]),
     Figure("mean of points", draw_points, ("normal",), ("normal",)),
     Figure("agreement: accuracy", draw_accuracy, _JUDGES[1:], _JUDGES[1:]),
     Figure("agreement: accuracy of all", draw_accuracy_by_row, (*JUDGMENTS,), ("5 judgments a row",)),
