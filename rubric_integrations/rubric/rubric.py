@@ -28,9 +28,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import IO, Annotated, Any, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import IO, Annotated, Any, Literal, NamedTuple, Protocol, Self, TypeVar, cast
 
-from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
 
 from rubric_integrations._util.records import MAX_WEIGHT, Record, UnitScore, Weight, html_table
 from rubric_integrations.rubric.answers import CannotAssess, Scale
@@ -409,6 +409,20 @@ Blend = Literal["weighted_average", "multiplicative", "max", "min"]
 """The names of the functions that blend the values of hybrid metrics with the judge's score."""
 
 
+def require_list(cases: object) -> object:
+    """Check that the cases of a rubric are a list. A file may contain the name of another file instead.
+
+    Raises:
+        ValueError: The value is not a list.
+    """
+    if not isinstance(cases, list | tuple):
+        raise ValueError(
+            f"must be a list of test cases, got {type(cases).__name__}: to keep them in another file, save it as "
+            "`NAME.cases.yaml` next to the rubric `NAME.yaml`, or name it by `--cases`"
+        )
+    return cast("object", cases)
+
+
 def check_own_cases(cases: tuple[Case, ...], info: ValidationInfo) -> tuple[Case, ...]:
     """Check the cases of a rubric against its criteria (see `check_cases`). Without valid criteria, check nothing."""
     criteria: tuple[Criterion, ...] | None = info.data.get("criteria")
@@ -470,7 +484,7 @@ class Rubric(Record):
     tree: tuple[Node, ...] | None = None
     # After the other fields, because the weights of the criteria may depend on them. The cases depend on the criteria.
     criteria: CheckedCriteria
-    cases: Annotated[tuple[Case, ...], AfterValidator(check_own_cases)] = ()
+    cases: Annotated[tuple[Case, ...], BeforeValidator(require_list), AfterValidator(check_own_cases)] = ()
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from rubric_integrations._util.records import Record, html_table
-from rubric_integrations._util.text import counted
+from rubric_integrations._util.text import counted, one_line
 from rubric_integrations.formats.registry import RubricLike, as_rubric, read_with_cases
 from rubric_integrations.graders import Grader, RubricAsJudgeGrader
 from rubric_integrations.judges.spend import Prices
@@ -77,7 +77,8 @@ class CaseResult(Record):
     def __str__(self) -> str:
         reason = f": {self.short_reason}" if self.reason else ""
         obtained = "no answer" if self.obtained is None else self.obtained
-        return f"{self.case}: {self.expectation}: expected {self.expected}, obtained {obtained}{reason}"
+        # The names are the author's, and may be of any text.
+        return one_line(f"{self.case}: {self.expectation}: expected {self.expected}, obtained {obtained}{reason}")
 
 
 class CriterionCases(NamedTuple):

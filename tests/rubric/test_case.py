@@ -138,6 +138,12 @@ def test_every_impossible_verdict_of_a_file_is_a_fault_of_its_own() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("cases", ["other.yaml", 3, None, {"name": "one"}])
+def test_cases_that_are_no_list_name_where_another_file_belongs(cases: Any) -> None:
+    with pytest.raises(RubricError, match=r"`cases`: must be a list of test cases, got .*next to the rubric"):
+        Rubric.from_dict({"criteria": CRITERIA, "cases": cases})
+
+
 def test_more_than_a_thousand_cases_are_refused() -> None:
     cases = [{**CASE, "name": str(number)} for number in range(1_001)]
     assert len(rubric_with(*cases[1:]).cases) == 1_000

@@ -310,6 +310,11 @@ def test_summary_names_each_difference_and_failure_with_its_reason() -> None:
     assert "<td" in report._repr_html_()  # pyright: ignore[reportPrivateUsage] -- notebooks call it
 
 
+def test_line_of_a_result_has_no_control_characters() -> None:
+    [result] = run(case("a\n::error::\x1b[2J", verdicts={"margin": "UNMET"})).results
+    assert str(result) == "a\\n::error::\\x1b[2J: margin: expected UNMET, obtained MET: It does."
+
+
 def test_report_is_the_same_for_rubric_groups_and_penalties() -> None:
     group = {"name": "form", "requirement": "Form", "criteria": [{"name": "short", "requirement": "Is short"}]}
     penalty = {"name": "insults", "requirement": "Insults", "weight": -5}
