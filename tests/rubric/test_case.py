@@ -17,9 +17,9 @@ from rubric_integrations.formats import read_with_cases, write_document
 from rubric_integrations.formats.native import json_schema
 from rubric_integrations.rubric import Case, Expectation, RubricError
 from rubric_integrations.rubric.case import find_evidence
-from rubric_integrations.runs import rescore
+from rubric_integrations.runs import open_ledger, rescore
 from rubric_integrations.runs.files import run_line
-from rubric_integrations.submission import Attachment
+from rubric_integrations.submission import Attachment, Submission
 from rubric_integrations.testing import ScriptedJudge
 
 CRITERIA: list[dict[str, Any]] = [
@@ -324,6 +324,8 @@ def test_no_text_of_a_case_reaches_a_judge_a_run_or_a_ledger(tmp_path: Path) -> 
     )
     rows = [{"id": "a", "response": "It was 17.2%."}, {"id": "b", "response": "Dear", "rubric": own.to_dict()}]
     ledger = tmp_path / "run.sqlite"
+    with open_ledger(ledger) as opened:
+        opened.record_submission("c", Submission(response="Hi"), own)
     results = list(grade_many(rows, rubric, PerCriterionGrader(judge), ledger=ledger))
     lines = [run_line(result) for result in results]
     written = [repr(judge.questions), *lines, *map(repr, results), *(repr(result.rubric) for result in results)]
@@ -334,4 +336,4 @@ def test_no_text_of_a_case_reaches_a_judge_a_run_or_a_ledger(tmp_path: Path) -> 
     again = ScriptedJudge("MET")
     list(grade_many(rows, rubric.without_cases(), PerCriterionGrader(again), ledger=ledger))
     assert not again.questions
-    assert [result.missing for result in rescore(ledger, rubric)] == [0, 0]
+    assert [result.missing for result in rescore(ledger, rubric)] == [2, 0, 0]

@@ -416,7 +416,7 @@ class SubmissionRecord(NamedTuple):
         """Make the record of a row: its submission and its own rubric, if it has one."""
         text = dump_submission(submission)
         # `encodable` replaces half an emoji by its escape. In JSON, the escape is the same character.
-        rubric_text = None if rubric is None else encodable(rubric.to_json())
+        rubric_text = None if rubric is None else encodable(rubric.without_cases().to_json())
         rubric_hash = None if rubric_text is None else _digest(rubric_text)
         digest = _digest(f"{encodable(row_id)}\n{text}")
         return cls(digest, row_id, text, rubric_hash, rubric_text, stored_files(submission))
