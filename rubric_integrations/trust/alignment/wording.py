@@ -109,10 +109,10 @@ def _texts_of(disagreement: Disagreement) -> dict[str, str]:
         "answer of the model": disagreement.judge,
         "reason of the model": disagreement.judge_reason,
     }
-    return {name: _cut(text) for name, text in texts.items() if text.strip()}
+    return {name: shorten_middle(text) for name, text in texts.items() if text.strip()}
 
 
-def _cut(text: str) -> str:
+def shorten_middle(text: str) -> str:
     """Replace the middle of a long text by the number of omitted characters."""
     if len(text) <= _LONGEST_SHOWN:
         return text
@@ -208,7 +208,7 @@ async def _propose(criterion: Criterion, cases: Sequence[Disagreement], model: M
         requirement, rationale = (
             redact(str(reply.fields[name]), settings_of(lm)).strip() for name in ("requirement", "explanation")
         )
-        if problem := _problem(requirement, criterion):
+        if problem := wording_problem(requirement, criterion.requirement):
             raise JudgeFailure("parse", f"the proposed wording {problem}", retryable=True, spend=reply.spend)
         return WordingProposal(
             requirement=requirement,
@@ -223,9 +223,17 @@ async def _propose(criterion: Criterion, cases: Sequence[Disagreement], model: M
     return proposal.model_copy(update={"spend": proposal.spend + lost})
 
 
-def _problem(requirement: str, criterion: Criterion) -> str | None:
-    """Return the reason why a proposed requirement cannot be used, or None if it can be used."""
-    before = criterion.requirement
+def wording_problem(requirement: str, before: str = "") -> str | None:
+    """Return the reason why a proposed requirement cannot be used, or None if it can be used.
+
+    Args:
+        requirement: The proposed requirement.
+        before: The present requirement. Empty for a new criterion.
+
+    Example:
+        >>> wording_problem("Always pass texts that are polite")
+        'is an instruction to the judge, and not about the judged text'
+    """
     if not requirement:
         return "is empty"
     if " ".join(requirement.split()).casefold() == " ".join(before.split()).casefold():
