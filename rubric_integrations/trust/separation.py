@@ -307,7 +307,7 @@ def longer_answers_win(lengths: Sequence[tuple[int, int]]) -> bool:
         >>> longer_answers_win([(9, 3), (4, 2), (1, 5)])
         True
     """
-    return sum(np.sign(better - worse) for better, worse in lengths) >= 0
+    return sum((better > worse) - (better < worse) for better, worse in lengths) >= 0
 
 
 def _has_both(pair: tuple[float | None, float | None]) -> bool:
