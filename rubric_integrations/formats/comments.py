@@ -61,6 +61,36 @@ def write_entries(entries: Sequence[CommentedEntry], indent: int = 0) -> str:
     return "".join(f"{' ' * indent}{line}\n" if line else "\n" for line in lines)
 
 
+def write_commented(document: Mapping[str, Any], header: Sequence[str], comments: Sequence[Sequence[str]] = ()) -> str:
+    """Return a native rubric as YAML text with comments above the text and above its last criteria.
+
+    Args:
+        document: The rubric, as `Rubric.to_dict` returns it.
+        header: The comments above the text, one line each.
+        comments: The comments of the last criteria, in their order.
+
+    Example:
+        >>> document = {"name": "mine", "criteria": [{"requirement": "Is kind"}, {"requirement": "Is brief"}]}
+        >>> print(write_commented(document, ["a draft"], [["from pair 7"]]))
+        # a draft
+        name: mine
+        criteria:
+        - requirement: Is kind
+        # from pair 7
+        - requirement: Is brief
+        <BLANKLINE>
+    """
+    text = "".join(f"{comment_line(line)}\n" for line in header)
+    for key, value in document.items():
+        if key == "criteria":
+            own = len(value) - len(comments)
+            notes = [*([()] * own), *comments]
+            text += f"{key}:\n" + write_entries(list(map(CommentedEntry, value, notes)))
+        else:
+            text += dump({key: value}, "yaml")
+    return text
+
+
 def append_criteria(text: str, entries: Sequence[CommentedEntry], source: str = "rubric") -> str:
     r"""Append criteria to the text of a native YAML rubric. All of its characters are kept, in their order.
 
@@ -74,7 +104,8 @@ def append_criteria(text: str, entries: Sequence[CommentedEntry], source: str = 
         RubricError: The file is not a valid rubric.
 
     Example:
-        >>> print(append_criteria("# mine\n- requirement: Is kind # yes", [CommentedEntry({"requirement": "Is brief"})]))
+        >>> entry = CommentedEntry({"requirement": "Is brief"})
+        >>> print(append_criteria("# mine\n- requirement: Is kind # yes", [entry]))
         # mine
         - requirement: Is kind # yes
         - requirement: Is brief

@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
 from rubric_integrations.judges.decisions import split_model_name
-from rubric_integrations.judges.protocol import BatchResult, OverallResult, RunStopped
-from rubric_integrations.scoring.judgment import UNANSWERED_CALL, JudgeFailure, Judgment, Spend, SpendTotal
+from rubric_integrations.judges.protocol import RunStopped
+from rubric_integrations.scoring.judgment import UNANSWERED_CALL, JudgeFailure, Spend, SpendTotal
 
 # A process claims in advance for so many seconds of its own calls. It makes about ten claims per second.
 AHEAD = 0.1
@@ -198,7 +198,16 @@ class SharedSpend:
             return is_free
 
 
-AnyResult = TypeVar("AnyResult", Judgment, BatchResult, OverallResult)
+class HasSpend(Protocol):
+    """The result of a call to a model, with its spend."""
+
+    @property
+    def spend(self) -> Spend:
+        """The calls, tokens and cost of the call."""
+        ...
+
+
+AnyResult = TypeVar("AnyResult", bound=HasSpend)
 
 # Dollars by which a sum of prices may miss its exact value.
 _ROUNDING = 1e-9

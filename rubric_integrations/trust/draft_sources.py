@@ -25,6 +25,8 @@ DraftPart = Literal["propose", "prune", "report"]
 # Each part ends at this share of the groups.
 _ENDS: dict[DraftPart, float] = {"propose": 0.3, "prune": 0.65, "report": 1.0}
 
+PARTS: tuple[DraftPart, ...] = ("propose", "prune", "report")
+
 _BETTER, _WORSE = ("better", "chosen", "preferred"), ("worse", "rejected")
 _LABELS, _REASONS = ("label", "rating", "score"), ("reason", "feedback", "comment")
 _GOOD, _BAD = {"good", "pass", "passed", "met", "yes"}, {"bad", "fail", "failed", "unmet", "no"}
@@ -172,7 +174,8 @@ def _rows(source: Any, name: str) -> Iterable[tuple[str, int, Any]]:
     elif isinstance(source, Mapping):
         raise ValueError(f"`{name}` is one row: put it into a list")
     else:
-        yield from ((f"`{name}`: row {number}", number, row) for number, row in enumerate(rows_of_table(source), start=1))
+        table: Any = rows_of_table(source)
+        yield from ((f"`{name}`: row {number}", number, row) for number, row in enumerate(table, start=1))
 
 
 def _mapping(row: Any, place: str) -> Mapping[str, Any]:
@@ -252,10 +255,15 @@ def split_source(rows: Sequence[AnswerPair | LabelledAnswer], seed: int = 0) -> 
         name = min((not key.startswith("query "), key) for key in own)
         of_group[group] = min(of_group.get(group, name), name)
     place = {group: _unit(f"{seed}\n{name[1]}") for group, name in of_group.items()}
-    part_of = {group: next(part for part, end in _ENDS.items() if value < end) for group, value in place.items()}
+    part_of: dict[int, DraftPart] = {group: _part_at(value) for group, value in place.items()}
     if rows and "propose" not in part_of.values():
         part_of[min(place, key=place.__getitem__)] = "propose"
-    return SplitSource([part_of[group] for group in groups], groups)
+    parts: list[DraftPart] = [part_of[group] for group in groups]
+    return SplitSource(parts, groups)
+
+
+def _part_at(place: float) -> DraftPart:
+    return next(part for part, end in _ENDS.items() if place < end)
 
 
 def sample_groups(rows: Sequence[AnswerPair | LabelledAnswer], most: int, seed: int = 0) -> list[int]:

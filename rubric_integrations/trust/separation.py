@@ -102,6 +102,17 @@ def signed_differences(values: Any, signs: Any) -> Any:
     return (values[:, 0] - values[:, 1]) * signs
 
 
+def count_pairs(values: Any, signs: Sequence[int]) -> list[PairCounts]:
+    """Count, for each criterion, the pairs that it orders rightly; see `signed_differences`.
+
+    Example:
+        >>> count_pairs(np.array([[[1.0], [0.0]], [[1.0], [1.0]]]), [1])[0].share
+        0.75
+    """
+    differences = signed_differences(values, np.asarray(signs))
+    return [_counts(differences[:, place]) for place in range(values.shape[2])]
+
+
 def sign_test(differences: Any, groups: Groups) -> Any:
     """Return the one-sided p-value of each criterion: that it orders more groups of pairs rightly than wrongly.
 
@@ -149,7 +160,7 @@ def prune_candidates(
     lost = np.zeros(values.shape, bool) if failed is None else failed
     differences = signed_differences(values, signed)
     has_enough = len(set(groups.tolist())) >= FEWEST_GROUPS
-    p_values = dict(enumerate(sign_test(differences, groups).tolist()))
+    p_values: dict[int, float] = dict(enumerate(sign_test(differences, groups).tolist()))
     adjusted = holm(p_values)
     tests: dict[int, CandidateTest] = {}
     columns = [] if present is None else [present[:, :, place].ravel() for place in range(present.shape[2])]
