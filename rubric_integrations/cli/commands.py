@@ -20,6 +20,7 @@ from rubric_integrations.cli.batches import collect, submit
 from rubric_integrations.cli.benchmark import benchmark
 from rubric_integrations.cli.cases import test
 from rubric_integrations.cli.console import out
+from rubric_integrations.cli.drafting import draft
 from rubric_integrations.cli.grade import grade
 from rubric_integrations.cli.judge import agree, align, calibrate, certify, probe
 from rubric_integrations.cli.judge_changes import compare_judges, drift
@@ -150,6 +151,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compare-judges": compare_judges,
     "drift": drift,
     "align": align,
+    "draft": draft,
     "plan": plan,
     "probe": probe,
     "benchmark": benchmark,

@@ -364,7 +364,7 @@ def align(
     require_different([run, *label_files], "the run and the human labels")
     with refuse_bad_input(run, *label_files):
         model = _make_judge(judge, judge_options)
-        reflection = _reflection_model(reflection_model, judge_options)
+        reflection = None if reflection_model is None else model_on_same_server(reflection_model, judge_options)
         loaded, run_rubric = load_run(run), load_rubric(rubric)
         answers = load_people_labels(label_files, loaded, run_rubric, strict=strict)
     try:
@@ -419,11 +419,11 @@ def _make_judge(judge: str, options: JudgeOptions) -> LMJudge:
     return cast("LMJudge", options.make_judge(judge))
 
 
-def _reflection_model(name: str | None, options: JudgeOptions) -> ModelLike | None:
+def model_on_same_server(name: str, options: JudgeOptions) -> ModelLike:
+    """Return a second model of a command, with the server and the key of its judge."""
     from rubric_integrations.judges.models.names import ModelSettings, lm_from_name
 
-    settings = ModelSettings(api_base=options.api_base, api_key=options.api_key)
-    return lm_from_name(name, settings) if name is not None else None
+    return lm_from_name(name, ModelSettings(api_base=options.api_base, api_key=options.api_key))
 
 
 def _print_progress(text: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rubric_integrations._util.records import Record, html_table
@@ -114,6 +115,13 @@ class RubricDraft(Record):
             raise ValueError(f"there is no rubric to write: {self.headline}")
         return self.text
 
+    def cases_yaml(self) -> str:
+        """Return the test cases as YAML, for a file next to a rubric whose text is not changed."""
+        return write_commented(
+            {"cases": [case.model_dump(mode="json", exclude_unset=True) for case in self.cases]},
+            ["The expected verdicts are the judge's, and no person has checked them."],
+        )
+
     def summary(self) -> str:
         """Return text with the kept and the dropped criteria, and the headline."""
         kept = [f"kept: {_described(each)}" for each in self.criteria]
@@ -148,7 +156,8 @@ class BaseRubric(NamedTuple):
         rubric = as_rubric(base)
         if not isinstance(base, str | PathLike):
             return cls(rubric, None, "base")
-        text = read_content(base)
+        read_content(base)  # an error if it is not a rubric's text
+        text = Path(base).read_bytes().decode()  # with a byte order mark, and with its own line breaks
         probe = {"requirement": "Is a trial", **BaseRubric(rubric, None, "").weight("requirement")}
         append_criteria(text, [CommentedEntry(probe)], str(base))
         return cls(rubric, text, str(base))

@@ -297,18 +297,19 @@ class Proposer:
         names = set(taken)
         seen = {_folded(criterion.requirement) for criterion in present}
         candidates: list[Candidate] = []
-        refused: list[RefusedProposal] = []
+        refused: dict[str, RefusedProposal] = {}
         for _, number, proposal in sorted(entries, key=lambda entry: entry[:2]):
-            if _folded(proposal.requirement) in seen:
+            words = _folded(proposal.requirement)
+            if words in seen:
                 continue
-            seen.add(_folded(proposal.requirement))
             outcome = _check(proposal, requests[number], names)
             if isinstance(outcome, Candidate):
                 candidates.append(outcome)
                 names.add(outcome.name)
+                seen.add(words)
             else:
-                refused.append(outcome)
-        return ProposedCriteria(candidates, refused, failures)
+                refused.setdefault(words, outcome)
+        return ProposedCriteria(candidates, [each for words, each in refused.items() if words not in seen], failures)
 
     async def _reply(
         self, kind: SourceKind, sources: Sequence[SourceTexts], present: Sequence[Criterion]
