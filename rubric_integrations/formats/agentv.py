@@ -148,7 +148,7 @@ def _item(key: str, criterion: Criterion, losses: list[str]) -> dict[str, Any]:
         losses.append(f"`{key}`: `min_score` 0 becomes `required`, which means the same: AgentV's start above 0")
     if criterion.is_penalty:
         losses.append(f"`{key}`: AgentV has no penalties and reads a negative weight differently")
-    optional = ("tags", "importance", "metadata", "per", "context", "needs", "operator", "judge")
+    optional = ("tags", "importance", "metadata", "per", "context", "needs", "operator", "judge", "sensitive_to")
     notes = [field for field in optional if getattr(criterion, field)]
     losses += [f"`{key}`: `{field}` has no place in the format" for field in notes]
     losses.extend(

@@ -78,7 +78,7 @@ class DocumentFields(Record):
 
 
 # Fields that the format cannot express, but that do not change how a criterion is rated.
-_NOTES = ("tags", "importance", "metadata", "per", "context", "needs", "operator", "judge")
+_NOTES = ("tags", "importance", "metadata", "per", "context", "needs", "operator", "judge", "sensitive_to")
 
 
 def matches(document: Any) -> bool:

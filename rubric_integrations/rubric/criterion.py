@@ -76,6 +76,9 @@ Kind = Literal["binary", "ordinal", "nominal", "scaled"]
 Evidence = Literal["trajectory", "reference", "query", "image", "context"]
 """The parts of a submission, other than its response, that a criterion may need."""
 
+Sensitivity = Literal["length", "tone", "format"]
+"""A property of a text, other than its content, on which a verdict may depend."""
+
 BinaryStrategy = Literal["majority", "weighted", "unanimous", "any", "worst_case", "best_case"]
 OrdinalStrategy = Literal["mean", "median", "weighted_mean", "mode", "min", "max", "worst_case", "best_case"]
 NominalStrategy = Literal["mode", "weighted_mode", "unanimous"]
@@ -178,13 +181,15 @@ class Criterion(SparseRecord):
             both operators, the verdict is UNMET if the submission does not mention the subject.
         judge: The name of the judge in the grader's panel that answers this criterion. The other judges do not answer
             it.
+        sensitive_to: The properties of a text on which the verdict may depend: `length`, `tone` or `format`. Only tests
+            of the rubric use it (see `probe_criteria`). Judges do not see it.
 
     Example:
         >>> Criterion(requirement="States the margin as 17.2%", weight=10, name="margin").weight
         10.0
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("needs", "operator", "judge")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("needs", "operator", "judge", "sensitive_to")
 
     name: str | None = Field(default=None, min_length=1, max_length=200)
     weight: Weight = DEFAULT_WEIGHT
@@ -208,6 +213,7 @@ class Criterion(SparseRecord):
     needs: Annotated[tuple[Evidence, ...], AfterValidator(_without_repetition)] = ()
     operator: Literal["supports", "contradicts"] | None = None
     judge: str | None = Field(default=None, min_length=1)
+    sensitive_to: Annotated[tuple[Sensitivity, ...], AfterValidator(_without_repetition)] = ()
 
     is_condition: ClassVar[bool] = False
 

@@ -316,7 +316,10 @@ def record_rubric(rubric: Rubric, report: EvaluationReport | None) -> dict[str, 
     if rubric.tree is not None:
         settings["groups"] = _brief(sorted(_group_text(node, rubric) for node in rubric.tree))
     if report is None or not report.criteria:
-        fields = [criterion.model_dump_json(exclude={"tags", "metadata", "name"}) for criterion in rubric.criteria]
+        fields = [
+            criterion.model_dump_json(exclude={"tags", "metadata", "name", "sensitive_to"})
+            for criterion in rubric.criteria
+        ]
         settings["criteria"] = _brief(sorted(fields))
     return {"rubric": settings, **({"criteria": criteria} if criteria else {})}
 

@@ -103,14 +103,20 @@ def test_conversion_lists_tags_importance_and_metadata_as_losses(name: str) -> N
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("modelgraded", "flask")])
-def test_evidence_operator_and_judge_are_kept_or_listed_as_losses(name: Format) -> None:
+def test_evidence_operator_judge_and_sensitivities_are_kept_or_listed_as_losses(name: Format) -> None:
     scale = ONE_TO_FIVE if name == "prometheus" else None
     fields: dict[str, Any] = {"name": "a", "requirement": "r", "needs": ["query"], "judge": "second", "scale": scale}
-    rubric = Rubric([Criterion(**fields, operator=None if scale else "supports")])
+    rubric = Rubric([Criterion(**fields, operator=None if scale else "supports", sensitive_to=("length",))])
     document, losses = write_document(rubric, name)
-    lost = [field for field in ("needs", "operator", "judge") if any(f"`a`: `{field}`" in loss for loss in losses)]
-    assert lost == ([] if name == "native" else ["needs", "judge"] if scale else ["needs", "operator", "judge"])
-    assert read_document(document, "file").criteria[0].operator == (None if lost else "supports")
+    lost = [
+        field
+        for field in ("needs", "operator", "judge", "sensitive_to")
+        if any(f"`a`: `{field}`" in loss for loss in losses)
+    ]
+    expected = ["needs", *(() if scale else ("operator",)), "judge", "sensitive_to"]
+    assert lost == ([] if name == "native" else expected)
+    criterion = read_document(document, "file").criteria[0]
+    assert (criterion.operator, criterion.sensitive_to) == ((None, ()) if lost else ("supports", ("length",)))
 
 
 def test_conversion_to_agentv_writes_bands_that_cover_its_scale_as_score_ranges() -> None:
