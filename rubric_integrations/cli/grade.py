@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 import typer
 
@@ -37,6 +37,9 @@ from rubric_integrations.cli.outputs import (
     ledger_files,
     partial_path,
 )
+
+if TYPE_CHECKING:
+    from rubric_integrations.rubric.rubric import Rubric
 
 
 class RunOutputs(NamedTuple):
@@ -253,11 +256,47 @@ class GateOptions:
     ] = None
 
 
+@dataclass(frozen=True)
+class SelectionOptions:
+    """The options that select some of the criteria."""
+
+    panel: ClassVar[str] = "Grading"
+
+    criterion: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Grade only this criterion, and those of --tag; repeat it for more. No row can pass."
+        ),
+    ] = None
+    tag: Annotated[
+        list[str] | None, typer.Option(help="Grade only the criteria with this tag; repeat it for more.")
+    ] = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether only some of the criteria are graded."""
+        return bool(self.criterion or self.tag)
+
+    def select(self, rubric: Rubric) -> Rubric:
+        """Return the rubric with the selected criteria, or with all of them if none is named."""
+        return rubric.select(self.criterion or (), self.tag or ()) if self.is_set else rubric
+
+    def refuse_gates(self, gates: GateOptions) -> None:
+        """End the command with an error if a gate counts rows that pass, although no row can pass."""
+        for option, is_used in (("--gate", gates.gate), ("--min-pass-rate", gates.min_pass_rate is not None)):
+            if self.is_set and is_used:
+                refuse(
+                    f"{option}: some of the criteria are graded, and so no submission can pass: leave out "
+                    f"{option}, or --criterion and --tag; --min-score works with both"
+                )
+
+
 def grade(
     output: OutputOptions,
     row_options: RowOptions,
     judges: JudgeOptions,
     grader_options: GraderOptions,
+    selection: SelectionOptions,
     ledger_options: LedgerOptions,
     gate_options: GateOptions,
     rubric: Annotated[str | None, RubricArgument] = None,
@@ -291,6 +330,7 @@ def grade(
     from rubric_integrations.trust.gates import RowGates
 
     library, quiet = row_options.library, output.quiet
+    selection.refuse_gates(gate_options)
     files = RunFiles.of_options(
         rubric, responses, output.out, ledger_options.ledger, uses_model=judges.uses_model, library=library,
         junit=output.junit,
@@ -301,7 +341,7 @@ def grade(
     try:
         import_modules(modules or ())
         shared, rubric_format = read_file_and_format(files.rubric) if files.rubric else (None, None)
-        rubrics = RowRubrics(shared, library)
+        rubrics = RowRubrics(shared, library, selection.select)
         grader = grader_options.make_grader(members := judges.make_judges())
         file = row_options.open(files.responses)
         rows = RowsOfFile(file, rubrics, files.rubric, rubric_format, strict=gate_options.strict)
@@ -312,6 +352,8 @@ def grade(
         if shared and (warning := caution_of(members, shared.criteria)):
             err.print(plain(warning), style="yellow", soft_wrap=True)
         print_reading(row_options, file, len(rows))
+        if selection.is_set:
+            err.print("Only the criteria of --criterion and --tag are graded: no submission can pass.", soft_wrap=True)
     for warning in lint(shared) if shared else ():
         if warning.rule == "weight-in-text":
             err.print(plain(f"{files.rubric}: warning: {warning}"), style="yellow", soft_wrap=True)
@@ -325,7 +367,7 @@ def grade(
     store = open_ledger_of_run(files.ledger, ledger_options.run_name)
     try:
         run = grade_many(
-            rows, rubrics.shared, grader, library=library, ledger=store, max_concurrency=grader_options.max_concurrency,
+            rows, rubrics, grader, ledger=store, max_concurrency=grader_options.max_concurrency,
             progress=len(rows) > 1 and not quiet, ordered=results.must_be_ordered, max_cost=ledger_options.max_cost,
             max_calls=ledger_options.max_calls, prices=ledger_options.prices, run=ledger_options.run_name,
             stop_when=mean_gate.sequential if mean_gate else None,

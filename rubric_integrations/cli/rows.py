@@ -85,18 +85,17 @@ class RowsOfFile:
                 continue
             names = set(row.metadata or ())
             self.metadata = names if self.metadata is None else self.metadata & names
-            if row.rubric is None and rubrics.shared:
-                has_valid_rubric = True
-                continue
             try:
-                rubric = rubrics.of(row, row.rubric)
-                _refuse_unregistered_metrics(rubric, f"row {row.id}")
+                own = rubrics.own_of(row, row.rubric)
+                _ = rubrics.join(own)
+                if own is not None:
+                    _refuse_unregistered_metrics(own, f"row {row.id}")
                 has_valid_rubric = True
             except (ValueError, TypeError) as error:
                 problem = problem or f"{path}: row {row.id} {problem_of(error)}"
                 continue
-            if strict:
-                _refuse_partial(rubric, f"{path}: row {row.id}")
+            if strict and own is not None:
+                _refuse_partial(own, f"{path}: row {row.id}")
         if not self._count:
             raise ResponsesError(f"{path}: is empty: there is nothing to grade")
         if problem and not has_valid_rubric:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -32,9 +33,10 @@ class RowRubrics:
         rubric: The rubric that all rows share, a function that returns the rubric of a row, or None if each row has its
             own rubric.
         library: Rubrics by name, or a file that contains such a mapping. A row can then refer to its rubric by name.
+        select: Selects some criteria of the rubric that grades a row, such as `Rubric.select`. None grades all of them.
 
     Attributes:
-        shared: The rubric that all rows share. None if there is none.
+        shared: The rubric that all rows share, with all its criteria. None if there is none.
         has_function: Whether a function returns the rubric of each row.
         library: Rubrics by name.
 
@@ -52,6 +54,7 @@ class RowRubrics:
         self,
         rubric: RubricLike | RubricFunction | None,
         library: Mapping[str, RubricLike] | str | PathLike[str] | None = None,
+        select: Callable[[Rubric], Rubric] | None = None,
     ):
         self.has_function = callable(rubric) and not isinstance(rubric, Rubric)
         self._function = cast("RubricFunction", rubric) if self.has_function else None
@@ -59,6 +62,7 @@ class RowRubrics:
         self.shared = as_rubric(cast("RubricLike", rubric)).without_cases() if has_shared else None
         self.library = _read_library(library) if isinstance(library, str | PathLike) else dict(library or {})
         self._cache: dict[str, Rubric] = {}
+        self._select = select
 
     def of(self, row: Any, own: Any) -> Rubric:
         """Return the rubric of a row: its own rubric, joined with the shared rubric.
@@ -114,12 +118,27 @@ class RowRubrics:
 
         Raises:
             RubricError: Both rubrics have a criterion with the same name.
-            ValueError: There is neither a shared rubric nor an own rubric, or the two cannot be joined.
+            ValueError: There is neither a shared rubric nor an own rubric, the two cannot be joined, or the rubric has
+                no criterion that is selected.
         """
         if own is None and self.shared is None:
             raise ValueError("has no `rubric`: give each row its own, or pass one that all rows share")
-        rubrics = [rubric for rubric in (self.shared, own) if rubric is not None]
-        return rubrics[0] if len(rubrics) == 1 else rubrics[0] + rubrics[1]
+        if own is None:
+            return self._selected_shared
+        return self._selected(own if self.shared is None else self.shared + own)
+
+    @cached_property
+    def _selected_shared(self) -> Rubric:
+        assert self.shared is not None  # noqa: S101 -- `join` has checked it
+        return self._selected(self.shared)
+
+    def _selected(self, rubric: Rubric) -> Rubric:
+        if self._select is None:
+            return rubric
+        try:
+            return self._select(rubric)
+        except ValueError as error:
+            raise ValueError(f"cannot be graded by the selected criteria: {error}") from None
 
     def _read(self, own: Any) -> Rubric:
         """Read the rubric of a row: a value, the name of a rubric of the library, JSON, YAML or a Python literal."""

@@ -147,7 +147,7 @@ def why_not_passed(row: GradedRow) -> str:
     if report.low_coverage:
         reasons.append(f"only {math.floor(100 * report.coverage)} % of the weight was judged")
     if report.partial:
-        reasons.append("the rubric leaves out a part of its file")
+        reasons.append("a part of the rubric is left out")
     if report.failed_count:
         reasons.append(f"{report.failed_count} criteria were not judged, and may have their worst value")
     sentence = f"Not passed: {'; '.join(reasons) or 'the score without what failed is below the pass mark'}."
@@ -167,7 +167,7 @@ class ScoreSettings(NamedTuple):
         min_coverage: The smallest coverage that passes. None if the line does not record it.
         min_scores: The `min_score` of the criteria that have one, by name.
         has_groups: Whether the rubric has groups.
-        is_partial: Whether the rubric leaves out a part of its file. If so, no submission passes.
+        is_partial: Whether a part of the rubric is left out. If so, no submission passes.
         is_known: Whether the line records all of these settings. Lines from earlier versions do not.
     """
 

@@ -452,8 +452,8 @@ class Rubric(Record):
         blend: How the metrics are blended with the score: `weighted_average` (the default), `multiplicative`, `max` or
             `min`.
         metadata: Further data of the file. It has no effect.
-        left_out: Requirements of the author that no criterion covers, one text for each. The functions that read
-            other formats fill this list. If it is not empty, reports are `partial` and never `passed`.
+        left_out: Requirements of the author that no criterion covers, one text for each. `select` and the functions
+            that read other formats fill this list. If it is not empty, reports are `partial` and never `passed`.
         importance_weights: Weights by `importance` that replace some or all of the default weights (see `Criterion`).
         tree: The groups of the criteria. The functions that read files make it from nested criteria.
         cases: At most 1,000 test cases, which `trust.run_cases` runs. They have no effect on a grade, and rubrics that
@@ -529,7 +529,7 @@ class Rubric(Record):
             # None means "not set": pydantic records the fields that it receives in `model_fields_set`.
             super().__init__(**{field: value for field, value in fields.items() if value is not None})
         except ValidationError as error:
-            raise _rubric_error(error) from None
+            raise rubric_error(error) from None
 
     # As in pydantic's RootModel. Without it, `model_validate` would pass the fields of a file through `__init__`, where
     # None means "not set", and would accept `pass_mark: null`.
@@ -575,7 +575,7 @@ class Rubric(Record):
         try:
             return Rubric.model_validate({"criteria": self.criteria + other.criteria, **fields})
         except ValidationError as error:
-            raise _rubric_error(error) from None
+            raise rubric_error(error) from None
 
     def _repr_html_(self) -> str:
         rows = [
@@ -728,7 +728,31 @@ class Rubric(Record):
             fields = {field: getattr(self, field) for field in self.model_fields_set} | {"criteria": tuple(criteria)}
             return Rubric.model_validate(fields if pass_mark is None else fields | {"pass_mark": pass_mark})
         except ValidationError as error:
-            raise _rubric_error(error) from None
+            raise rubric_error(error) from None
+
+    def select(self, names: Sequence[str] = (), tags: Sequence[str] = ()) -> Rubric:
+        """Return a rubric with some of the criteria, such as the only one that you are changing.
+
+        The criteria keep their names, and a ledger has the same judgments for them. Their score is the score of the
+        full rubric if the other criteria did not apply. The names of the other criteria are added to `left_out`.
+        Therefore, no report of the selection is `passed`.
+
+        Args:
+            names: The names of criteria (see `keys`).
+            tags: Tags. A criterion with any of these tags is selected, too.
+
+        Raises:
+            ValueError: There is no such name or tag, or neither is passed.
+            RubricError: (a ValueError) The selection cannot be a rubric: all its weights are 0.
+
+        Example:
+            >>> rubric = Rubric.from_dict([{"name": name, "requirement": f"Is {name}"} for name in ("right", "brief")])
+            >>> rubric.select(["brief"]).keys, rubric.select(["brief"]).left_out
+            (('brief',), ('the criterion `right` is not selected',))
+        """
+        from rubric_integrations.rubric.selection import select_criteria
+
+        return select_criteria(self, *([value] if isinstance(value, str) else list(value) for value in (names, tags)))
 
     def compute_score(
         self,
@@ -796,7 +820,8 @@ class Rubric(Record):
         return require_grader(grader or autograder).grade_sync(self, to_grade, query=query, reference=reference)
 
 
-def _rubric_error(error: ValidationError) -> RubricError:
+def rubric_error(error: ValidationError, source: str = "Rubric") -> RubricError:
+    """Return the error of a rubric's validation as a `RubricError`, with the name of what was validated."""
     from rubric_integrations.formats.parsing import faults_from_error
 
-    return RubricError("Rubric", faults_from_error("", Rubric, error))
+    return RubricError(source, faults_from_error("", Rubric, error))

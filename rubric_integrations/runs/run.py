@@ -570,7 +570,7 @@ class Run:
     def __init__(
         self,
         submissions: Iterable[Any] | AsyncIterable[Any],
-        rubric: RubricLike | RubricFunction | None,
+        rubric: RubricLike | RubricFunction | RowRubrics | None,
         grader: Grader,
         *,
         library: Mapping[str, RubricLike] | str | Path | None,
@@ -590,7 +590,8 @@ class Run:
         require_grader(grader)
         if max_concurrency < 1:
             raise ValueError(f"`max_concurrency` must be at least 1, got {max_concurrency!r}")
-        self._submissions, self._rubrics, self._ledger = submissions, RowRubrics(rubric, library), ledger
+        self._rubrics = rubric if isinstance(rubric, RowRubrics) else RowRubrics(rubric, library)
+        self._submissions, self._ledger = submissions, ledger
         self._run = check_run_name(run, ledger)
         if self._rubrics.shared is not None:
             grader.check_rubric(self._rubrics.shared)
@@ -799,7 +800,7 @@ class Run:
 
 def grade_many(
     submissions: Iterable[Any] | AsyncIterable[Any],
-    rubric: RubricLike | RubricFunction | None,
+    rubric: RubricLike | RubricFunction | RowRubrics | None,
     grader: Grader,
     *,
     library: Mapping[str, RubricLike] | str | Path | None = None,
@@ -822,7 +823,8 @@ def grade_many(
             its items are graded.
         rubric: The rubric for all submissions: a `Rubric`, the path of a rubric file, or a rubric as lists and
             dictionaries. A row that has its own `rubric` is graded by both. Pass None if each row has its own rubric.
-            You can also pass a function, which receives each item as it was passed and returns its rubric.
+            You can also pass a function, which receives each item as it was passed and returns its rubric, or a
+            `RowRubrics`, which can select some of the criteria.
         library: A mapping from names to rubrics, or the path of a file that contains such a mapping. It is used for
             rows whose `rubric` is a name.
         grader: The grader.

@@ -264,7 +264,7 @@ class Escalations(Record):
         )
 
 
-_PARTIAL = "partial: the rubric leaves out a part of its file"
+_PARTIAL = "partial: a part of the rubric is left out"
 
 NO_ESCALATIONS = Escalations()
 """The counts of a report without answers of cascades."""

@@ -215,7 +215,7 @@ def test_rubric_that_leaves_out_a_part_of_its_file_is_partial_and_never_passes()
     partial = Rubric(whole.criteria, left_out=["`tests[0]`: `javascript`"])
     report = report_of(partial, "MET")
     assert (report.score, report.passed, report.partial) == (1.0, False, True)
-    assert summary_of(report).startswith("not passed; partial: the rubric leaves out a part of its file; coverage 100%")
+    assert summary_of(report).startswith("not passed; partial: a part of the rubric is left out; coverage 100%")
     assert json.loads(report.model_dump_json())["partial"] is True
     assert EvaluationReport.model_validate_json(report.model_dump_json()) == report
     report = report_of(whole, "MET")

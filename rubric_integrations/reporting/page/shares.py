@@ -51,7 +51,7 @@ def overruling(row: GradedRow, score_sum: ScoreSum) -> list[Any]:
         - The smallest coverage that passes, or None if the run file does not record it.
         - The reason why the page cannot compute the score with other answers, or None. A missing answer is not a
           reason, because the reader may give it.
-        - Whether the row cannot pass because the rubric leaves out a part of its file.
+        - Whether the row cannot pass because a part of the rubric is left out.
     """
     settings = score_settings(row)
     problem = score_sum.fixed
