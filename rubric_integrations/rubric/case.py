@@ -387,19 +387,19 @@ def _checked_range(criterion: Criterion, expected: tuple[float, float]) -> Expec
 
 
 def renamed_cases(cases: Iterable[Case], names: Mapping[str, str]) -> Iterator[Case]:
-    """Yield cases of a rubric for a rubric that contains its criteria under other names.
+    """Yield cases of a rubric for a rubric that contains some of its criteria, or all, under other names.
 
     Expected scores, and whether a response passes, are left out, because the score of the other rubric depends on more
     criteria. A case that expects nothing else is left out.
 
     Args:
         cases: The cases.
-        names: The new name of each criterion by its old name.
+        names: The new name of each criterion by its old name. The verdicts on other criteria are left out.
     """
     for case in cases:
-        if case.expect.verdicts:
-            verdicts = {names[name]: expected for name, expected in case.expect.verdicts.items()}
+        verdicts = {names[name]: expected for name, expected in case.expect.verdicts.items() if name in names}
+        if verdicts:
             evidence = case.evidence
             if isinstance(evidence, Mapping):
-                evidence = {names[name]: value for name, value in evidence.items()}
+                evidence = {names[name]: value for name, value in evidence.items() if name in names} or None
             yield case.model_copy(update={"evidence": evidence, "expect": Expectation(verdicts=verdicts)})

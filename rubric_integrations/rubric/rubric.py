@@ -680,7 +680,7 @@ class Rubric(Record):
         try:
             return Rubric.model_validate(fields | ({"cases": written} if (written := tuple(cases)) else {}))
         except ValidationError as error:
-            raise _rubric_error(error) from None
+            raise rubric_error(error) from None
 
     def without_cases(self) -> Rubric:
         """Return this rubric without its test cases. This object, if it has none."""

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rubric_integrations._util.text import counted
+from rubric_integrations.rubric.case import renamed_cases
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import (
     Node,
@@ -71,6 +72,8 @@ def _with_criteria(rubric: Rubric, kept: Sequence[int]) -> Rubric:
         fields["tree"] = tree
     left_out = [f"the criterion `{key}` is not selected" for index, key in enumerate(keys) if index not in set(kept)]
     fields |= {"criteria": tuple(criteria), "left_out": (*rubric.left_out, *left_out)}
+    if rubric.cases:
+        fields["cases"] = tuple(renamed_cases(rubric.cases, {keys[index]: keys[index] for index in kept}))
     try:
         return Rubric.model_validate(fields)
     except ValidationError as error:

@@ -97,6 +97,18 @@ def test_penalties_alone_keep_their_effect_and_their_cap() -> None:
     assert (group.weight, group.penalty_cap) == (-4.5, 4.5)
 
 
+def test_cases_of_a_selection_expect_its_verdicts_alone() -> None:
+    verdicts = {"margin": "MET", "c2": "UNMET"}
+    both = {"name": "both", "response": "8 %", "evidence": {"margin": "8 %", "c2": "8"}}
+    cases = [
+        {**both, "expect": {"verdicts": verdicts, "min_score": 0.5}},
+        {"name": "other", "response": "8 %", "expect": {"verdicts": {"slip": "UNMET"}}},
+    ]
+    (case,) = RUBRIC.with_cases(cases).select(["c2"]).cases
+    assert (case.name, case.expect.verdicts, case.expect.min_score) == ("both", {"c2": "UNMET"}, None)
+    assert case.evidence == {"c2": "8"}
+
+
 weights = st.sampled_from([0, 1, 2, 5])
 leaves: st.SearchStrategy[Any] = st.fixed_dictionaries({"requirement": st.just("r"), "weight": weights})
 slips: st.SearchStrategy[Any] = st.fixed_dictionaries(
