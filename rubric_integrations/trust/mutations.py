@@ -28,6 +28,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from rubric_integrations._util.records import Record
+from rubric_integrations.rubric.case import NOT_APPLICABLE
 from rubric_integrations.rubric.criterion import Criterion, Sensitivity
 from rubric_integrations.scoring.judgment import interpret_answer
 from rubric_integrations.submission.submission import MAX_CHARS, Submission
@@ -68,36 +69,43 @@ class Mutant(Record):
 
 
 class ExpectedRange(NamedTuple):
-    """The expected answer to a criterion, as values in [0, 1].
+    """The values in [0, 1] of the expected answers to a criterion.
 
     Attributes:
         low: The lowest expected value.
         high: The highest expected value.
-        worst: The lowest value that an answer can have.
-        best: The highest value that an answer can have.
+        can_fall: Whether the evidence of the answer can be removed: there is an answer with a lower value, such as
+            UNMET. Of options that are not ordered, any other option.
+        can_rise: Whether there is an answer with a higher value.
     """
 
     low: float
     high: float
-    worst: float = 0.0
-    best: float = 1.0
+    can_fall: bool
+    can_rise: bool
 
-    @property
-    def can_fall(self) -> bool:
-        """Whether an answer with a lower value exists, such as UNMET below MET."""
-        return self.low > self.worst
+    def contains(self, value: float | None) -> bool:
+        """Whether an answer with this value is expected. An abstention has the value None, and is not."""
+        return value is not None and self.low <= value <= self.high
 
-    def can_improve(self, *, is_penalty: bool) -> bool:
-        """Whether an answer that gives a higher score exists.
+    def is_flip(self, value: float | None, kind: MutationKind, criterion: Criterion) -> bool:
+        """Whether the answer to a mutant of this kind is a flip: it is no longer an expected one.
+
+        If a sentence or a step is removed or changed, the value must fall. If a claim is added, only an answer that
+        gives a higher score is a flip. An abstention is always a flip, because it is another answer.
 
         Args:
-            is_penalty: Whether the criterion is a penalty. A lower value then gives a higher score.
+            value: The value of the answer, or None for an abstention.
+            kind: What the mutation changes.
+            criterion: The criterion.
         """
-        return self.can_fall if is_penalty else self.high < self.best
-
-    def contains(self, value: float) -> bool:
-        """Whether an answer with this value is expected."""
-        return self.low <= value <= self.high
+        if value is None:
+            return True
+        if kind in MUST_CHANGE and criterion.kind != "nominal":
+            return value < self.low
+        if kind == "claim":
+            return value < self.low if criterion.is_penalty else value > self.high
+        return not self.contains(value)
 
 
 def expected_range(criterion: Criterion, expected: Expected) -> ExpectedRange | None:
@@ -105,19 +113,17 @@ def expected_range(criterion: Criterion, expected: Expected) -> ExpectedRange | 
 
     Example:
         >>> expected_range(Criterion(requirement="States the margin"), "MET")
-        ExpectedRange(low=1.0, high=1.0, worst=0.0, best=1.0)
+        ExpectedRange(low=1.0, high=1.0, can_fall=True, can_rise=False)
     """
-    ends = expected if isinstance(expected, tuple) else (expected, expected)
     values: list[float] = []
-    for end in ends:
-        if criterion.applies_when is not None and end == "NOT_APPLICABLE":
-            return None
-        value = interpret_answer(criterion, end).value
+    for end in expected if isinstance(expected, tuple) else (expected,):
+        value = None if end == NOT_APPLICABLE else interpret_answer(criterion, end).value
         if value is None:
             return None
         values.append(value)
-    bounds = [option.value for option in criterion.choices] or [0.0, 1.0]
-    return ExpectedRange(min(values), max(values), min(bounds), max(bounds))
+    possible = [option.value for option in criterion.choices] or [0.0, 1.0]
+    can_fall = min(values) > min(possible) or criterion.kind == "nominal"
+    return ExpectedRange(min(values), max(values), can_fall, max(values) < max(possible))
 
 
 def mutations_of(case: Case, key: str, criterion: Criterion, seed: int = 0) -> tuple[Mutant, ...]:
@@ -153,11 +159,12 @@ def mutations_of(case: Case, key: str, criterion: Criterion, seed: int = 0) -> t
         kinds.extend(kind for kind in MUST_CHANGE if kind != "number" or not criterion.is_penalty)
     if criterion.check is None and not _is_json(submission.response):
         kinds.extend(kind for kind in SENSITIVITIES if kind not in criterion.sensitive_to)
-        if values.can_improve(is_penalty=criterion.is_penalty):
+        if values.can_fall if criterion.is_penalty else values.can_rise:
             kinds.append("claim")
     seen, mutants = {_identity(submission)}, list[Mutant]()
     for kind in kinds:
-        rank = _Rank(seed, case.name, key, kind)
+        # All criteria have the same added texts, which graders with several criteria in one request ask once.
+        rank = _Rank(seed, case.name, key if kind in MUST_CHANGE else "", kind)
         for name, mutated in sorted(_mutate(kind, submission, evidence, rank), key=lambda one: rank(one[0])):
             # A repeated sentence may be a second occurrence.
             if _identity(mutated) not in seen and not (criterion.per and name.startswith(_REPEATED)):

@@ -158,16 +158,30 @@ def test_expected_range_has_the_values_of_options_and_numbers() -> None:
             Option(label="NA", value=0, na=True),
         ],
     )
-    assert expected_range(options, "some") == (0.5, 0.5, 0.2, 0.5)
+    assert expected_range(options, "some") == (0.5, 0.5, True, False)
     assert expected_range(options, "NA") is None
     scale = Criterion(requirement="r", scale=Scale(min=1, max=5))
-    assert expected_range(scale, (2, 4)) == (0.25, 0.75, 0.0, 1.0)
-    in_the_middle, lowest = expected_range(scale, 3), expected_range(scale, 1)
-    assert in_the_middle is not None
-    assert lowest is not None
-    assert in_the_middle.can_fall
-    assert in_the_middle.can_improve(is_penalty=False)
-    assert not lowest.can_fall
+    assert expected_range(scale, (2, 4)) == (0.25, 0.75, True, True)
+    assert expected_range(scale, 1) == (0.0, 0.0, False, True)
+    nominal = options.model_copy(update={"scale_type": "nominal"})
+    assert expected_range(nominal, "none") == (0.2, 0.2, True, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "weight", "flips"),
+    [
+        ("removed", 1, {None, 0.2}),
+        ("removed", -1, {None, 0.2}),
+        ("length", 1, {None, 0.2, 0.9}),
+        ("claim", 1, {None, 0.9}),
+        ("claim", -1, {None, 0.2}),
+    ],
+)
+def test_flip_is_an_answer_in_the_direction_of_the_mutation(kind: Any, weight: float, flips: set[float | None]) -> None:
+    criterion = Criterion(requirement="r", weight=weight, scale=Scale(min=0, max=10))
+    expected = expected_range(criterion, (4, 6))
+    assert expected is not None
+    assert {value for value in (None, 0.2, 0.4, 0.6, 0.9) if expected.is_flip(value, kind, criterion)} == flips
 
 
 texts = st.text(st.sampled_from("aZ1 .,!?\n-*#not the is 。é{}\"'"), min_size=1, max_size=60).filter(str.strip)
