@@ -31,13 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from rubric_integrations.trust.certification import lower_bound, upper_bound
-from rubric_integrations.trust.criterion_faults import (
-    AdditionKind,
-    CaseFlips,
-    CriterionFlips,
-    FaultKind,
-    find_faults,
-)
+from rubric_integrations.trust.criterion_faults import CaseFlips, CriterionFlips, FaultKind, find_faults
+from rubric_integrations.trust.mutations import AdditionKind
 
 MUTANTS, REPEAT, CASES, STRENGTH, COIN = 10, 5, 2, 0.95, 0.5
 ADDITIONS: tuple[AdditionKind, ...] = ("length", "tone", "format", "claim")

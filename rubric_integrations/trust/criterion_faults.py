@@ -31,13 +31,11 @@ import numpy as np
 from rubric_integrations._util.records import Record, UnitScore
 from rubric_integrations._util.text import decimal
 from rubric_integrations.trust.certification import lower_bound, upper_bound
+from rubric_integrations.trust.mutations import AdditionKind, ChangeKind
 from rubric_integrations.trust.statistics import check_alpha, special
 
 FaultKind = Literal["blind", "length", "tone", "format", "claim", "flaky"]
 """A fault of a criterion."""
-
-AdditionKind = Literal["length", "tone", "format", "claim"]
-"""An addition that must not change a verdict."""
 
 FEWEST_MUTANTS = 5
 """The smallest number of mutants with which a criterion can be called blind."""
@@ -137,7 +135,7 @@ class CriterionFlips(NamedTuple):
         answers: The number of all answers to unchanged cases that were repeated.
     """
 
-    evidence: Mapping[str, tuple[int, int]]
+    evidence: Mapping[ChangeKind, tuple[int, int]]
     additions: Mapping[tuple[AdditionKind, bool], Sequence[CaseFlips]]
     differing: int = 0
     answers: int = 0
@@ -156,7 +154,7 @@ class CriterionFaults(Record):
 
     faults: tuple[FaultKind, ...]
     evidence: FlipRate
-    evidence_kinds: dict[str, FlipRate]
+    evidence_kinds: dict[ChangeKind, FlipRate]
     additions: tuple[AdditionFlips, ...]
     noise: FlipRate
 
@@ -238,7 +236,7 @@ def tarone_level(smallest: Sequence[float], alpha: float) -> float:
     )
 
 
-def is_blind(evidence: Mapping[str, tuple[int, int]]) -> bool:
+def is_blind(evidence: Mapping[ChangeKind, tuple[int, int]]) -> bool:
     """Whether a criterion does not react to its evidence.
 
     Args:
@@ -292,7 +290,7 @@ def find_faults(criteria: Mapping[str, CriterionFlips], alpha: float = 0.05) -> 
         faults.extend(dict.fromkeys(addition.kind for addition in additions if addition.found))
         if name in noise and noise[name].p_value <= level:
             faults.append("flaky")
-        kinds = {kind: FlipRate.of(*counts) for kind, counts in flips.evidence.items()}
+        kinds: dict[ChangeKind, FlipRate] = {kind: FlipRate.of(*counts) for kind, counts in flips.evidence.items()}
         results[name] = CriterionFaults(
             faults=tuple(faults),
             evidence=FlipRate.of(

@@ -37,10 +37,15 @@ from rubric_integrations.submission.trajectory import Trajectory
 if TYPE_CHECKING:
     from rubric_integrations.rubric.case import Case, Expected
 
-MutationKind = Literal["removed", "number", "negation", "length", "tone", "format", "claim"]
-"""What a mutation changes."""
+ChangeKind = Literal["removed", "number", "negation"]
+"""A mutation of the evidence, which must change the verdict."""
 
-MUST_CHANGE: tuple[MutationKind, ...] = ("removed", "number", "negation")
+AdditionKind = Literal["length", "tone", "format", "claim"]
+"""A mutation that adds text or markup, which must not change the verdict."""
+
+MutationKind = ChangeKind | AdditionKind
+
+MUST_CHANGE: tuple[ChangeKind, ...] = get_args(ChangeKind)
 """The mutations that must change the verdict."""
 
 SENSITIVITIES: tuple[Sensitivity, ...] = get_args(Sensitivity)
@@ -129,7 +134,7 @@ def expected_range(criterion: Criterion, expected: Expected) -> ExpectedRange | 
 def mutations_of(case: Case, key: str, criterion: Criterion, seed: int = 0) -> tuple[Mutant, ...]:
     """Return the mutants of a case for one criterion. Each differs from the case and from all others.
 
-    A criterion that a check decides has only mutants that must change it, because code reacts only to what its author
+    A criterion that a check decides has only mutants without its evidence, because code reacts only to what its author
     wrote. There are no mutants without an expected verdict on the criterion, none that must change it without
     `evidence`, and none that add text to a response that is JSON.
 
@@ -156,7 +161,7 @@ def mutations_of(case: Case, key: str, criterion: Criterion, seed: int = 0) -> t
     submission, evidence = case.submission, case.evidence_of(key)
     kinds: list[MutationKind] = []
     if evidence is not None and values.can_fall:
-        kinds.extend(kind for kind in MUST_CHANGE if kind != "number" or not criterion.is_penalty)
+        kinds.extend(kind for kind in MUST_CHANGE if kind == "removed" or _must_change(kind, criterion))
     if criterion.check is None and not _is_json(submission.response):
         kinds.extend(kind for kind in SENSITIVITIES if kind not in criterion.sensitive_to)
         if values.can_fall if criterion.is_penalty else values.can_rise:
@@ -171,6 +176,11 @@ def mutations_of(case: Case, key: str, criterion: Criterion, seed: int = 0) -> t
                 seen.add(_identity(mutated))
                 mutants.append(Mutant(case=case.name, kind=kind, name=name, submission=mutated))
     return tuple(mutants)
+
+
+def _must_change(kind: ChangeKind, criterion: Criterion) -> bool:
+    # A check may find a word of a negated sentence, too. An error with another number is usually still an error.
+    return criterion.check is None and (kind == "negation" or not criterion.is_penalty)
 
 
 class _Rank(NamedTuple):
