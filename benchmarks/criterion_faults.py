@@ -99,20 +99,20 @@ def draw_criterion(random: Generator, judge: Judge, fault: FaultKind | None) -> 
 class Shares(NamedTuple):
     """How many rubrics have the planted fault as a finding, and how many have a finding on a good criterion."""
 
-    found: int
+    hits: int
     accused: int
 
 
 def simulate(judge: Judge, fault: FaultKind | None, criteria: int, seeds: int) -> Shares:
     """Count the findings in rubrics, one for each seed."""
-    found = accused = 0
+    hits = accused = 0
     for seed in range(seeds):
         random = np.random.default_rng(seed)
         drawn = {str(number): draw_criterion(random, judge, None if number else fault) for number in range(criteria)}
         findings = {name: result.faults for name, result in find_faults(drawn).items()}
-        found += fault in findings["0"]
+        hits += fault in findings["0"]
         accused += any(faults for name, faults in findings.items() if fault is None or name != "0")
-    return Shares(found, accused)
+    return Shares(hits, accused)
 
 
 def main() -> int:
@@ -126,11 +126,11 @@ def main() -> int:
         for fault in (None, *FAULTS):
             if judge.repeat == 1 and fault == "flaky":
                 continue
-            found, accused = simulate(judge, fault, options.criteria, options.seeds)
+            hits, accused = simulate(judge, fault, options.criteria, options.seeds)
             table.add_row(
-                name, fault or "-", _share(found, options.seeds) if fault else "-", _share(accused, options.seeds)
+                name, fault or "-", _share(hits, options.seeds) if fault else "-", _share(accused, options.seeds)
             )
-            is_broken |= fault is not None and judge.borderline is None and found < 0.8 * options.seeds
+            is_broken |= fault is not None and judge.borderline is None and hits < 0.8 * options.seeds
             is_broken |= lower_bound(accused, options.seeds, 0.025) > 0.05
     Console(width=100).print(table)
     return int(is_broken)

@@ -46,6 +46,13 @@ if TYPE_CHECKING:
     from rubric_integrations.trust.alignment.optimizers import judge_metric
     from rubric_integrations.trust.alignment.wording import WordingProposal, propose_wording
     from rubric_integrations.trust.cases import CaseReport, CaseResult, CriterionCases, run_cases
+    from rubric_integrations.trust.criterion_faults import AdditionFlips, CriterionFaults, FlipRate
+    from rubric_integrations.trust.criterion_probe import (
+        MutantResult,
+        MutationReport,
+        ProbedCriterion,
+        probe_criteria,
+    )
     from rubric_integrations.trust.draft_sources import AnswerPair, LabelledAnswer, read_feedback, read_pairs
     from rubric_integrations.trust.drafting import DraftError, draft_rubric
     from rubric_integrations.trust.drafts import DraftedCriterion, DroppedCriterion, RubricDraft
@@ -66,6 +73,7 @@ if TYPE_CHECKING:
 
 # These import DSPy or the runner, which figures do not need.
 _MODULES = {
+    "AdditionFlips": "criterion_faults",
     "Alignment": "alignment.align",
     "AlignmentError": "alignment.calls",
     "AnswerPair": "draft_sources",
@@ -76,6 +84,7 @@ _MODULES = {
     "Candidate": "proposals",
     "CandidateTest": "separation",
     "CriterionDrift": "judge_drift",
+    "CriterionFaults": "criterion_faults",
     "CriterionTrend": "reward_figures",
     "DraftError": "drafting",
     "DraftedCriterion": "drafts",
@@ -84,9 +93,13 @@ _MODULES = {
     "JudgeGap": "reward_figures",
     "JudgeNoise": "judge_noise",
     "LabelledAnswer": "draft_sources",
+    "FlipRate": "criterion_faults",
+    "MutantResult": "criterion_probe",
+    "MutationReport": "criterion_probe",
     "NoiseAwareAcceptance": "judge_noise",
     "PairCounts": "separation",
     "PanelWeights": "panels",
+    "ProbedCriterion": "criterion_probe",
     "RewardReport": "reward_figures",
     "RubricDraft": "drafts",
     "SecondJudge": "reward_figures",
@@ -99,6 +112,7 @@ _MODULES = {
     "drift": "judge_drift",
     "judge_metric": "alignment.optimizers",
     "noise": "judge_noise",
+    "probe_criteria": "criterion_probe",
     "propose_wording": "alignment.wording",
     "read_feedback": "draft_sources",
     "read_pairs": "draft_sources",
@@ -108,6 +122,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "AdditionFlips",
     "Agreement",
     "Alignment",
     "AlignmentError",
@@ -131,6 +146,7 @@ __all__ = [
     "CriterionChange",
     "CriterionDisagreements",
     "CriterionDrift",
+    "CriterionFaults",
     "CriterionTrend",
     "Direction",
     "Disagreement",
@@ -139,6 +155,7 @@ __all__ = [
     "DriftReport",
     "DroppedCriterion",
     "Estimate",
+    "FlipRate",
     "GateResult",
     "JudgeChange",
     "JudgeChanges",
@@ -149,12 +166,15 @@ __all__ = [
     "JudgmentToLabel",
     "LabelledAnswer",
     "LabelsError",
+    "MutantResult",
+    "MutationReport",
     "NoiseAwareAcceptance",
     "OrderedAgreement",
     "PairCounts",
     "PanelCriterion",
     "PanelReport",
     "PanelWeights",
+    "ProbedCriterion",
     "Reliability",
     "RewardReport",
     "RubricDraft",
@@ -189,6 +209,7 @@ __all__ = [
     "noise",
     "panel_report",
     "plan_labels",
+    "probe_criteria",
     "propose_wording",
     "read_feedback",
     "read_labels",

@@ -96,11 +96,6 @@ class FlipRate(Record):
             flips=flips, count=count, low=lower_bound(flips, count, delta), high=upper_bound(flips, count, delta)
         )
 
-    @property
-    def at_least(self) -> str:
-        """The flips with the lower limit."""
-        return f"{self.flips:,} of {self.count:,} (at least {decimal(self.low, 2)})"
-
     def __str__(self) -> str:
         return f"{self.flips:,} of {self.count:,} (at most {decimal(self.high, 2)})"
 
@@ -114,7 +109,7 @@ class AdditionFlips(Record):
         rate: The flips of the mutants.
         noise: The flips of the repeated answers to the same cases.
         p_value: The one-sided p-value of the excess of the mutants' flips. None without mutants.
-        found: Whether the excess is significant.
+        is_significant: Whether the excess is significant.
     """
 
     kind: AdditionKind
@@ -122,7 +117,7 @@ class AdditionFlips(Record):
     rate: FlipRate
     noise: FlipRate
     p_value: UnitScore
-    found: bool = False
+    is_significant: bool = False
 
 
 class CriterionFlips(NamedTuple):
@@ -287,7 +282,7 @@ def find_faults(criteria: Mapping[str, CriterionFlips], alpha: float = 0.05) -> 
             for (kind, from_lowest), test in tests[name].items()
         )
         faults: list[FaultKind] = ["blind"] if is_blind(flips.evidence) else []
-        faults.extend(dict.fromkeys(addition.kind for addition in additions if addition.found))
+        faults.extend(dict.fromkeys(addition.kind for addition in additions if addition.is_significant))
         if name in noise and noise[name].p_value <= level:
             faults.append("flaky")
         kinds: dict[ChangeKind, FlipRate] = {kind: FlipRate.of(*counts) for kind, counts in flips.evidence.items()}
@@ -309,5 +304,7 @@ def _addition_flips(
     rate = FlipRate.of(sum(case.flips for case in cases), sum(case.mutants for case in cases))
     noise = FlipRate.of(sum(case.repeat_flips for case in cases), sum(case.repeats for case in cases))
     own = noise.flips / noise.count if noise.count else ASSUMED_NOISE
-    found = p_value <= level and rate.low > own
-    return AdditionFlips(kind=kind, from_lowest=from_lowest, rate=rate, noise=noise, p_value=p_value, found=found)
+    is_significant = p_value <= level and rate.low > own
+    return AdditionFlips(
+        kind=kind, from_lowest=from_lowest, rate=rate, noise=noise, p_value=p_value, is_significant=is_significant
+    )

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 from rubric_integrations._util.records import Record, html_table
-from rubric_integrations._util.text import counted
+from rubric_integrations._util.text import counted, decimal
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.graders import Grader, PerCriterionGrader
 from rubric_integrations.judges.spend import Prices
@@ -21,7 +21,7 @@ from rubric_integrations.rubric.case import Case
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.ledger import use_ledger
-from rubric_integrations.scoring.judgment import NO_SPEND, Spend, interpret_answer
+from rubric_integrations.scoring.judgment import NO_SPEND, Spend
 from rubric_integrations.scoring.report import NOT_APPLICABLE
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.asked_again import Asked, ask_repeatedly
@@ -34,6 +34,7 @@ from rubric_integrations.trust.criterion_faults import (
     CriterionFaults,
     CriterionFlips,
     FaultKind,
+    FlipRate,
     find_faults,
 )
 from rubric_integrations.trust.mutations import (
@@ -44,6 +45,7 @@ from rubric_integrations.trust.mutations import (
     ExpectedRange,
     Mutant,
     MutationKind,
+    answer_value,
     expected_range,
     mutations_of,
     select_mutants,
@@ -136,38 +138,57 @@ class MutationReport(Record):
         answered = sum(result.flipped is not None for result in self.mutants)
         if not answered:
             return "Nothing was tested: no case has a mutant with an answer."
-        found = f"{counted(len(faulty), 'criterion', 'criteria')} of {len(self.criteria):,} with a fault"
-        text = f"{counted(answered, 'mutant')}: {found}{': ' + ', '.join(faulty) if faulty else ''}."
+        faults = f"{counted(len(faulty), 'criterion', 'criteria')} of {len(self.criteria):,} with a fault"
+        text = f"{counted(answered, 'mutant')}: {faults}{': ' + ', '.join(faulty) if faulty else ''}."
         return (
             f"{text} If all criteria are good, a finding other than `blind` has a probability of at most "
-            f"{100 * self.alpha:g} %. No finding does not prove that a criterion is good: see the limits."
+            f"{100 * self.alpha:g} %. No finding does not prove that a criterion is good."
         )
 
     def summary(self) -> str:
         """Return the results as text."""
         lines = [self.headline]
         for name, row in self.criteria.items():
-            lines += [f"{name}: {text}" for text in (*row.findings, *row.untested)]
+            lines += [*row.findings, *(f"`{name}`: {text}" for text in row.untested)]
         return "\n".join(lines)
+
+    @property
+    def proof(self) -> str:
+        """What the figures of the table mean, and how much they prove."""
+        counts = {addition.rate.count for row in self.criteria.values() for addition in row.result.additions}
+        counts |= {row.result.evidence.count for row in self.criteria.values()}
+        limits = ", ".join(
+            f"0/{count} at most {decimal(FlipRate.of(0, count).high, 2)}" for count in sorted(counts - {0})
+        )
+        return (
+            "Flips of mutants: `evidence` must flip, additions must not (* from the lowest answer, such as UNMET). "
+            "`own flips` are repeated answers to unchanged cases that differ from the most frequent one. True flip "
+            f"rates (95 % limits): {limits or 'unknown'}. Mutants of one case resemble each other: more cases prove "
+            "more."
+        )
 
     def table(self) -> list[tuple[str, ...]]:
         """Return the cells of a table with `COLUMNS`, a row for each criterion."""
         return [(name, *_cells(row.result), ", ".join(row.faults) or "-") for name, row in self.criteria.items()]
 
     def _repr_html_(self) -> str:
-        return html_table(self.summary(), COLUMNS, self.table())
+        return html_table(f"{self.summary()} {self.proof}", COLUMNS, self.table())
 
 
-COLUMNS = ("criterion", "evidence", "length", "tone", "format", "claim", "noise", "faults")
+COLUMNS = ("criterion", "evidence", "length", "tone", "format", "claim", "own flips", "faults")
 """The columns of `MutationReport.table`."""
 
 
 def _cells(result: CriterionFaults) -> Iterator[str]:
-    yield str(result.evidence) if result.evidence.count else "-"
+    yield _flips_of(result.evidence)
     for kind in (*SENSITIVITIES, "claim"):
-        rates = [str(addition.rate) for addition in result.additions if addition.kind == kind]
-        yield "; ".join(rates) or "-"
-    yield str(result.noise) if result.noise.count else "-"
+        sides = sorted((each.from_lowest, _flips_of(each.rate)) for each in result.additions if each.kind == kind)
+        yield ", ".join(f"{text}{'*' if from_lowest else ''}" for from_lowest, text in sides) or "-"
+    yield _flips_of(result.noise)
+
+
+def _flips_of(rate: FlipRate) -> str:
+    return f"{rate.flips:,}/{rate.count:,}" if rate.count else "-"
 
 
 class AnsweredCase(NamedTuple):
@@ -295,7 +316,7 @@ def answered_cases(rubric: Rubric, report: CaseReport) -> dict[str, list[Answere
                 answers = [
                     answer for answer in repeated.get((case.name, key), ()) if answer not in (None, NOT_APPLICABLE)
                 ]
-                values = tuple(interpret_answer(criterion, answer).value for answer in answers)
+                values = tuple(answer_value(criterion, answer) for answer in answers)
                 tested[key].append(AnsweredCase(case.name, expected, values))
     return tested
 
@@ -360,8 +381,8 @@ def probe_criteria(
                 tested, grader, repeat=repeat, ledger=store, max_concurrency=max_concurrency, max_cost=max_cost,
                 max_calls=max_calls, prices=prices, progress=progress,
             )  # fmt: skip
-        asked = answered_cases(tested, cases)
-        usable = {(each.case, key) for key, of_key in asked.items() for each in of_key if each.is_usable}
+        answered = answered_cases(tested, cases)
+        usable = {(each.case, key) for key, of_key in answered.items() for each in of_key if each.is_usable}
         rows = plan.rows(plan.select(usable))
         spent = cases.spend
         answers = Asked([], NO_SPEND, cases.stopped, cases.is_unusable)
@@ -374,7 +395,7 @@ def probe_criteria(
             )  # fmt: skip
     results = tuple(_results(tested, rows, answers))
     return MutationReport(
-        criteria=_probed(tested, asked, results, alpha),
+        criteria=_probed(tested, answered, results, alpha),
         mutants=results,
         requested=mutants,
         repeat=cases.repeat,
@@ -386,12 +407,12 @@ def probe_criteria(
     )
 
 
-def _results(rubric: Rubric, rows: Sequence[MutantRow], asked: Asked) -> Iterator[MutantResult]:
+def _results(rubric: Rubric, rows: Sequence[MutantRow], answers: Asked) -> Iterator[MutantResult]:
     """Yield the result of each mutant that was graded."""
     criteria = dict(zip(rubric.keys, rubric.criteria, strict=True))
     cases = {case.name: case for case in rubric.cases}
-    for row, report in zip(rows, asked.reports, strict=False):
-        if report is None and asked.stopped:
+    for row, report in zip(rows, answers.reports, strict=False):
+        if report is None and answers.stopped:
             continue
         entries = {entry.name: entry for entry in report.criteria} if report else {}
         for key, mutant in row.mutants.items():
@@ -399,7 +420,7 @@ def _results(rubric: Rubric, rows: Sequence[MutantRow], asked: Asked) -> Iterato
             error = "the judge gave no answer" if entry is None else entry.error
             flipped = None
             if entry is not None and entry.was_judged and expected is not None:
-                flipped = expected.is_flip(entry.value, mutant.kind, criteria[key])
+                flipped = expected.is_flip(answer_value(criteria[key], entry.verdict), mutant.kind, criteria[key])
             yield MutantResult(
                 criterion=key,
                 case=mutant.case,
@@ -425,7 +446,9 @@ def _probed(
         key: ProbedCriterion(
             result=result,
             findings=tuple(_findings(key, criteria[key], result)),
-            untested=tuple(_untested(rubric, key, criteria[key], result)),
+            untested=tuple(
+                _untested(rubric, key, criteria[key], result, {each.kind for each in of_criteria[key] if each.error})
+            ),
             left_out=tuple(each.case for each in tested[key] if not each.is_usable),
             failed=sum(each.error is not None for each in of_criteria[key]),
         )
@@ -466,53 +489,66 @@ def _count_flips(
 
 
 _ADDED = {
-    "length": "responses with padding or a repeated conclusion",
-    "tone": "responses with polite phrases",
-    "format": "responses with Markdown",
-    "claim": "responses with the claim that they are correct",
+    "length": "padding or a repeated conclusion",
+    "tone": "polite phrases",
+    "format": "Markdown",
+    "claim": "the claim that they are correct",
 }
 
 
 def _findings(key: str, criterion: Criterion, result: CriterionFaults) -> Iterator[str]:
     """Yield each fault as a sentence."""
     if "blind" in result.faults:
+        evidence = result.evidence
         yield (
-            f"`{key}` is blind: {result.evidence} responses without their evidence, or with changed evidence, get "
-            "another verdict; read whether the requirement names what decides it, and whether the rest of the response "
-            "has the evidence, too"
+            f"`{key}` is blind: {evidence.flips:,} of {evidence.count:,} responses without their evidence, or with "
+            f"changed evidence, get another verdict (at most {decimal(evidence.high, 2)}); see whether the requirement "
+            "names what decides it, and whether the rest of the response has the evidence, too"
         )
     for addition in result.additions:
-        if not addition.found:
+        if not addition.is_significant:
             continue
-        noise = addition.noise
+        rate, noise, kind = addition.rate, addition.noise, addition.kind
         own = (
             f"{noise.flips:,} of {noise.count:,} repeated answers to the unchanged cases"
             if noise.count
             else f"{100 * ASSUMED_NOISE:g} %, which is assumed, because no answer was repeated"
         )
-        figures = f"{addition.rate.at_least} {_ADDED[addition.kind]} {_change(criterion, addition)}, against {own}"
-        if addition.kind == "claim":
+        figures = (
+            f"{rate.flips:,} of {rate.count:,} responses with {_ADDED[kind]} {_change(criterion, addition)} (at least "
+            f"{decimal(rate.low, 2)}), against {own}"
+        )
+        if kind == "claim":
             yield f"the judge can be talked into `{key}`: {figures}; measure the judge with `probe`"
         else:
-            yield (
-                f"`{key}` depends on {addition.kind}: {figures}; if it should, write `sensitive_to: [{addition.kind}]`"
-            )
+            yield f"`{key}` depends on {kind}: {figures}; if it should, write `sensitive_to: [{kind}]`"
     if "flaky" in result.faults:
+        noise = result.noise
         yield (
-            f"the judge contradicts itself on `{key}`: {result.noise.at_least} answers differ from the most frequent "
-            "one about the same case; make the requirement observable, or ask several times and vote"
+            f"the judge contradicts itself on `{key}`: {noise.flips:,} of {noise.count:,} answers differ from the most "
+            f"frequent one about the same case (at least {decimal(noise.low, 2)}); make the requirement observable, or "
+            "ask several times and vote"
         )
 
 
 def _change(criterion: Criterion, addition: AdditionFlips) -> str:
     if criterion.kind != "binary":
-        return "get another answer than expected"
-    from_met = not addition.from_lowest
-    return f"turn {'MET' if from_met else 'UNMET'} into another verdict"
+        return "get another answer than the expected one"
+    return f"get another verdict than {'UNMET' if addition.from_lowest else 'MET'}"
 
 
-def _untested(rubric: Rubric, key: str, criterion: Criterion, result: CriterionFaults) -> Iterator[str]:
-    """Yield what was not tested, and why."""
+def _untested(
+    rubric: Rubric, key: str, criterion: Criterion, result: CriterionFaults, failed: Collection[MutationKind]
+) -> Iterator[str]:
+    """Yield what was not tested, and why.
+
+    Args:
+        rubric: The rubric with its cases.
+        key: The name of the criterion.
+        criterion: The criterion.
+        result: Its flips.
+        failed: The kinds of mutants on which the judge failed.
+    """
     expected = [each for case in rubric.cases if (each := _expected(case, key, criterion)) is not None]
     if not expected:
         yield "not tested: no case expects a verdict on it"
@@ -535,6 +571,7 @@ def _untested(rubric: Rubric, key: str, criterion: Criterion, result: CriterionF
         if kind in criterion.sensitive_to:
             yield f"not tested for {kind}: it is `sensitive_to` it"
         elif kind not in tested:
-            yield f"not tested for {kind}: no case has such a mutant"
+            lacking = "the judge failed on its mutants" if kind in failed else "no case has such a mutant"
+            yield f"not tested for {kind}: {lacking}"
     if "claim" not in tested:
         yield f"not tested for claims: add a case in which it is {'MET' if criterion.is_penalty else 'UNMET'}"

@@ -45,6 +45,9 @@ AdditionKind = Literal["length", "tone", "format", "claim"]
 
 MutationKind = ChangeKind | AdditionKind
 
+# Verdicts on a scale are written with six digits.
+ROUNDING = 1e-6
+
 MUST_CHANGE: tuple[ChangeKind, ...] = get_args(ChangeKind)
 """The mutations that must change the verdict."""
 
@@ -91,26 +94,39 @@ class ExpectedRange(NamedTuple):
 
     def contains(self, value: float | None) -> bool:
         """Whether an answer with this value is expected. An abstention has the value None, and is not."""
-        return value is not None and self.low <= value <= self.high
+        return value is not None and self.low - ROUNDING <= value <= self.high + ROUNDING
 
     def is_flip(self, value: float | None, kind: MutationKind, criterion: Criterion) -> bool:
         """Whether the answer to a mutant of this kind is a flip: it is no longer an expected one.
 
-        If a sentence or a step is removed or changed, the value must fall. If a claim is added, only an answer that
-        gives a higher score is a flip. An abstention is always a flip, because it is another answer.
+        If the evidence is removed or changed, the value must fall. If a claim is added, only an answer that gives a
+        higher score is a flip. An abstention is always a flip, because it is another answer. Of options that are not
+        ordered, any other option is a flip.
 
         Args:
-            value: The value of the answer, or None for an abstention.
+            value: The value of the answer (see `answer_value`), or None for an abstention.
             kind: What the mutation changes.
             criterion: The criterion.
         """
-        if value is None:
-            return True
-        if kind in MUST_CHANGE and criterion.kind != "nominal":
-            return value < self.low
+        if value is None or criterion.kind == "nominal":
+            return not self.contains(value)
+        if kind in MUST_CHANGE:
+            return value < self.low - ROUNDING
         if kind == "claim":
-            return value < self.low if criterion.is_penalty else value > self.high
+            return value < self.low - ROUNDING if criterion.is_penalty else value > self.high + ROUNDING
         return not self.contains(value)
+
+
+def answer_value(criterion: Criterion, answer: object) -> float | None:
+    """Return the value of an answer in [0, 1], or None for an abstention. Of options that are not ordered, the index.
+
+    Raises:
+        ValueError: The text is not a valid answer to the criterion.
+    """
+    verdict, value = interpret_answer(criterion, answer)
+    if value is None or criterion.kind != "nominal":
+        return value
+    return float([option.label for option in criterion.choices].index(verdict))
 
 
 def expected_range(criterion: Criterion, expected: Expected) -> ExpectedRange | None:
@@ -122,13 +138,14 @@ def expected_range(criterion: Criterion, expected: Expected) -> ExpectedRange | 
     """
     values: list[float] = []
     for end in expected if isinstance(expected, tuple) else (expected,):
-        value = None if end == NOT_APPLICABLE else interpret_answer(criterion, end).value
+        value = None if end == NOT_APPLICABLE else answer_value(criterion, end)
         if value is None:
             return None
         values.append(value)
+    if criterion.kind == "nominal":
+        return ExpectedRange(min(values), max(values), can_fall=True, can_rise=True)
     possible = [option.value for option in criterion.choices] or [0.0, 1.0]
-    can_fall = min(values) > min(possible) or criterion.kind == "nominal"
-    return ExpectedRange(min(values), max(values), can_fall, max(values) < max(possible))
+    return ExpectedRange(min(values), max(values), min(values) > min(possible), max(values) < max(possible))
 
 
 def mutations_of(case: Case, key: str, criterion: Criterion, seed: int = 0) -> tuple[Mutant, ...]:
@@ -172,7 +189,7 @@ def mutations_of(case: Case, key: str, criterion: Criterion, seed: int = 0) -> t
         rank = _Rank(seed, case.name, key if kind in MUST_CHANGE else "", kind)
         for name, mutated in sorted(_mutate(kind, submission, evidence, rank), key=lambda one: rank(one[0])):
             # A repeated sentence may be a second occurrence.
-            if _identity(mutated) not in seen and not (criterion.per and name.startswith(_REPEATED)):
+            if _identity(mutated) not in seen and not (criterion.per and name == _REPEATED):
                 seen.add(_identity(mutated))
                 mutants.append(Mutant(case=case.name, kind=kind, name=name, submission=mutated))
     return tuple(mutants)
@@ -413,7 +430,6 @@ _PADDING = (
     "and at different times. What they have in common is the wish for an answer, and that is what this text is about.",
 )
 _REPEATED = "conclusion repeated"
-_OPENINGS = ("In summary: ", "To repeat: ", "In other words: ", "Once more: ")
 
 
 def _longer(response: str) -> Iterator[tuple[str, str]]:
@@ -423,8 +439,8 @@ def _longer(response: str) -> Iterator[tuple[str, str]]:
     for number, padding in enumerate(_PADDING if english else (), start=1):
         yield f"padding {number} appended", f"{response}\n\n{padding}"
         yield f"padding {number} inserted before", f"{padding}\n\n{response}"
-    for opening in _OPENINGS if english else ("",):
-        yield f"{_REPEATED} ({opening.strip() or 'alone'})", f"{response}\n\n{opening}{last}"
+    opening = "In summary: " if english else ""
+    yield _REPEATED, f"{response}\n\n{opening}{last}"
 
 
 _BEFORE = (

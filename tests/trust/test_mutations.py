@@ -164,7 +164,7 @@ def test_expected_range_has_the_values_of_options_and_numbers() -> None:
     assert expected_range(scale, (2, 4)) == (0.25, 0.75, True, True)
     assert expected_range(scale, 1) == (0.0, 0.0, False, True)
     nominal = options.model_copy(update={"scale_type": "nominal"})
-    assert expected_range(nominal, "none") == (0.2, 0.2, True, True)
+    assert expected_range(nominal, "some") == (1.0, 1.0, True, True)
 
 
 @pytest.mark.parametrize(
