@@ -14,7 +14,6 @@ import asyncio
 import json
 import os
 import re
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -188,12 +187,11 @@ class ReplyFile:
             self._read(path)
 
     def _read(self, path: Path) -> None:
-        """Read the stored replies. A last line that was cut off by a crash is requested again."""
+        """Read the stored replies. A line that was cut off by a crash is requested again."""
+        invalid: list[int] = []
         try:
             refuse_endless(path)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                lines = list(read_json_lines(path))
+            lines = list(read_json_lines(path, on_invalid=lambda number, _: invalid.append(number)))
             with path.open("rb") as file:
                 file.seek(0, os.SEEK_END)
                 if file.tell():
@@ -201,7 +199,8 @@ class ReplyFile:
                     self._ends_with_newline = file.read() == b"\n"
         except OSError as error:
             raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
-        for number, line in lines:
+        is_other_file = bool(invalid) and not lines and self._ends_with_newline
+        for number, line in [*lines, *([(invalid[0], None)] if is_other_file else [])]:
             try:
                 self._replies.setdefault(line["key"], _PROPOSALS.validate_python(line["proposals"]))
             except (ValidationError, TypeError, KeyError):
@@ -223,9 +222,10 @@ class ReplyFile:
         if self._path is None:
             return
         line = json_lines([{"key": key, "proposals": [proposal.model_dump() for proposal in proposals]}])
+        joint = "" if self._ends_with_newline else "\n"
         try:
             with self._path.open("ab") as file:
-                file.write((line if self._ends_with_newline else f"\n{line}").encode())
+                file.write(f"{joint}{line}\n".encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

@@ -169,7 +169,7 @@ def prune_candidates(
         counts = _counts(differences[:, place])
         answers = values[:, :, place].ravel()
         judged = answers[~np.isnan(answers)]
-        reason = _reason(judged, len(answers), float(lost[:, :, place].mean()), counts)
+        reason = _reason(judged, len(answers), int(lost[:, :, place].sum()), counts)
         if reason is None and has_enough and adjusted[place] > alpha:
             reason = "not shown to separate"
         column = answers * signed[place]
@@ -187,9 +187,9 @@ def prune_candidates(
     return [tests[place] for place in range(values.shape[2])]
 
 
-def _reason(judged: Any, answers: int, lost: float, counts: PairCounts) -> PruneReason | None:
+def _reason(judged: Any, answers: int, lost: int, counts: PairCounts) -> PruneReason | None:
     """Return why a candidate is useless whatever the number of pairs, or None."""
-    if lost > _MOST_LOST:
+    if lost > _MOST_LOST * answers:
         return "the judge failed"
     if len(judged) < _LEAST_ASSESSED * answers:
         return "rarely assessed"
