@@ -121,7 +121,9 @@ def draft(
     written = [*inputs, *ledger_files(ledger), replies]
     file = OutputFile(out_file, option="--out", overwrite=options.overwrite, inputs=written, may_be_rubric=True)
     # The text of a base is not changed, and gets no `cases`.
-    beside = OutputFile(cases_file, option="--out", overwrite=options.overwrite, inputs=written) if options.base else None
+    beside = None
+    if options.base:
+        beside = OutputFile(cases_file, option="--out", overwrite=options.overwrite, inputs=written)
     try:
         with ExitStack() as stack:
             stack.enter_context(sigterm_interrupts())

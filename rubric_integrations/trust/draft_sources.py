@@ -239,6 +239,8 @@ class SplitSource(NamedTuple):
 def split_source(rows: Sequence[AnswerPair | LabelledAnswer], seed: int = 0) -> SplitSource:
     """Split pairs or labelled answers into three parts, by group: 30 % to propose, 35 % to prune, 35 % to report.
 
+    Groups without a label, such as reports about no certain answer, are always in the part to propose.
+
     Example:
         >>> pairs = read_pairs([{"query": f"{n}?", "better": f"{n}", "worse": "-"} for n in range(100)])
         >>> len(set(split_source(pairs).parts))
@@ -255,11 +257,18 @@ def split_source(rows: Sequence[AnswerPair | LabelledAnswer], seed: int = 0) -> 
         name = min((not key.startswith("query "), key) for key in own)
         of_group[group] = min(of_group.get(group, name), name)
     place = {group: _unit(f"{seed}\n{name[1]}") for group, name in of_group.items()}
-    part_of: dict[int, DraftPart] = {group: _part_at(value) for group, value in place.items()}
+    tested = {group for group, row in zip(groups, rows, strict=True) if _can_be_tested(row)}
+    part_of: dict[int, DraftPart] = {
+        group: _part_at(value) if group in tested else "propose" for group, value in place.items()
+    }
     if rows and "propose" not in part_of.values():
         part_of[min(place, key=place.__getitem__)] = "propose"
     parts: list[DraftPart] = [part_of[group] for group in groups]
     return SplitSource(parts, groups)
+
+
+def _can_be_tested(row: AnswerPair | LabelledAnswer) -> bool:
+    return isinstance(row, AnswerPair) or (row.label is not None and row.submission is not None)
 
 
 def _part_at(place: float) -> DraftPart:

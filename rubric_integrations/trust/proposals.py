@@ -292,17 +292,17 @@ class Proposer:
             (rank, number, proposal)
             for number, reply in enumerate(replies)
             if not isinstance(reply, JudgeFailure)
-            for rank, proposal in enumerate(reply[:_MOST_PROPOSALS])
+            for rank, proposal in enumerate(reply)
         ]
         names = set(taken)
         seen = {_folded(criterion.requirement) for criterion in present}
         candidates: list[Candidate] = []
         refused: dict[str, RefusedProposal] = {}
-        for _, number, proposal in sorted(entries, key=lambda entry: entry[:2]):
+        for rank, number, proposal in sorted(entries, key=lambda entry: entry[:2]):
             words = _folded(proposal.requirement)
             if words in seen:
                 continue
-            outcome = _check(proposal, requests[number], names)
+            outcome = _check(proposal, requests[number], names, is_extra=rank >= _MOST_PROPOSALS)
             if isinstance(outcome, Candidate):
                 candidates.append(outcome)
                 names.add(outcome.name)
@@ -398,7 +398,7 @@ def find_quote(quote: str, sources: Sequence[SourceTexts]) -> tuple[str, str] | 
 
 
 def _check(
-    proposal: ProposedCriterion, sources: Sequence[SourceTexts], names: Collection[str]
+    proposal: ProposedCriterion, sources: Sequence[SourceTexts], names: Collection[str], *, is_extra: bool
 ) -> Candidate | RefusedProposal:
     """Return a candidate, or the reason why a proposal cannot be used."""
     requirement, quote = " ".join(proposal.requirement.split()), _spaced(proposal.quote)
@@ -406,6 +406,8 @@ def _check(
     def refuse(reason: str) -> RefusedProposal:
         return RefusedProposal(requirement, quote, reason)
 
+    if is_extra:
+        return refuse(f"comes after the first {_MOST_PROPOSALS} of its reply")
     if len(requirement) > _LONGEST_REQUIREMENT:
         return refuse(f"has {len(requirement):,} characters")
     if problem := wording_problem(requirement):

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from rubric_integrations.judges import Question
+from rubric_integrations.rubric.criterion import CONDITION_PREFIX
 from rubric_integrations.scoring import JudgeFailure
 from rubric_integrations.testing import ScriptedJudge
 
@@ -19,6 +20,8 @@ LIMIT, DOCTOR, VAGUE, ANSWER, BOB = (
     "Praises Bob",
 )
 _WORDS = {LIMIT: "at most", DOCTOR: "doctor", VAGUE: "as you like", ANSWER: "Answer", BOB: "Bob"}
+
+_DOCTOR = " Ask a doctor first."
 
 Proposal = dict[str, Any]
 Model = Callable[[str, str], Awaitable[str]]
@@ -50,7 +53,7 @@ class PlantedProposer:
     """An async function as a model: it proposes good, constant, redundant and invented criteria with real quotes.
 
     Args:
-        further: Further proposals of each reply.
+        further: Further proposals, at the beginning of each reply.
 
     Attributes:
         prompts: The user prompt of each call.
@@ -67,13 +70,13 @@ class PlantedProposer:
             for pattern in (r"take at most \d+ g a day", r"as you like, number \d+")
         )
         return reply_of(
+            *self.further,
             proposal(LIMIT, limit, name="limit"),
             proposal(DOCTOR, "Ask a doctor first.", name="doctor"),
             proposal(VAGUE, vague, "penalty", name="vague"),
             proposal(ANSWER, limit),
             proposal(BOB, limit),
             proposal("Is invented", "stands nowhere at all"),
-            *self.further,
         )
 
 
@@ -82,7 +85,7 @@ def reads_words(words: dict[str, str] | None = None, fails_on: Sequence[str] = (
     known = {**_WORDS, **(words or {})}
 
     def answer(question: Question) -> Any:
-        requirement = question.criterion.requirement
+        requirement = question.criterion.requirement.removeprefix(CONDITION_PREFIX)
         if requirement in fails_on:
             return JudgeFailure("transport", "no reply")
         return "MET" if known[requirement] in question.submission.response else "UNMET"

@@ -118,7 +118,7 @@ def test_rows_that_are_no_pairs_are_refused(rows: Any, message: str) -> None:
 
 
 def test_file_that_is_missing_or_broken_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="none.jsonl: cannot be read"):
+    with pytest.raises(ValueError, match=r"none.jsonl: cannot be read"):
         read_pairs(tmp_path / "none.jsonl")
     (tmp_path / "bad.jsonl").write_text('{"better": "a", "worse": "b"}\n{"better": "a"}\n')
     with pytest.raises(ValueError, match=r"bad.jsonl:2: has no `worse`"):
