@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     from rubric_integrations.trust.alignment.calls import AlignmentError
     from rubric_integrations.trust.alignment.optimizers import judge_metric
     from rubric_integrations.trust.alignment.wording import WordingProposal, propose_wording
+    from rubric_integrations.trust.answer_separation import (
+        CriterionUse,
+        RedundantPair,
+        SeparationReport,
+        check_separation,
+    )
     from rubric_integrations.trust.cases import CaseReport, CaseResult, CriterionCases, run_cases
     from rubric_integrations.trust.criterion_faults import AdditionFlips, CriterionFaults, FlipRate
     from rubric_integrations.trust.criterion_probe import (
@@ -86,6 +92,7 @@ _MODULES = {
     "CriterionDrift": "judge_drift",
     "CriterionFaults": "criterion_faults",
     "CriterionTrend": "reward_figures",
+    "CriterionUse": "answer_separation",
     "DraftError": "drafting",
     "DraftedCriterion": "drafts",
     "DriftReport": "judge_drift",
@@ -100,14 +107,17 @@ _MODULES = {
     "PairCounts": "separation",
     "PanelWeights": "panels",
     "ProbedCriterion": "criterion_probe",
+    "RedundantPair": "answer_separation",
     "RewardReport": "reward_figures",
     "RubricDraft": "drafts",
     "SecondJudge": "reward_figures",
     "Separation": "separation",
+    "SeparationReport": "answer_separation",
     "StepFigures": "reward_figures",
     "Trend": "reward_figures",
     "WordingProposal": "alignment.wording",
     "align": "alignment.align",
+    "check_separation": "answer_separation",
     "draft_rubric": "drafting",
     "drift": "judge_drift",
     "judge_metric": "alignment.optimizers",
@@ -148,6 +158,7 @@ __all__ = [
     "CriterionDrift",
     "CriterionFaults",
     "CriterionTrend",
+    "CriterionUse",
     "Direction",
     "Disagreement",
     "DraftError",
@@ -175,6 +186,7 @@ __all__ = [
     "PanelReport",
     "PanelWeights",
     "ProbedCriterion",
+    "RedundantPair",
     "Reliability",
     "RewardReport",
     "RubricDraft",
@@ -183,6 +195,7 @@ __all__ = [
     "SecondJudge",
     "SelectivePoint",
     "Separation",
+    "SeparationReport",
     "SequentialGate",
     "StepFigures",
     "Trend",
@@ -194,6 +207,7 @@ __all__ = [
     "calibrate",
     "calibrate_rate",
     "certify",
+    "check_separation",
     "choose_for_labels",
     "comparability",
     "compare_judges",

@@ -29,7 +29,7 @@ FEWEST_GROUPS = 30
 _MOST_LOST = 0.2
 _LEAST_ASSESSED = 0.5
 # The correlation of two criteria over the answers from which on one of them adds nothing.
-_REDUNDANT = 0.8
+REDUNDANT = 0.8
 
 PruneReason = Literal[
     "always met",
@@ -173,7 +173,7 @@ def prune_candidates(
         if reason is None and has_enough and adjusted[place] > alpha:
             reason = "not shown to separate"
         column = answers * signed[place]
-        if reason is None and any(_correlation(column, other) >= _REDUNDANT for other in columns):
+        if reason is None and any(_correlation(column, other) >= REDUNDANT for other in columns):
             reason = "redundant"
         if reason is None:
             columns.append(column)
