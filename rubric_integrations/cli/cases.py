@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import Judge
     from rubric_integrations.rubric.rubric import Rubric
+    from rubric_integrations.trust.answer_separation import SeparationReport
     from rubric_integrations.trust.cases import CaseReport, CaseResult
+    from rubric_integrations.trust.criterion_probe import MutationReport
 
 _STYLES = {"as expected": "green", "different": "red", "failed": "bold magenta"}
 
@@ -60,9 +63,36 @@ class CaseOptions:
         typer.Option(help="A file of further cases. By default NAME.cases.yaml next to the rubric, if it exists."),
     ] = None
     repeat: Annotated[
-        int,
-        typer.Option(min=1, help="How often each case is graded: with 2 or more, the answers that differ are counted."),
-    ] = 1
+        int | None,
+        typer.Option(
+            min=1,
+            help="How often each case is graded: with 2 or more, the answers that differ are counted. Default: 1, or 5 "
+            "with --mutations.",
+        ),
+    ] = None
+    mutations: Annotated[
+        bool,
+        typer.Option(
+            "--mutations",
+            help="Also grade changed cases: whether each criterion reacts to its evidence, and not to length, tone, "
+            "format or the claim that the response is correct.",
+        ),
+    ] = False
+    mutants: Annotated[
+        int, typer.Option(min=1, help="The most mutants of each kind, for each criterion, with --mutations.")
+    ] = 10
+    seed: Annotated[int, typer.Option(help="The number by which mutants are selected.")] = 0
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="JSON Lines with a better and a worse answer: whether the rubric orders them rightly."),
+    ] = None
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON Lines with a response and a label (good or bad, or 0 to 1), or human labels of all criteria: "
+            "whether the rubric separates good from bad."
+        ),
+    ] = None
     junit: Annotated[
         Path | None, typer.Option(help="Write the results as JUnit XML, one test for each case, to this file.")
     ] = None
@@ -72,6 +102,15 @@ class CaseOptions:
     ] = False
     modules: ModulesOption = None
     as_json: JsonOption = False
+
+    @property
+    def repetitions(self) -> int:
+        """How often each case is graded."""
+        return self.repeat or (_REPEAT_OF_MUTATIONS if self.mutations else 1)
+
+
+# The judge's own flips, with which those of its mutants are compared.
+_REPEAT_OF_MUTATIONS = 5
 
 
 def test(
@@ -115,17 +154,20 @@ def test(
 ) -> None:
     """Run the test cases of a rubric: grade each, and compare the verdicts and scores with the expected ones.
 
-    With --repeat, a flip is a repeated answer that differs from the first answer about the same case.
+    With --repeat, a flip is a repeated answer that differs from the first answer about the same case. With --mutations,
+    a flip is an answer that is no longer the expected one. With --pairs or --labels, the rubric needs no cases.
 
-    Exit codes: 0 all as expected; 1 a result differs; 2 bad usage or bad input; 3 a judge failed, or cannot be used;
-    4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C or SIGTERM.
+    Exit codes: 0 all as expected; 1 a result differs, or a criterion has a fault (--mutations); 2 bad usage or bad
+    input; 3 a judge failed on a case, or cannot be used; 4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C
+    or SIGTERM.
     """
     from rubric_integrations.formats.registry import read_with_cases
     from rubric_integrations.judges.store import StoreError
-    from rubric_integrations.trust.cases import check_grader, read_tested, run_cases
+    from rubric_integrations.trust.answer_separation import read_answers
+    from rubric_integrations.trust.cases import check_grader
 
     ledger = ledger_address(ledger_options.ledger) if ledger_options.ledger else None
-    files = [rubric, *([options.cases] if options.cases else [])]
+    files = [rubric, *(path for path in (options.cases, options.pairs, options.labels) if path)]
     inputs = [*files, *ledger_files(ledger), *judges.judge_files]
     junit = options.junit and OutputFile(
         options.junit, option="--junit", overwrite=options.overwrite, inputs=inputs, replaces=JUNIT_FILE
@@ -133,35 +175,108 @@ def test(
     import_modules(options.modules or ())
     try:
         with refuse_bad_input(*files):
-            tested = read_tested(read_with_cases(rubric, options.cases), str(rubric))
+            tested = _require_cases(read_with_cases(rubric, options.cases), rubric, options)
             _require_judge(judges, tested)
             grader = replace(grader_options, on_failure="abstain").make_grader(members := judges.make_judges())
             check_grader(tested, grader)
+            if options.pairs or options.labels:  # an error before anything is paid for
+                read_answers(tested.without_cases(), options.pairs, options.labels)
             if options.dry_run:
-                _print_plan(tested, grader, options.repeat, ledger, ledger_options, as_json=options.as_json)
+                _print_plan(tested, grader, options, ledger, ledger_options)
                 return
             _print_judges(judges, members, tested)
             start = time.monotonic()
             with sigterm_interrupts(), junit or nullcontext() as junit_file:
-                report = run_cases(
-                    tested, grader, repeat=options.repeat, ledger=ledger, max_cost=ledger_options.max_cost,
-                    max_calls=ledger_options.max_calls, prices=ledger_options.prices, progress=True,
-                    max_concurrency=grader_options.max_concurrency,
-                )  # fmt: skip
+                results = _run(tested, grader, options, ledger, ledger_options, grader_options.max_concurrency)
                 if junit_file:
-                    junit_file.write(_junit(report, tested.name or rubric.stem, time.monotonic() - start))
+                    junit_file.write(_junit(results, tested.name or rubric.stem, time.monotonic() - start))
     except (StoreError, TypeError) as error:
         refuse(str(error))
     except KeyboardInterrupt:
         stored = f"The answers so far are in {ledger_options.ledger}: repeat the command to go on." if ledger else ""
         err.print(plain(f"Stopped. {stored}".strip()), soft_wrap=True)
         raise typer.Exit(Exit.INTERRUPTED) from None
-    print_warnings(report.warnings)
-    if options.as_json:
-        print_json({**{name: getattr(report, name) for name in type(report).model_fields}, "headline": report.headline})
-    else:
-        print_report(report)
-    raise typer.Exit(_exit_code(report))
+    _print_results(results, as_json=options.as_json)
+    raise typer.Exit(_exit_code(results))
+
+
+class _Results(NamedTuple):
+    """The reports of the command. A report that was not requested is None."""
+
+    cases: CaseReport | None
+    mutations: MutationReport | None
+    separation: SeparationReport | None
+
+
+def _require_cases(rubric: Rubric, path: Path, options: CaseOptions) -> Rubric:
+    """End the command with an error if the rubric has no cases, and if nothing else is tested."""
+    from rubric_integrations.trust.cases import read_tested
+
+    has_answers = options.pairs is not None or options.labels is not None
+    return rubric if has_answers and not options.mutations and not rubric.cases else read_tested(rubric, str(path))
+
+
+def _run(
+    rubric: Rubric,
+    grader: Grader,
+    options: CaseOptions,
+    ledger: LedgerAddress | None,
+    limits: LedgerOptions,
+    max_concurrency: int,
+) -> _Results:
+    """Grade the cases, their mutants, and the answers of --pairs or --labels, within common limits."""
+    from rubric_integrations.scoring.judgment import NO_SPEND
+    from rubric_integrations.trust.answer_separation import check_separation
+    from rubric_integrations.trust.cases import run_cases
+    from rubric_integrations.trust.criterion_probe import probe_criteria
+
+    cases, mutations, separation = None, None, None
+    spent = NO_SPEND
+    if rubric.cases:
+        cases = run_cases(
+            rubric, grader, repeat=options.repetitions, ledger=ledger, max_cost=limits.max_cost,
+            max_calls=limits.max_calls, prices=limits.prices, progress=True,
+            max_concurrency=max_concurrency,
+        )  # fmt: skip
+        spent = cases.spend
+    if cases and options.mutations:
+        mutations = probe_criteria(
+            rubric, grader, cases=cases, mutants=options.mutants, seed=options.seed, ledger=ledger,
+            max_cost=limits.max_cost, max_calls=limits.max_calls, prices=limits.prices, progress=True,
+            max_concurrency=max_concurrency,
+        )  # fmt: skip
+        spent = mutations.spend
+    stopped = any(report.stopped for report in (cases, mutations) if report)
+    if (options.pairs or options.labels) and not stopped:
+        separation = check_separation(
+            rubric, grader, pairs=options.pairs, labels=options.labels, ledger=ledger,
+            max_cost=None if limits.max_cost is None else max(0.0, limits.max_cost - (spent.cost or 0.0)),
+            max_calls=None if limits.max_calls is None else max(0, limits.max_calls - spent.calls),
+            prices=limits.prices, progress=True,
+            max_concurrency=max_concurrency,
+        )  # fmt: skip
+    return _Results(cases, mutations, separation)
+
+
+def _print_results(results: _Results, *, as_json: bool) -> None:
+    """Print all reports, as tables or as one JSON object."""
+    from rubric_integrations.cli.rubric_evidence import print_mutations, print_separation, to_json
+
+    cases, mutations, separation = results
+    print_warnings(cases.warnings if cases else ())
+    if as_json:
+        others = {"mutations": mutations, "separation": separation}
+        print_json({
+            **(to_json(cases) if cases else {}),
+            **{name: to_json(report) for name, report in others.items() if report},
+        })  # fmt: skip
+        return
+    if cases:
+        print_report(cases)
+    if mutations and not (cases and cases.stopped):
+        print_mutations(mutations)
+    if separation:
+        print_separation(separation)
 
 
 def _require_judge(judges: JudgeOptions, rubric: Rubric) -> None:
@@ -180,19 +295,35 @@ def _require_judge(judges: JudgeOptions, rubric: Rubric) -> None:
 
 
 def _print_plan(
-    rubric: Rubric, grader: Grader, repeat: int, ledger: LedgerAddress | None, limits: LedgerOptions, *, as_json: bool
+    rubric: Rubric, grader: Grader, options: CaseOptions, ledger: LedgerAddress | None, limits: LedgerOptions
 ) -> None:
     """Print the number of calls that the command would make, and their highest cost."""
-    from rubric_integrations.runs.dry_run import count_calls
+    from rubric_integrations.runs.dry_run import PlannedCalls, count_calls
+    from rubric_integrations.trust.answer_separation import read_answers
+    from rubric_integrations.trust.criterion_probe import MutationPlan
 
-    rows = [(case.submission, rubric.without_cases()) for case in rubric.cases]
+    graded = rubric.without_cases()
+    rows = {"cases": ([(case.submission, graded) for case in rubric.cases], options.repetitions)}
+    if options.mutations:
+        plan = MutationPlan(rubric, grader, options.mutants, options.seed)
+        rows["mutants"] = ([(row.submission, row.rubric) for row in plan.rows(plan.select())], 1)
+    if options.pairs or options.labels:
+        rows["answers"] = ([(each, graded) for each in read_answers(graded, options.pairs, options.labels).answers], 1)
     existing = ledger if ledger_exists(ledger) else None
-    planned = count_calls(rows, grader, repeats=repeat, ledger=existing, prices=limits.prices)
-    if as_json:
-        print_json({"cases": len(rows), "repeat": repeat, **planned._asdict()})
+    planned = [
+        count_calls(each, grader, repeats=repeats, ledger=existing, prices=limits.prices)
+        for each, repeats in rows.values()
+        if each
+    ]
+    total = functools.reduce(PlannedCalls.joined, planned)
+    counts = {name: len(each) for name, (each, _) in rows.items()}
+    if options.as_json:
+        print_json({**counts, "repeat": options.repetitions, **total._asdict()})
     else:
-        times = f", {repeat:,} times each" if repeat > 1 else ""
-        print_lines([f"{counted(len(rows), 'case')}{times}: {planned.summary()}. Nothing was requested."])
+        times = f", {options.repetitions:,} times each" if options.repetitions > 1 else ""
+        texts = [f"{counted(counts['cases'], 'case')}{times}"] if counts["cases"] else []
+        texts += [counted(counts[name], name.removesuffix("s")) for name in counts if name != "cases"]
+        print_lines([f"{', '.join(texts)}: {total.summary()}. Nothing was requested."])
 
 
 def _print_judges(judges: JudgeOptions, members: list[Judge], rubric: Rubric) -> None:
@@ -245,13 +376,17 @@ def _counts(row: CaseResult) -> str:
     return ", ".join(f"{count:,} x {text}" for text, count in counts.most_common())
 
 
-def _junit(report: CaseReport, suite: str, seconds: float) -> str:
-    """Return the results as JUnit XML: a test case for each case, which fails if one of its results differs."""
+def _junit(all_results: _Results, suite: str, seconds: float) -> str:
+    """Return the results as JUnit XML: a test case for each case, which fails if one of its results differs.
+
+    Each criterion with mutants is a test case, too.
+    """
+    from rubric_integrations.cli.rubric_evidence import add_mutations
     from rubric_integrations.reporting.grades import JUnitReport
 
-    junit = JUnitReport(suite)
-    for name in dict.fromkeys(result.case for result in report.results):
-        results = [result for result in report.results if result.case == name]
+    junit, rows = JUnitReport(suite), all_results.cases.results if all_results.cases else ()
+    for name in dict.fromkeys(result.case for result in rows):
+        results = [result for result in rows if result.case == name]
         wrong = [result for result in results if result.outcome != "as expected"]
         has_failed = any(result.outcome == "failed" for result in wrong)
         text = "\n".join(map(str, wrong))
@@ -261,12 +396,16 @@ def _junit(report: CaseReport, suite: str, seconds: float) -> str:
             junit.add_test(name, str(wrong[0]), "error", "not graded", text)
         else:
             junit.add_test(name, str(wrong[0]), "failure", "different", text)
+    if all_results.mutations:
+        add_mutations(junit, all_results.mutations)
     return junit.to_xml(seconds)
 
 
-def _exit_code(report: CaseReport) -> Exit:
-    if report.stopped:
-        return Exit.JUDGE_FAILED if report.is_unusable else Exit.STOPPED
-    if report.of_outcome("failed"):
+def _exit_code(results: _Results) -> Exit:
+    cases, mutations, _ = results
+    if stopped := [report for report in results if report and report.stopped]:
+        return Exit.JUDGE_FAILED if stopped[0].is_unusable else Exit.STOPPED
+    if cases and cases.of_outcome("failed"):
         return Exit.JUDGE_FAILED
-    return Exit.DONE if report.is_as_expected else Exit.NOT_PASSED
+    has_fault = bool(mutations) and any(row.faults for row in mutations.criteria.values())
+    return Exit.NOT_PASSED if has_fault or (cases and not cases.is_as_expected) else Exit.DONE

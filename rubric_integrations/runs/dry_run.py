@@ -48,6 +48,11 @@ class PlannedCalls(NamedTuple):
     cost: float | None
     stored: int
 
+    def joined(self, other: PlannedCalls) -> PlannedCalls:
+        """Return the sums of both plans."""
+        cost = None if self.cost is None or other.cost is None else self.cost + other.cost
+        return PlannedCalls(self.calls + other.calls, cost, self.stored + other.stored)
+
     def summary(self) -> str:
         """Return the figures as a short text.
 

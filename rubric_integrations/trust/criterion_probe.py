@@ -197,12 +197,14 @@ class AnsweredCase(NamedTuple):
     Attributes:
         case: The name of the case.
         expected: The expected answer.
+        has_evidence: Whether the case names the evidence for the answer.
         values: The value of each answer, in the order of the repetitions. None for an abstention. Failed answers are
             left out.
     """
 
     case: str
     expected: ExpectedRange
+    has_evidence: bool
     values: tuple[float | None, ...]
 
     @property
@@ -317,7 +319,7 @@ def answered_cases(rubric: Rubric, report: CaseReport) -> dict[str, list[Answere
                     answer for answer in repeated.get((case.name, key), ()) if answer not in (None, NOT_APPLICABLE)
                 ]
                 values = tuple(answer_value(criterion, answer) for answer in answers)
-                tested[key].append(AnsweredCase(case.name, expected, values))
+                tested[key].append(AnsweredCase(case.name, expected, case.evidence_of(key) is not None, values))
     return tested
 
 
@@ -447,7 +449,7 @@ def _probed(
             result=result,
             findings=tuple(_findings(key, criteria[key], result)),
             untested=tuple(
-                _untested(rubric, key, criteria[key], result, {each.kind for each in of_criteria[key] if each.error})
+                _untested(tested[key], criteria[key], result, {each.kind for each in of_criteria[key] if each.error})
             ),
             left_out=tuple(each.case for each in tested[key] if not each.is_usable),
             failed=sum(each.error is not None for each in of_criteria[key]),
@@ -538,27 +540,23 @@ def _change(criterion: Criterion, addition: AdditionFlips) -> str:
 
 
 def _untested(
-    rubric: Rubric, key: str, criterion: Criterion, result: CriterionFaults, failed: Collection[MutationKind]
+    cases: Sequence[AnsweredCase], criterion: Criterion, result: CriterionFaults, failed: set[MutationKind]
 ) -> Iterator[str]:
     """Yield what was not tested, and why.
 
     Args:
-        rubric: The rubric with its cases.
-        key: The name of the criterion.
+        cases: The cases that expect an answer to the criterion.
         criterion: The criterion.
         result: Its flips.
         failed: The kinds of mutants on which the judge failed.
     """
-    expected = [each for case in rubric.cases if (each := _expected(case, key, criterion)) is not None]
-    if not expected:
-        yield "not tested: no case expects a verdict on it"
+    if not any(case.is_usable for case in cases):
+        yield f"not tested: {'the judge answers no case as expected' if cases else 'no case expects a verdict on it'}"
         return
-    can_fall = [
-        case for case in rubric.cases if (each := _expected(case, key, criterion)) is not None and each.can_fall
-    ]
+    can_fall = [case for case in cases if case.expected.can_fall]
     if not can_fall:
         yield "not tested for blindness: add a case in which it is MET, with its `evidence`"
-    elif not any(case.evidence_of(key) is not None for case in can_fall):
+    elif not any(case.has_evidence for case in can_fall):
         yield "not tested for blindness: name `evidence`"
     elif result.evidence.count < FEWEST_MUTANTS:
         lacking = f"{result.evidence.count} of at least {FEWEST_MUTANTS} mutants"
@@ -573,5 +571,8 @@ def _untested(
         elif kind not in tested:
             lacking = "the judge failed on its mutants" if kind in failed else "no case has such a mutant"
             yield f"not tested for {kind}: {lacking}"
-    if "claim" not in tested:
-        yield f"not tested for claims: add a case in which it is {'MET' if criterion.is_penalty else 'UNMET'}"
+    if "claim" in failed - tested:
+        yield "not tested for claims: the judge failed on its mutants"
+    elif "claim" not in tested:
+        verdict = "MET" if criterion.is_penalty else "UNMET"
+        yield f"not tested for claims: add a case in which it is {verdict}, and that the judge answers so"
