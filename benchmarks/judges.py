@@ -2,18 +2,21 @@
 
     python benchmarks/judges.py [--data ../shared/data]
 
-`make judges` runs it. The page depends on the data alone: the same data give the same bytes.
+`make judges` runs it. It also writes `rubric_integrations/library/judges.json`, the figures of the questions that are
+like those of the library's rubrics. Both depend on the data alone: the same data give the same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 import math
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +38,7 @@ from rubric_integrations.trust.benchmarks.sets import (
 )
 
 PAGE = ROOT / "docs" / "judges.md"
+LIBRARY = ROOT / "rubric_integrations" / "library" / "judges.json"
 READINGS = ROOT / "benchmarks" / "choices_read.csv"
 DATA = ROOT.parent / "shared" / "data"
 ALPHA = 0.2
@@ -44,6 +48,19 @@ PANELS = (
     ("llmbar", "which of two is better", ("mode",)),
     ("ttcw", "yes or no, reasons optional", ("majority",)),
 )
+# The set, the kind of criterion, and the question in words.
+QUESTIONS = (
+    ("summhay", "fact in a text", "Does the summary cover this insight?"),
+    ("devai", "requirement of a task", "Does the program do this?"),
+    ("llmbar", "instruction followed", "Which of two outputs executes the instruction better?"),
+    ("conala", "quality", "How useful is this code, from 0 to 4?"),
+    ("ttcw", "creativity", "Does the story pass this test of creative writing?"),
+)
+# Single questions of LLM-Rubric, by their ids. The page has one table for each kind of question.
+DIALOGUE_QUESTIONS = {
+    "Q6": "How free of redundant elements are the assistant's utterances?",
+    "Q7": "How concise are the assistant's responses?",
+}
 VOTES = {"mode": "most votes", "majority": "most votes", "median": "median", "mean": "rounded mean"}
 
 
@@ -52,22 +69,51 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     data = parser.parse_args().data
     try:
-        text = page(data)
+        benchmarks, figures = measure(data)
     except BenchmarkDataError as error:
         sys.exit(str(error))
-    PAGE.write_text(text, encoding="utf-8")
+    PAGE.write_text(page(benchmarks, figures), encoding="utf-8")
+    LIBRARY.write_text(library_judges(benchmarks, figures), encoding="utf-8")
     commit = commit_of(data)
-    print(f"{PAGE.relative_to(ROOT)} is written from {data}" + (f", commit {commit}" if commit else ""))
+    files = " and ".join(str(path.relative_to(ROOT)) for path in (PAGE, LIBRARY))
+    print(f"{files} are written from {data}" + (f", commit {commit}" if commit else ""))
 
 
-def page(data: Path) -> str:
-    """Return the page as Markdown."""
+Figures = dict[tuple[str, str], list[JudgeFigures]]
+"""The figures of the recorded judges, by the name of the set and the kind of criterion."""
+
+
+def measure(data: Path) -> tuple[dict[str, Benchmark], Figures]:
+    """Return the sets and the figures of their recorded judges."""
     benchmarks = {name: Benchmark(load_set(name, data)) for name in SOURCES}
     figures = {
         (name, kind): [benchmark.measure(judge, kind) for judge in benchmark.data.judges]
         for name, benchmark in benchmarks.items()
         for kind in benchmark.data.kinds
     }
+    return benchmarks, figures
+
+
+def library_judges(benchmarks: dict[str, Benchmark], figures: Figures) -> str:
+    """Return the figures of single questions as JSON, one judge on each line."""
+    rows = [(name, question, row) for name, kind, question in QUESTIONS for row in figures[name, kind]]
+    dialogues = benchmarks["llm_rubric"].data
+    for name, question in DIALOGUE_QUESTIONS.items():
+        items = [item._replace(labels={name: item.labels[name]}) for item in dialogues.items]
+        benchmark = Benchmark(replace(dialogues, items=items))
+        rows += [("llm_rubric", question, benchmark.measure(judge, "quality")) for judge in dialogues.judges]
+    lines = [
+        json.dumps({
+            "set": SOURCES[name].title, "question": question, "judge": row.judge.name, "prompt": row.judge.prompt,
+            "n": row.n, "kappa": [None if each is None else round(each, 4) for each in row.ranking_kappa[:3]],
+        })
+        for name, question, row in rows
+    ]  # fmt: skip
+    return "[\n" + ",\n".join(lines) + "\n]\n"
+
+
+def page(benchmarks: dict[str, Benchmark], figures: Figures) -> str:
+    """Return the page as Markdown."""
     persons = {
         name: person_rows(benchmark)
         for name, benchmark in benchmarks.items()
@@ -158,7 +204,7 @@ def person_rows(benchmark: Benchmark) -> list[PersonRow]:
 
 def introduction(
     benchmarks: dict[str, Benchmark],
-    figures: dict[tuple[str, str], list[JudgeFigures]],
+    figures: Figures,
     persons: dict[str, list[PersonRow]],
 ) -> list[str]:
     """Return the text on top, whose figures are those of the tables."""
@@ -169,14 +215,7 @@ def introduction(
     ]
     lenient = [row for row in stories if row.bias and row.bias.low is not None and row.bias.low > 0]
     dialogues = [figures["llm_rubric", kind][0] for kind in benchmarks["llm_rubric"].data.kinds]
-    summary = (
-        ("summhay", "fact in a text", "Does the summary cover this insight?"),
-        ("devai", "requirement of a task", "Does the program do this?"),
-        ("llmbar", "instruction followed", "Which of two outputs executes the instruction better?"),
-        ("conala", "quality", "How useful is this code, from 0 to 4?"),
-        ("ttcw", "creativity", "Does the story pass this test of creative writing?"),
-    )
-    rows = [(name, kind, question, max(figures[name, kind], key=kappa_of)) for name, kind, question in summary]
+    rows = [(name, kind, question, max(figures[name, kind], key=kappa_of)) for name, kind, question in QUESTIONS]
     comparable = [row for *_, row in rows if row.kind != "creativity"]
     close = kappas(comparable)
     estimates = [row.ranking_kappa for row in comparable]
@@ -255,7 +294,7 @@ def introduction(
     ]
 
 
-def judges_section(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, str], list[JudgeFigures]]) -> list[str]:
+def judges_section(benchmarks: dict[str, Benchmark], figures: Figures) -> list[str]:
     """Return the tables of the recorded judges, by kind of criterion."""
     lines = [
         "## The recorded judges",
@@ -413,7 +452,7 @@ def published_accuracies(benchmark: Benchmark, judge: RecordedJudge) -> dict[str
     return {subset: 100 * sum(values) / len(values) for subset, values in right.items()}
 
 
-def panels_section(benchmarks: dict[str, Benchmark], figures: dict[tuple[str, str], list[JudgeFigures]]) -> list[str]:
+def panels_section(benchmarks: dict[str, Benchmark], figures: Figures) -> list[str]:
     """Return the tables of panels: whether votes pay, and whether unanimity can be trusted."""
     votes: list[Sequence[str]] = []
     agreed: list[Sequence[str]] = []

@@ -45,7 +45,7 @@ MODULES = modules_of(ROOT)
 # A package imports its own ring and those before it. Every other package is a host, in the outermost ring.
 Rings: TypeAlias = dict[str, tuple[str, ...]]
 RINGS: Rings = {
-    "core": ("rubric", "submission", "scoring", "formats", "checks", "judges", "graders", "runs"),
+    "core": ("rubric", "submission", "scoring", "formats", "checks", "judges", "graders", "runs", "library"),
     "trust": ("trust", "redteam"),
 }
 # A host never imports another, but these, and the command line imports all.

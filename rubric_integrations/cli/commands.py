@@ -26,7 +26,7 @@ from rubric_integrations.cli.judge import agree, align, calibrate, certify, prob
 from rubric_integrations.cli.judge_changes import compare_judges, drift
 from rubric_integrations.cli.labelling import label, plan
 from rubric_integrations.cli.preview import preview
-from rubric_integrations.cli.rubrics import convert, migrate, schema, validate
+from rubric_integrations.cli.rubrics import convert, library, migrate, schema, validate
 from rubric_integrations.cli.runs import compare, import_, report, rescore, show
 from rubric_integrations.cli.serve import serve
 
@@ -155,6 +155,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plan": plan,
     "probe": probe,
     "benchmark": benchmark,
+    "library": library,
     "validate": validate,
     "convert": convert,
     "migrate": migrate,

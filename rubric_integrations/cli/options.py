@@ -135,7 +135,8 @@ ModulesOption = Annotated[
 
 # The first of two arguments. Unlike in any parser, the first one is optional: a single argument is the responses.
 RubricArgument = typer.Argument(
-    help="The rubric: a YAML or JSON file. Leave it out if each row has a `rubric`.", show_default=False
+    help="The rubric: a YAML or JSON file, or library:NAME. Leave it out if each row has a `rubric`.",
+    show_default=False,
 )
 NOTHING_TO_GRADE = "`responses` is missing: name the file to grade"
 

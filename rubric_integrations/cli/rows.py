@@ -12,6 +12,7 @@ from rubric_integrations.checks.metrics import unregistered_metrics
 from rubric_integrations.cli.console import refuse
 from rubric_integrations.cli.outputs import is_rubric
 from rubric_integrations.formats.row_rubrics import problem_of
+from rubric_integrations.library.catalogue import PREFIX
 from rubric_integrations.reporting.validation import unregistered_fault
 from rubric_integrations.submission.readers import ONE_RESPONSE
 from rubric_integrations.submission.text_files import ResponsesError
@@ -134,6 +135,8 @@ class RowsOfFile:
 
 def _may_be_rubric(file: ResponsesFile) -> bool:
     """Return whether a file is a rubric, or YAML without rows. A YAML rubric with a fault is read as one response."""
+    if str(file.path).startswith(PREFIX):
+        return True
     if file.path.suffix.lower() in (".yaml", ".yml") and file.path.is_file():
         return file.description is None or file.description.format == ONE_RESPONSE or is_rubric(file.path)
     return file.path.is_file() and is_rubric(file.path)

@@ -1,19 +1,23 @@
-"""The commands about rubric files: `validate`, `convert`, `migrate` and `schema`."""
+"""The commands about rubric files (`validate`, `convert`, `migrate`, `schema`) and ready-made rubrics (`library`)."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations.cli.console import Exit, err, out, refuse
+from rubric_integrations._util.text import counted
+from rubric_integrations.cli.console import Exit, err, figure, figures_table, out, print_json, print_lines, refuse
+from rubric_integrations.cli.loading import JsonOption
 from rubric_integrations.cli.options import ModulesOption, import_modules
-from rubric_integrations.cli.outputs import open_document, print_document
+from rubric_integrations.cli.outputs import OutputFile, open_document, print_document
 
 if TYPE_CHECKING:
+    from rubric_integrations.library import MeasuredJudge
     from rubric_integrations.reporting.validation import CheckedFile
     from rubric_integrations.rubric.rubric import Rubric
 
@@ -158,3 +162,103 @@ def _print_text(files: list[CheckedFile], warnings: bool) -> None:
     if len(files) > 1:
         invalid = sum(bool(file.faults) for file in files)
         out.print(plain(f"{len(files)} files: {len(files) - invalid} valid, {invalid} invalid"), soft_wrap=True)
+
+
+def library(
+    name: Annotated[
+        str | None, typer.Argument(help="A rubric of the library, such as groundedness.", show_default=False)
+    ] = None,
+    copy: Annotated[Path | None, typer.Option(help="Write the rubric to this file, to change it.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --copy if it exists.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the ready-made rubrics. With a name, print its criteria, and how far judges of such questions were measured.
+
+    `library:NAME` stands for the path of a rubric: rubric-integrations grade library:groundedness rows.jsonl
+
+    Exit codes: 0 done; 2 there is no such rubric, or the file cannot be written.
+    """
+    from rubric_integrations.library import load, measured_judges, names, text
+
+    if name is None and copy is not None:
+        refuse(f"`--copy` {str(copy)!r} needs the name of a rubric: rubric-integrations library NAME --copy FILE")
+    try:
+        chosen = names() if name is None else (name,)
+        measured = {name: measured_judges(name) for name in chosen}
+        rubrics = {name: load(name) for name in chosen}
+    except ValueError as error:  # a RubricError, whose message names a similar rubric
+        refuse(str(error))
+    if copy is not None:
+        file = OutputFile(copy, option="--copy", overwrite=overwrite, inputs=[], may_be_rubric=True)
+        with file:
+            file.write(text(chosen[0]))
+        return
+    if as_json:
+        print_json([
+            {"name": name, "version": rubric.version, "description": rubric.description, "criteria": rubric.keys,
+             "measured_judges": measured[name]}
+            for name, rubric in rubrics.items()
+        ])  # fmt: skip
+    elif name is None:
+        _print_library(rubrics, measured)
+    else:
+        _print_rubric(name, rubrics[name], measured[name])
+
+
+def _print_library(rubrics: dict[str, Rubric], measured: dict[str, tuple[MeasuredJudge, ...]]) -> None:
+    """Print the rubrics of the library, one on each row."""
+    columns = ("name", "criteria", "about", "measured on")
+    table = figures_table("Ready-made rubrics", columns, text=(columns[0], *columns[2:]))
+    for name, rubric in rubrics.items():
+        sets = ", ".join(dict.fromkeys(judge.data for judge in measured[name]))
+        table.add_row(name, str(len(rubric)), rubric.description, sets or _NOT_MEASURED)
+    out.print(table)
+    print_lines(
+        ["To see one: rubric-integrations library NAME. To use it: rubric-integrations grade library:NAME ROWS"]
+    )
+
+
+def _print_rubric(name: str, rubric: Rubric, measured: Sequence[MeasuredJudge]) -> None:
+    """Print a rubric of the library: its criteria, and the figures of judges like its judge."""
+    from rubric_integrations.rubric.criterion import describe_condition
+
+    title = f"{name}, version {rubric.version}: {rubric.description} Passes from {rubric.pass_mark:g}."
+    columns = ("criterion", "weight", "needs", "answered by", "requirement")
+    table = figures_table(title, columns, text=(columns[0], *columns[2:]))
+    for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
+        weight = f"{criterion.weight:+g}{', required' if criterion.is_gate else ''}"
+        condition = f" Applies if: {describe_condition(criterion.applies_when)}" if criterion.applies_when else ""
+        needs = ", ".join(criterion.needs)
+        answered_by = "code" if criterion.check else "a judge"
+        table.add_row(key, weight, needs, answered_by, plain(criterion.requirement + condition))
+    out.print(table)
+    print_lines([f"{counted(len(rubric.cases), 'test case')}: rubric-integrations test library:{name} --judge MODEL"])
+    if not measured:
+        print_lines([f"Agreement with people: {_NOT_MEASURED}. {_MEASURE}"])
+        return
+    table = figures_table(
+        "Agreement of recorded judges of such questions with people",
+        ("like", "set", "question", "judge", "prompt", "n", "weighted kappa"),
+        text=("like", "set", "question", "judge", "prompt"),
+    )
+    for judge in measured:
+        interval = "" if judge.low is None or judge.high is None else f" [{judge.low:.2f}, {judge.high:.2f}]"
+        criteria = ", ".join(judge.criteria)
+        table.add_row(
+            criteria, judge.data, judge.question, judge.judge, judge.prompt, f"{judge.n:,}",
+            f"{figure(judge.kappa, 2)}{interval}",
+        )  # fmt: skip
+    out.print(table)
+    rest = [
+        key
+        for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)
+        if criterion.check is None and all(key not in judge.criteria for judge in measured)
+    ]
+    print_lines([
+        "A figure belongs to a prompt and a model: these are other models, prompts and texts than yours. " + _MEASURE,
+        *([f"Not measured: {', '.join(rest)}."] if rest else []),
+    ])  # fmt: skip
+
+
+_NOT_MEASURED = "not measured"
+_MEASURE = "Measure your judge on your labels: rubric-integrations agree"

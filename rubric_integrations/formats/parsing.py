@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from rubric_integrations._util.json import refuse_endless
+from rubric_integrations.library import catalogue
 from rubric_integrations.rubric.rubric import Fault, RubricError
 
 # The keys of other projects that often occur in native files, with the project and the native key.
@@ -292,12 +293,14 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
 
 
 def read_content(source: str | PathLike[str] | IO[str] | IO[bytes]) -> str:
-    """Return the text of a path or an open file.
+    """Return the text of a path or an open file. A path such as `library:groundedness` names a rubric of the library.
 
     Raises:
         RubricError: The file cannot be read, is larger than 10 MB, or is not text.
     """
     name = _name_of(source)
+    if isinstance(source, str | PathLike) and name.startswith(catalogue.PREFIX):
+        return catalogue.text(name)
     if isinstance(source, str | PathLike):
         path = Path(source)
         try:

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from rubric_integrations.formats.parsing import load, short
 from rubric_integrations.formats.registry import RubricLike, as_rubric, read_document, read_text
+from rubric_integrations.library.catalogue import PREFIX
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
 RubricFunction = Callable[[Any], RubricLike]
@@ -86,8 +87,8 @@ class RowRubrics:
 
         Args:
             row: The row, which is passed to the function, if there is one.
-            own: The row's own rubric: a `Rubric`, lists and dictionaries, JSON or YAML text, the `Path` of a file, or a
-                name in the library. None if the row has no rubric.
+            own: The row's own rubric: a `Rubric`, lists and dictionaries, JSON or YAML text, the `Path` of a file, a
+                name in the library, or `library:` and the name of a ready-made rubric. None if the row has no rubric.
 
         Raises:
             RubricError: `own` is not a valid rubric.
@@ -149,6 +150,8 @@ class RowRubrics:
                 raise ValueError("has a `rubric` that is nested too deeply") from None
         if own in self.library:
             return as_rubric(self.library[own])
+        if own.startswith(PREFIX):
+            return as_rubric(own)
         is_data = own.lstrip().startswith(("[", "{"))
         if is_data and not _is_json(own) and (document := _python_data(own)) is not None:
             return as_rubric(_without_nulls(document))

@@ -412,5 +412,6 @@ def test_choices_are_read_as_they_were_one_by_one(page_module: ModuleType) -> No
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not all((DATA / name).exists() for name in SOURCES), reason="../shared/data does not exist")
 def test_page_of_judges_is_what_the_data_give(page_module: ModuleType) -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "judges.md"
-    assert page_module.page(DATA) == page.read_text(encoding="utf-8"), "run `make judges`"
+    measured = page_module.measure(DATA)
+    assert page_module.page(*measured) == page_module.PAGE.read_text(encoding="utf-8"), "run `make judges`"
+    assert page_module.library_judges(*measured) == page_module.LIBRARY.read_text(encoding="utf-8")
