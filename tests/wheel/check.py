@@ -52,6 +52,9 @@ def import_public_names(missing_extras_are_faults: bool) -> None:
                     raise
                 missing.append(f"{module.__name__}.{name}")
     assert importlib.util.find_spec("rubric_integrations_judge"), "the wheel lacks the judge plugin of verifiers"
+    library = importlib.import_module("rubric_integrations.library")
+    assert all(library.load(name).cases for name in library.names()), "the wheel lacks the ready-made rubrics"
+    assert library.measured_judges("coverage"), "the wheel lacks the figures of the recorded judges"
     print(f"{imported} public names imported; of extras that are not installed: {', '.join(missing) or 'none'}")
 
 
