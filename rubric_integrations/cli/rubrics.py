@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -236,19 +237,13 @@ def _print_rubric(name: str, rubric: Rubric, measured: Sequence[MeasuredJudge]) 
     if not measured:
         print_lines([f"Agreement with people: {_NOT_MEASURED}. {_MEASURE}"])
         return
-    table = figures_table(
-        "Agreement of recorded judges of such questions with people",
-        ("like", "set", "question", "judge", "prompt", "n", "weighted kappa"),
-        text=("like", "set", "question", "judge", "prompt"),
-    )
-    for judge in measured:
-        interval = "" if judge.low is None or judge.high is None else f" [{judge.low:.2f}, {judge.high:.2f}]"
-        criteria = ", ".join(judge.criteria)
-        table.add_row(
-            criteria, judge.data, judge.question, judge.judge, judge.prompt, f"{judge.n:,}",
-            f"{figure(judge.kappa, 2)}{interval}",
-        )  # fmt: skip
-    out.print(table)
+    for (data, question, keys), judges in groupby(measured, key=lambda judge: judge[:3]):
+        title = f'Agreement of recorded judges with people on {data}: "{question}" (like {", ".join(keys)})'
+        table = figures_table(title, ("judge", "prompt", "n", "weighted kappa"), text=("judge", "prompt"))
+        for judge in judges:
+            interval = "" if judge.low is None or judge.high is None else f" [{judge.low:.2f}, {judge.high:.2f}]"
+            table.add_row(judge.judge, judge.prompt, f"{judge.n:,}", f"{figure(judge.kappa, 2)}{interval}")
+        out.print(table)
     rest = [
         key
         for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)

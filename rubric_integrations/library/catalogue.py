@@ -56,9 +56,9 @@ class MeasuredJudge(NamedTuple):
     The figures belong to this judge and its prompt. They say nothing about the prompts of this library.
 
     Attributes:
-        criteria: The criteria of the rubric with a question like the measured one.
         data: The title of the data set.
         question: The question that people and the judge answered.
+        criteria: The criteria of the rubric with a similar question.
         judge: The name of the judge.
         prompt: The kind of its prompt.
         n: The number of judgments that both people and the judge decided.
@@ -67,9 +67,9 @@ class MeasuredJudge(NamedTuple):
         high: The upper limit of this interval. None if it is undefined.
     """
 
-    criteria: tuple[str, ...]
     data: str
     question: str
+    criteria: tuple[str, ...]
     judge: str
     prompt: str
     n: int
@@ -125,7 +125,7 @@ def load(name: str) -> Rubric:
 
 
 def measured_judges(name: str) -> tuple[MeasuredJudge, ...]:
-    """Return the recorded agreement of judges like the judge of a rubric with people, the highest kappa first.
+    """Return the recorded agreement of judges like the judge of a rubric with people.
 
     "Like" means: the question is similar. Data, prompt and model are others. The figures are those of the page
     "Which judges agree with people". Measure your own judge with `trust.agreement`.
@@ -134,7 +134,7 @@ def measured_judges(name: str) -> tuple[MeasuredJudge, ...]:
         name: The name of the rubric, one of `names()`.
 
     Returns:
-        The judges. Empty if no such judge was measured.
+        The judges by question, the highest kappa first. Empty if no such judge was measured.
 
     Raises:
         RubricError: (a ValueError) The library has no such rubric.
@@ -147,13 +147,13 @@ def measured_judges(name: str) -> tuple[MeasuredJudge, ...]:
     text(name)
     judges = [
         MeasuredJudge(
-            source.criteria, row["set"], row["question"], row["judge"], row["prompt"], row["n"], *row["kappa"]
+            row["set"], row["question"], source.criteria, row["judge"], row["prompt"], row["n"], *row["kappa"]
         )
         for source in _SOURCES[name.removeprefix(PREFIX)]
         for row in _recorded()
         if (row["set"], row["question"]) == (source.data, source.question) and source.prompt in row["prompt"]
     ]
-    return tuple(sorted(judges, key=lambda judge: -(judge.kappa if judge.kappa is not None else -2)))
+    return tuple(sorted(judges, key=lambda judge: (judge.question, 2 if judge.kappa is None else -judge.kappa)))
 
 
 @cache
