@@ -128,6 +128,18 @@ class RowRubrics:
             return self._selected_shared
         return self._selected(own if self.shared is None else self.shared + own)
 
+    def check_shared(self, check: Callable[[Rubric], None]) -> None:
+        """Call a function with the rubric of a row that does not have its own, if there is one.
+
+        Args:
+            check: A function that raises an error if the rubric cannot be used.
+        """
+        try:
+            rubric = self.join(None)
+        except ValueError:
+            return  # there is no shared rubric, or only the rubrics of rows have the selected criteria
+        check(rubric)
+
     @cached_property
     def _selected_shared(self) -> Rubric:
         assert self.shared is not None  # noqa: S101 -- `join` has checked it

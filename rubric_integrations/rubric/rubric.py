@@ -733,9 +733,10 @@ class Rubric(Record):
     def select(self, names: Sequence[str] = (), tags: Sequence[str] = ()) -> Rubric:
         """Return a rubric with some of the criteria, such as the only one that you are changing.
 
-        The criteria keep their names, and a ledger has the same judgments for them. Their score is the score of the
-        full rubric if the other criteria did not apply. The names of the other criteria are added to `left_out`.
-        Therefore, no report of the selection is `passed`.
+        The criteria keep their names, and a ledger has the same judgments for them, unless all criteria were in one
+        request (`PerCriterionOneShotGrader`). Their score is the score of the full rubric if the other criteria did not
+        apply. The names of the other criteria are added to `left_out`. Therefore, no report of the selection is
+        `passed`.
 
         Args:
             names: The names of criteria (see `keys`).

@@ -593,8 +593,7 @@ class Run:
         self._rubrics = rubric if isinstance(rubric, RowRubrics) else RowRubrics(rubric, library)
         self._submissions, self._ledger = submissions, ledger
         self._run = check_run_name(run, ledger)
-        if self._rubrics.shared is not None:
-            grader.check_rubric(self._rubrics.shared)
+        self._rubrics.check_shared(grader.check_rubric)
         self._spend_limit, self._warm_up = SpendLimit(max_calls, max_cost, prices), WarmUp()
         check_priced_judges(self._spend_limit, grader)
         self._grader = grader.for_run(max_concurrency, self._spend_limit, warm_up=self._warm_up)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import PerCriterionGrader, Rubric, RubricError, grade_many
+from rubric_integrations.formats.row_rubrics import RowRubrics
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.rubric import Criterion, Node
 from rubric_integrations.rubric.rubric import only_penalties
@@ -187,9 +188,12 @@ def test_selection_of_any_rubric_can_be_written_and_pickled(rubric: Rubric, data
     assert pickle.loads(pickle.dumps(selected)) == selected
 
 
-def test_selection_asks_only_its_own_questions_and_reuses_stored_judgments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [FakeJudge, FakeIndependentJudge])
+def test_selection_asks_only_its_own_questions_and_reuses_stored_judgments(
+    kind: type[FakeJudge], tmp_path: Path
+) -> None:
     met = ("States the margin", "Names the method")
-    judge = FakeJudge(lambda question: "MET" if question.criterion.requirement in met else "UNMET", fingerprint="f")
+    judge = kind(lambda question: "MET" if question.criterion.requirement in met else "UNMET", fingerprint="f")
     grader, ledger = PerCriterionGrader(judge=judge), tmp_path / "run.sqlite"
     selected = RUBRIC.select(["margin"])
     first = next(iter(grade_many(["8 %"], selected, grader, ledger=ledger)))
@@ -203,6 +207,14 @@ def test_selection_asks_only_its_own_questions_and_reuses_stored_judgments(tmp_p
     count = len(judge.questions)
     again = next(iter(grade_many(["8 %"], RUBRIC.select(["refund"], ["facts"]), grader, ledger=ledger)))
     assert (len(judge.questions), again.score) == (count, 1.0)
+
+
+def test_judge_of_a_criterion_that_is_not_selected_need_not_be_on_the_panel() -> None:
+    rubric = Rubric([Criterion(requirement="a", name="a", judge="other"), Criterion(requirement="b", name="b")])
+    rubrics = RowRubrics(rubric, select=lambda each: each.select(["b"]))
+    assert [graded.score for graded in grade_many(["text"], rubrics, PerCriterionGrader(judge=FakeJudge()))] == [1.0]
+    with pytest.raises(ValueError, match="has the `judge` 'other'"):
+        grade_many(["text"], RowRubrics(rubric), PerCriterionGrader(judge=FakeJudge()))
 
 
 def test_ledger_of_a_selection_lacks_the_judgments_of_the_full_rubric(tmp_path: Path) -> None:
