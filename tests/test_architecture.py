@@ -126,6 +126,7 @@ DSPY_MODULES = {
     "judges/metric_score.py": "reads the `dspy.Prediction` of a metric",
     "submission/predictions.py": "reads a `dspy.Prediction`, and is imported only for one",
     "dspy/": "the host",
+    "trust/proposals.py": "the signature by which a model proposes criteria",
     "trust/alignment/": "optimizes a judge with the optimizers of DSPy",
     "redteam/": "attacks the prompt as DSPy renders it",
 }

@@ -32,6 +32,7 @@ from rubric_integrations.cli.options import (
     LedgerOptions,
     Only,
     describe_requests,
+    has_model,
     ledger_address,
 )
 from rubric_integrations.cli.outputs import OutputFile, ledger_files
@@ -130,7 +131,8 @@ def draft(
             opened = stack.enter_context(file)
             with refuse_bad_input(*inputs):
                 own_judge = judge_options.make_judge(judge)
-                err.print(plain(describe_requests([own_judge])), soft_wrap=True)
+                if has_model(judge):
+                    err.print(plain(describe_requests([own_judge])), soft_wrap=True)
                 result = draft_rubric(
                     pairs=options.pairs, feedback=options.feedback, example=_read_example(options.example),
                     model=model_on_same_server(proposer, judge_options), judge=own_judge, base=options.base,

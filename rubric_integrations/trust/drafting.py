@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
@@ -28,6 +28,8 @@ from rubric_integrations.judges.spend import Prices, SpendLimit, SpendLimitReach
 from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.case import Case, Expectation, find_evidence
 from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.runs.ledger import open_ledger
+from rubric_integrations.runs.ledger.addresses import path_of
 from rubric_integrations.runs.run import grade_many
 from rubric_integrations.runs.summary import Graded
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure, Spend
@@ -182,8 +184,6 @@ def _replies_of(ledger: LedgerLike | None, replies: str | PathLike[str] | None) 
     Raises:
         ValueError: The ledger is not a file, and no file of replies is passed.
     """
-    from rubric_integrations.runs.ledger.addresses import path_of
-
     if replies is not None:
         return Path(replies)
     if ledger is None:
@@ -208,11 +208,17 @@ class _Judging:
         self._spend_limit, self._max_concurrency, self._progress = spend_limit, max_concurrency, progress
         self.spend = NO_SPEND
 
-    async def open(self, stack: AsyncExitStack) -> None:
-        """Use a temporary ledger if there is none: the base and the draft then share their judgments."""
+    def open(self, stack: ExitStack) -> None:
+        """Open the ledger before anything is paid for. The base and the draft share the judgments of a temporary one.
+
+        Raises:
+            LedgerError: (a ValueError) The ledger cannot be used.
+        """
         if self._ledger is None and fingerprint_of(self._judge) is not None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             self._ledger = Path(folder) / "draft.sqlite"
+        if isinstance(self._ledger, str | PathLike):
+            self._ledger = stack.enter_context(open_ledger(self._ledger))
 
     @property
     def total_spend(self) -> Spend:
@@ -305,8 +311,8 @@ class _Drafting:
         Raises:
             DraftError: A model or the judge cannot be used, or `max_cost` is reached.
         """
-        async with AsyncExitStack() as stack:
-            await self._judging.open(stack)
+        with ExitStack() as stack:
+            self._judging.open(stack)
             try:
                 return await self._steps()
             except (JudgeFailure, RunStopped) as reason:

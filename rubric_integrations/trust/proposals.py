@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import dspy
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -47,6 +47,8 @@ SHORTEST_QUOTE = 12
 _LONGEST_REQUIREMENT = 400
 _MOST_PROPOSALS = 6
 _LONGEST_PRESENT = 6_000
+# Seconds to wait for a server that does not reply.
+_MAX_OUTAGE = 30.0
 # Bytes of the prompt in addition to the texts, to reserve its cost.
 _INSTRUCTIONS = 4_000
 
@@ -191,7 +193,9 @@ class ReplyFile:
         invalid: list[int] = []
         try:
             refuse_endless(path)
-            lines = list(read_json_lines(path, on_invalid=lambda number, _: invalid.append(number)))
+            lines: list[tuple[int, Any]] = list(
+                read_json_lines(path, on_invalid=lambda number, _: invalid.append(number))
+            )
             with path.open("rb") as file:
                 file.seek(0, os.SEEK_END)
                 if file.tell():
@@ -199,8 +203,9 @@ class ReplyFile:
                     self._ends_with_newline = file.read() == b"\n"
         except OSError as error:
             raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
-        is_other_file = bool(invalid) and not lines and self._ends_with_newline
-        for number, line in [*lines, *([(invalid[0], None)] if is_other_file else [])]:
+        if invalid and not lines and self._ends_with_newline:
+            lines = [(invalid[0], None)]
+        for number, line in lines:
             try:
                 self._replies.setdefault(line["key"], _PROPOSALS.validate_python(line["proposals"]))
             except (ValidationError, TypeError, KeyError):
@@ -253,7 +258,8 @@ class Proposer:
         self._lm = without_framework_cache(to_lm(model))
         self._caller = ModelCaller(False, self._lm.kwargs.get("temperature") if isinstance(model, str) else None)
         self._spend_limit, self._replies = spend_limit, replies
-        self._limits = CallLimits(max_concurrency=max_concurrency)
+        # A draft that ends early goes on with the stored replies. Therefore it need not wait for long.
+        self._limits = CallLimits(max_concurrency=max_concurrency, max_outage=_MAX_OUTAGE)
         self._slots = asyncio.Semaphore(max_concurrency)
         self._fingerprint = LMJudge(self._lm).fingerprint()
 

@@ -31,10 +31,8 @@ JUDGE = {"Is kind": "kind", "Has 'words'": "Answer"}
 
 
 def draft(base: Any = None, pairs: Any = None, model: Any = None, words: dict[str, str] | None = None) -> Any:
-    return draft_rubric(
-        pairs=pairs or planted_pairs(60), model=model or PlantedProposer(), judge=reads_words({**JUDGE, **(words or {})}),
-        base=base,
-    )  # fmt: skip
+    judge = reads_words({**JUDGE, **(words or {})})
+    return draft_rubric(pairs=pairs or planted_pairs(60), model=model or PlantedProposer(), judge=judge, base=base)
 
 
 @pytest.mark.parametrize("text", [EDITED, f"\ufeff{EDITED}", EDITED.replace("\n", "\r\n"), EDITED.rstrip()])

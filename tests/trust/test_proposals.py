@@ -216,11 +216,8 @@ def test_stored_replies_are_not_requested_again(tmp_path: Path) -> None:
     assert propose(identified(second), path=path) == stored
     assert second.prompts == []
     assert len(path.read_text().splitlines()) == 1
-    for changed in (
-        {"kind": "feedback"},
-        {"present": (Criterion(requirement="Is kind"),)},
-    ):
-        propose(identified(second), path=path, **changed)
+    propose(identified(second), path=path, kind="feedback")
+    propose(identified(second), path=path, present=(Criterion(requirement="Is kind"),))
     propose(identified(second), SOURCE._replace(id="pair 8"), path=path)
     propose(identified(second, "another model"), path=path)
     assert len(second.prompts) == 4
