@@ -44,7 +44,7 @@ from rubric_integrations.runs import Ledger
 from rubric_integrations.scoring import JudgeFailure, Spend
 from rubric_integrations.server.service import RequestProblem
 from rubric_integrations.submission.dialects.blocks import UnknownBlockError
-from rubric_integrations.trust import AlignmentError
+from rubric_integrations.trust import AlignmentError, DraftError
 from rubric_integrations.trust.alignment.calls import AlignmentStopped
 from tests.openai_server import OpenAIServer
 from tests.runs.processes import call_in_process
@@ -183,6 +183,7 @@ ARGUMENTS: dict[type[BaseException], tuple[Any, ...]] = {
     JudgeError: ("no answer", REPORT),
     JudgeFailure: ("parse", "no answer"),
     LeaseExpired: ("transport", "too late"),
+    DraftError: ("it failed", Spend(calls=7)),
     AlignmentError: ("the limit is reached", Spend(calls=3)),
     AlignmentStopped: ("the limit is reached",),
     RubricError: ("rubric.yaml", [Fault("criteria[0]", "weight", "is missing")]),

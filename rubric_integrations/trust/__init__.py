@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from rubric_integrations.trust.judge_drift import CriterionDrift, DriftReport, drift
     from rubric_integrations.trust.judge_noise import JudgeNoise, NoiseAwareAcceptance, noise
     from rubric_integrations.trust.panels import PanelWeights, suggest_weights
-    from rubric_integrations.trust.proposals import Candidate
+    from rubric_integrations.trust.proposals import CandidateCriterion
     from rubric_integrations.trust.reward_figures import (
         CriterionTrend,
         JudgeGap,
@@ -84,6 +84,8 @@ _MODULES = {
     "AlignmentError": "alignment.calls",
     "AnswerPair": "draft_sources",
     "AttemptsError": "alignment.align",
+    "CandidateCriterion": "proposals",
+    "CandidateTest": "separation",
     "CaseReport": "cases",
     "CaseResult": "cases",
     "CriterionCases": "cases",
@@ -139,7 +141,7 @@ __all__ = [
     "AnswerPair",
     "AttemptsError",
     "Calibration",
-    "Candidate",
+    "CandidateCriterion",
     "CandidateTest",
     "CaseReport",
     "CaseResult",

@@ -8,7 +8,7 @@ A failed judge is no verdict. This module is imported at first use, because the 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from os import PathLike
@@ -52,7 +52,7 @@ from rubric_integrations.trust.draft_sources import (
 from rubric_integrations.trust.drafts import BaseRubric, DraftedCriterion, DroppedCriterion, RubricDraft
 from rubric_integrations.trust.means import Groups, number_groups
 from rubric_integrations.trust.proposals import (
-    Candidate,
+    CandidateCriterion,
     Proposer,
     ReplyFile,
     SourceKind,
@@ -363,7 +363,7 @@ class _Drafting:
         ordered = sorted(reading, key=lambda each: (-each.gap, _order(f"{self._seed}\n{each.row.id}")))
         return ordered[: _MOST_REQUESTS * _PER_REQUEST]
 
-    async def _propose(self, reading: Sequence[_RowToRead]) -> list[Candidate]:
+    async def _propose(self, reading: Sequence[_RowToRead]) -> list[CandidateCriterion]:
         """Return the candidates. Proposals without a valid quote are dropped."""
         sources = [each.texts() for each in reading]
         requests = [sources[start : start + _PER_REQUEST] for start in range(0, len(sources), _PER_REQUEST)]
@@ -380,13 +380,13 @@ class _Drafting:
             self._drop(each, f"more than {self._max_candidates} candidates (`max_candidates`)")
         return candidates
 
-    def _drop(self, candidate: Candidate, reason: str, test: CandidateTest | None = None) -> None:
+    def _drop(self, candidate: CandidateCriterion, reason: str, test: CandidateTest | None = None) -> None:
         self._dropped.append(
             DroppedCriterion(requirement=candidate.requirement, quote=candidate.quote, reason=reason, test=test)
         )
 
     async def _prune(
-        self, candidates: Sequence[Candidate], pairs: Sequence[AnswerPair], groups: Groups
+        self, candidates: Sequence[CandidateCriterion], pairs: Sequence[AnswerPair], groups: Groups
     ) -> list[DraftedCriterion]:
         """Test the candidates on pairs from which they were not written. Keep those that reproduce the preference."""
         if not candidates:
@@ -433,7 +433,7 @@ class _Drafting:
         reported = [each.model_copy(update={"report": own}) for each, own in zip(kept, counts, strict=True)]
         return reported, separation
 
-    async def _met_by_examples(self, candidates: Sequence[Candidate]) -> list[DraftedCriterion]:
+    async def _met_by_examples(self, candidates: Sequence[CandidateCriterion]) -> list[DraftedCriterion]:
         """Keep the criteria that the examples with their quotes meet, and the penalties that these do not earn."""
         if not candidates:
             return []
@@ -465,6 +465,7 @@ class _Drafting:
         rubric = BaseRubric(None, None, "").with_criteria([each.candidate for each in kept])
         graded = await self._judging.grade([answer for _, answer in sources], rubric)
         cases: list[Case] = []
+        taken = {case.name for case in self._base.rubric.cases} if self._base.rubric else set[str]()
         for place, each in enumerate(kept):
             entries = [row.report.criteria[place] if row.report else None for row in graded]
             for verdict in ("MET", "UNMET"):
@@ -473,7 +474,7 @@ class _Drafting:
                     for source, entry in zip(sources, entries, strict=True)
                     if entry is not None and entry.was_judged and entry.verdict == verdict
                 ]
-                cases += _case_of(each.candidate, verdict, fitting)
+                cases += _case_of(each.candidate, verdict, fitting, taken)
         return cases
 
     def _note_failures(self, graded: Sequence[Graded], step: str) -> None:
@@ -575,7 +576,9 @@ def _lengths(pairs: Sequence[AnswerPair]) -> list[tuple[int, int]]:
     return [(word_count(pair.better.response), word_count(pair.worse.response)) for pair in pairs]
 
 
-def _case_of(candidate: Candidate, verdict: str, fitting: Sequence[tuple[str, Submission]]) -> list[Case]:
+def _case_of(
+    candidate: CandidateCriterion, verdict: str, fitting: Sequence[tuple[str, Submission]], taken: Collection[str]
+) -> list[Case]:
     """Return a test case with one of the answers that have a verdict, if possible the answer with the quote.
 
     Only a case that is met has evidence, because its mutations expect the verdict to change without the evidence.
@@ -584,12 +587,17 @@ def _case_of(candidate: Candidate, verdict: str, fitting: Sequence[tuple[str, Su
     def distance(fit: tuple[str, Submission]) -> tuple[bool, bool]:
         return fit[0] != candidate.source, find_evidence(fit[1].response, candidate.quote) is None
 
-    if not fitting:
+    # A case has no files and steps of an agent. Without them, it would be another answer.
+    complete = [fit for fit in fitting if not (fit[1].trajectory or fit[1].attachments or fit[1].thinking)]
+    if not complete:
         return []
-    _, answer = min(fitting, key=distance)
+    _, answer = min(complete, key=distance)
+    name = f"{candidate.name}: {verdict.casefold()}"
+    while name in taken:
+        name += " (new)"
     has_quote = verdict == "MET" and find_evidence(answer.response, candidate.quote) is not None
     case = {
-        "name": f"{candidate.name}: {verdict.casefold()}",
+        "name": name,
         "query": answer.query,
         "response": answer.response,
         "reference": answer.reference,

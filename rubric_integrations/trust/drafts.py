@@ -21,7 +21,7 @@ from rubric_integrations.rubric.case import Case
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, Spend
 from rubric_integrations.trust.draft_sources import DraftPart
-from rubric_integrations.trust.proposals import Candidate
+from rubric_integrations.trust.proposals import CandidateCriterion
 from rubric_integrations.trust.separation import FEWEST_GROUPS, CandidateTest, PairCounts, Separation
 
 _DRAFT_NAME = "draft"
@@ -36,7 +36,7 @@ class DraftedCriterion(Record):
         report: How it orders the pairs of the part for the report. None for a draft from an example.
     """
 
-    candidate: Candidate
+    candidate: CandidateCriterion
     test: CandidateTest | None = None
     report: PairCounts | None = None
 
@@ -173,12 +173,12 @@ class BaseRubric(NamedTuple):
         weights = [abs(node.weight) for node in nodes if node.weight]
         return {"weight": sign * (statistics.median(weights) if weights else 1.0)}
 
-    def entry(self, candidate: Candidate, comments: Sequence[str] = ()) -> CommentedEntry:
+    def entry(self, candidate: CandidateCriterion, comments: Sequence[str] = ()) -> CommentedEntry:
         """Return a candidate as an entry of a rubric file."""
         weight = self.weight(candidate.kind)
         return CommentedEntry({"name": candidate.name, **weight, "requirement": candidate.requirement}, comments)
 
-    def with_criteria(self, candidates: Sequence[Candidate]) -> Rubric:
+    def with_criteria(self, candidates: Sequence[CandidateCriterion]) -> Rubric:
         """Return the base, or an empty rubric, with further criteria."""
         entries = [self.entry(candidate).data for candidate in candidates]
         if self.rubric is None:

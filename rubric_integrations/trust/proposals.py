@@ -118,7 +118,7 @@ class SourceTexts(NamedTuple):
     others: Mapping[str, str]
 
 
-class Candidate(Record):
+class CandidateCriterion(Record):
     """A proposed criterion that may be kept, with its origin.
 
     Attributes:
@@ -166,7 +166,7 @@ class ProposedCriteria(NamedTuple):
         failures: Why there is no readable reply to a request, one message for each such request.
     """
 
-    candidates: list[Candidate]
+    candidates: list[CandidateCriterion]
     refused: list[RefusedProposal]
     failures: list[str]
 
@@ -302,14 +302,14 @@ class Proposer:
         ]
         names = set(taken)
         seen = {_folded(criterion.requirement) for criterion in present}
-        candidates: list[Candidate] = []
+        candidates: list[CandidateCriterion] = []
         refused: dict[str, RefusedProposal] = {}
         for rank, number, proposal in sorted(entries, key=lambda entry: entry[:2]):
             words = _folded(proposal.requirement)
             if words in seen:
                 continue
             outcome = _check(proposal, requests[number], names, is_extra=rank >= _MOST_PROPOSALS)
-            if isinstance(outcome, Candidate):
+            if isinstance(outcome, CandidateCriterion):
                 candidates.append(outcome)
                 names.add(outcome.name)
                 seen.add(words)
@@ -405,7 +405,7 @@ def find_quote(quote: str, sources: Sequence[SourceTexts]) -> tuple[str, str] | 
 
 def _check(
     proposal: ProposedCriterion, sources: Sequence[SourceTexts], names: Collection[str], *, is_extra: bool
-) -> Candidate | RefusedProposal:
+) -> CandidateCriterion | RefusedProposal:
     """Return a candidate, or the reason why a proposal cannot be used."""
     requirement, quote = " ".join(proposal.requirement.split()), _spaced(proposal.quote)
 
@@ -424,7 +424,7 @@ def _check(
     if origin is None:
         return refuse(f"has a quote that stands in no text, or has less than {SHORTEST_QUOTE} characters")
     name = _name(proposal.name or requirement, names)
-    return Candidate(
+    return CandidateCriterion(
         name=name, requirement=requirement, kind=proposal.kind, quote=quote, source=origin[0], role=origin[1]
     )
 

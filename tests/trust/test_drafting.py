@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import signal
 import subprocess
@@ -183,6 +184,23 @@ def test_cases_come_from_the_answers_that_were_read_with_the_quote_as_evidence()
     assert result.rubric is not None
     assert result.rubric.cases == result.cases
     assert Rubric.from_yaml(result.to_yaml()).cases == result.cases
+
+
+def test_answer_with_steps_of_an_agent_makes_no_case() -> None:
+    pairs = planted_pairs(60)
+    for pair in pairs:
+        pair["trajectory"] = [{"role": "assistant", "content": "I look it up."}]
+    result = drafted(pairs=pairs)
+    assert names(result) == ["limit", "doctor"]
+    assert result.cases == ()
+
+
+def test_records_and_errors_survive_a_pickle() -> None:
+    result = planted_draft()
+    assert pickle.loads(pickle.dumps(result)) == result
+    assert RubricDraft.model_validate_json(result.model_dump_json()).criteria == result.criteria
+    error = pickle.loads(pickle.dumps(DraftError("x", result.spend, limit_reached=True)))
+    assert (str(error), error.spend, error.limit_reached) == ("x", result.spend, True)
 
 
 def test_answer_that_asks_for_its_reward_changes_nothing() -> None:

@@ -125,10 +125,15 @@ def test_comment_names_the_origin_and_the_shares() -> None:
 
 def test_cases_of_a_base_are_kept_and_new_ones_are_written_apart() -> None:
     base = Rubric.from_dict({"criteria": [{"requirement": "Is kind"}]}).with_cases(
-        [{"name": "mine", "response": "r", "expect": {"max_score": 1.0}}]
+        [{"name": name, "response": "r", "expect": {"max_score": 1.0}} for name in ("mine", "limit: unmet")]
     )
     result = draft(base)
-    assert [case.name for case in result.rubric.cases][:2] == ["mine", "limit: met"]
+    assert [case.name for case in result.rubric.cases][:4] == [
+        "mine",
+        "limit: unmet",
+        "limit: met",
+        "limit: unmet (new)",
+    ]
     assert "limit: met" in result.cases_yaml()
     assert "mine" not in result.cases_yaml()
     assert Rubric.from_yaml(result.to_yaml()).cases == result.rubric.cases

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.drafting import KINDS, simulate
 from rubric_integrations.trust.separation import (
     PairCounts,
     count_pairs,
@@ -17,6 +18,7 @@ from rubric_integrations.trust.separation import (
     prune_candidates,
     sign_test,
 )
+from rubric_integrations.trust.statistics import estimate_rate
 
 ROWS = 60
 
@@ -190,3 +192,21 @@ def test_base_is_compared_on_the_same_pairs() -> None:
     result = separation(36, 4, base=[(1.0, 0.0)] * 20 + [(0.0, 1.0)] * 19 + [(None, 1.0)])
     assert (result.counts.missing, result.base.n, result.rubric.n) == (1, 39, 39)
     assert result.over_base.low > 0
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("name", [name for name, planted in KINDS.items() if not planted.signals])
+def test_planted_pairs_without_a_signal_rarely_separate(name: str) -> None:
+    outcomes = [simulate(KINDS[name], seed, name) for seed in range(300)]
+    for false in ([each.separates for each in outcomes], [each.always for each in outcomes]):
+        assert (estimate_rate(sum(false), len(false)).low or 0.0) <= 0.05
+    assert (estimate_rate(sum(each.kept_noise for each in outcomes), len(outcomes)).low or 0.0) <= 0.05
+
+
+@pytest.mark.statistics
+def test_planted_signal_is_found_and_figures_in_sample_are_too_high() -> None:
+    clear = [simulate(KINDS["3 of 12 with .40"], seed, "clear") for seed in range(50)]
+    assert sum(each.found for each in clear) >= 0.95 * 3 * 50
+    assert all(each.separates for each in clear)
+    noise = [simulate(KINDS["no signal"], seed, "noise") for seed in range(100)]
+    assert sum(each.in_sample for each in noise) > 5
