@@ -12,7 +12,7 @@ three about one query, whose answers are alike. The columns:
   false.
 - `always`: the same if the best candidate is always kept. It tests the figure of the report alone.
 - `in sample`: the same if the figure comes from the part by which the best candidate was chosen, as in other tools.
-- `found`: the share of the candidates with a signal that are kept.
+- `detected`: the share of the candidates with a signal that are kept.
 
 `--end-to-end` makes complete drafts without a signal, with a scripted model and judge. The last table makes drafts from
 feedback with recorded answers: the criteria are those of the data set, and people's overall labels make the pairs.
@@ -82,7 +82,7 @@ class Outcome(NamedTuple):
     separates: bool
     always: bool
     in_sample: bool
-    found: int
+    detected: int
 
 
 def draw(planted: Planted, pairs: int, rates: Array, rng: np.random.Generator) -> Array:
@@ -106,13 +106,14 @@ def simulate(planted: Planted, seed: int, name: str) -> Outcome:
     groups = [np.arange(len(each)) // planted.group for each in values]
     tests = prune_candidates(values[0], [1] * CANDIDATES, groups[0])
     kept = [place for place, test in enumerate(tests) if test.reason is None]
-    best = min(range(CANDIDATES), key=lambda place: tests[place].p_value if tests[place].p_value is not None else 1.0)
+    p_values = [1.0 if test.p_value is None else test.p_value for test in tests]
+    best = p_values.index(min(p_values))
 
     def separates(part: int, places: Sequence[int]) -> bool:
         scores = [(float(better), float(worse)) for better, worse in values[part][:, :, list(places)].mean(2)]
         lengths = [(1, 1)] * len(scores)
-        found = measure_separation(scores, lengths, groups[part], longer_is_better=True)
-        return found.decision == "separates"
+        result = measure_separation(scores, lengths, groups[part], longer_is_better=True)
+        return result.decision == "separates"
 
     return Outcome(
         tests[0].is_tested and any(place >= planted.signals for place in kept),
@@ -151,15 +152,15 @@ def feedback_of(data: BenchmarkSet, overall: str | None) -> dict[str, tuple[floa
     Without an overall criterion, the label is the mean over the criteria.
     """
     texts = {row.id: row.submission.response for row in data.rows if row.submission is not None}
-    found: dict[str, tuple[float, str]] = {}
+    rows: dict[str, tuple[float, str]] = {}
     for item in data.items:
         names = list(item.labels) if overall is None else [overall]
         values = [
             value for name in names if (value := _value(item, name, data.references.get((item.id, name)))) is not None
         ]
         text = " ".join(texts.get(item.id, "").split())
-        found[item.id] = (float(np.mean(values)), f"Item {item.id}. {text[:2_000]}")
-    return found
+        rows[item.id] = (float(np.mean(values)), f"Item {item.id}. {text[:2_000]}")
+    return rows
 
 
 def _value(item: BenchmarkItem, name: str, answer: str | None) -> float | None:
@@ -206,7 +207,7 @@ def _share(count: int, total: int) -> str:
 def _planted(seeds: int, console: Console) -> bool:
     """Print the table of planted drafts. Return whether a share of false results is significantly too high."""
     table = Table(title=f"{seeds:,} planted drafts")
-    for column in ("pairs", "kept", "separates", "always", "in sample", "found"):
+    for column in ("pairs", "kept", "separates", "always", "in sample", "detected"):
         table.add_column(column, justify="left" if column == "pairs" else "right", overflow="fold")
     is_broken = False
     for name, planted in KINDS.items():
@@ -215,8 +216,8 @@ def _planted(seeds: int, console: Console) -> bool:
         if not planted.signals:
             lows = [estimate_rate(count, seeds).low or 0.0 for count in (sums[1], sums[2])]
             is_broken |= max(lows) > ALPHA
-        found = sum(outcome.found for outcome in outcomes)
-        share = _share(found, planted.signals * seeds) if planted.signals else "-"
+        detected = sum(outcome.detected for outcome in outcomes)
+        share = _share(detected, planted.signals * seeds) if planted.signals else "-"
         table.add_row(name, *(_share(count, seeds) for count in sums), share)
     console.print(table)
     return is_broken

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
@@ -238,7 +238,8 @@ class _Judging:
             prices=self._spend_limit.prices or None, max_concurrency=self._max_concurrency, progress=self._progress,
         )  # fmt: skip
         try:
-            rows = [graded async for graded in run]
+            async with aclosing(aiter(run)) as results:
+                rows = [graded async for graded in results]
         finally:
             self.spend += run.summary.spend
         if run.summary.stopped:

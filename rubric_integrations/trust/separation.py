@@ -252,9 +252,10 @@ class Separation(Record):
         shown = "separates better from worse answers" if self.decision == "separates" else "is not shown to separate"
         low = self.over_length.low
         beyond = "more than" if low is not None and low > 0 else "not shown to be more than"
+        base = "" if self.base is None else f", the base alone {self.base.with_limits(2)}"
         return (
             f"The rubric {shown}: it orders {self.rubric.with_limits(2)} of {pairs} rightly, {beyond} length alone "
-            f"({self.length.with_limits(2)}); always the most frequent answer has 0.50."
+            f"({self.length.with_limits(2)}); always the most frequent answer has 0.50{base}."
         )
 
 

@@ -37,11 +37,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def draft(folder: Path, *options: object, server: OpenAIServer | None = None, **replaced: str) -> Any:
+def draft(
+    folder: Path, *options: object, server: OpenAIServer | None = None, replaced: dict[str, str] | None = None
+) -> Any:
     names: dict[str, Any] = {"--pairs": folder / "pairs.jsonl", "--out": folder / "draft.yaml"}
     names |= {"--judge": "openai/j", "--proposer": "openai/p", "--api-key": "k"}
     names["--api-base"] = server.url if server else "http://127.0.0.1:9/v1"
-    names |= {f"--{name}": value for name, value in replaced.items()}
+    names |= {f"--{name}": value for name, value in (replaced or {}).items()}
     return run("draft", *(part for pair in names.items() for part in pair if pair[1]), *options)
 
 
@@ -106,7 +108,7 @@ def test_example_is_a_text_or_rows(folder: Path) -> None:
     (folder / "good.jsonl").write_text('{"id": "x", "query": "q", "response": "Answer 1: take at most 1 g a day."}\n')
     for name in ("good.txt", "good.jsonl"):
         with OpenAIServer(script) as server:
-            result = draft(folder, "--example", folder / name, "--overwrite", server=server, pairs="")
+            result = draft(folder, "--example", folder / name, "--overwrite", server=server, replaced={"pairs": ""})
         assert result.exit_code == Exit.DONE, result.output
         assert "nothing is measured" in result.output
         assert Rubric.from_file(folder / "draft.yaml").keys == ("limit",)
@@ -120,7 +122,7 @@ def test_feedback_is_read_from_a_file(folder: Path) -> None:
     ]
     (folder / "feedback.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with OpenAIServer(script) as server:
-        result = draft(folder, "--feedback", folder / "feedback.jsonl", server=server, pairs="")
+        result = draft(folder, "--feedback", folder / "feedback.jsonl", server=server, replaced={"pairs": ""})
     assert result.exit_code == Exit.DONE, result.output
     assert Rubric.from_file(folder / "draft.yaml").keys == ("limit",)
 
@@ -152,7 +154,7 @@ def test_bad_input_ends_with_a_message_and_without_a_traceback(
     folder: Path, options: list[str], replaced: dict[str, str], message: str, prepare: Callable[[Path], None]
 ) -> None:
     prepare(folder)
-    result = draft(folder, *options, **replaced)
+    result = draft(folder, *options, replaced=replaced)
     assert result.exit_code in (Exit.BAD_INPUT, Exit.JUDGE_FAILED)
     assert message in " ".join(result.output.split())
     assert "Traceback" not in result.output
@@ -166,7 +168,12 @@ def test_output_never_replaces_an_input(folder: Path) -> None:
     assert result.exit_code == Exit.BAD_INPUT
     assert (folder / "pairs.jsonl").read_text() == before
     (folder / "base.yaml").write_text("- requirement: Is kind\n")
-    assert draft(folder, "--base", folder / "base.yaml", "--overwrite", out=str(folder / "base.yaml")).exit_code == 2
+    assert (
+        draft(
+            folder, "--base", folder / "base.yaml", "--overwrite", replaced={"out": str(folder / "base.yaml")}
+        ).exit_code
+        == 2
+    )
 
 
 def test_models_that_cannot_be_used_end_with_their_code(folder: Path) -> None:
@@ -195,3 +202,14 @@ def test_hostile_proposals_are_printed_on_one_line(folder: Path) -> None:
         result = draft(folder, server=server)
     assert "\x1b" not in result.output
     assert "\n::error::" not in result.output
+
+
+def test_interrupted_draft_says_how_it_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(**_arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rubric_integrations.trust.draft_rubric", interrupt, raising=False)
+    result = draft(folder)
+    assert result.exit_code == Exit.INTERRUPTED
+    assert "are not requested again by the same command" in " ".join(result.output.split())
+    assert not list(folder.glob("draft.yaml*"))

@@ -192,6 +192,7 @@ def test_base_is_compared_on_the_same_pairs() -> None:
     result = separation(36, 4, base=[(1.0, 0.0)] * 20 + [(0.0, 1.0)] * 19 + [(None, 1.0)])
     assert (result.counts.missing, result.base.n, result.rubric.n) == (1, 39, 39)
     assert result.over_base.low > 0
+    assert "the base alone 0.51" in result.headline
 
 
 @pytest.mark.statistics
@@ -206,7 +207,7 @@ def test_planted_pairs_without_a_signal_rarely_separate(name: str) -> None:
 @pytest.mark.statistics
 def test_planted_signal_is_found_and_figures_in_sample_are_too_high() -> None:
     clear = [simulate(KINDS["3 of 12 with .40"], seed, "clear") for seed in range(50)]
-    assert sum(each.found for each in clear) >= 0.95 * 3 * 50
+    assert sum(each.detected for each in clear) >= 0.95 * 3 * 50
     assert all(each.separates for each in clear)
     noise = [simulate(KINDS["no signal"], seed, "noise") for seed in range(100)]
     assert sum(each.in_sample for each in noise) > 5
