@@ -123,7 +123,9 @@ class ScriptedJudge:
         judgment = await self.judge(Question(submission, _OVERALL, rubric.instructions))
         if judgment.value is None:
             raise JudgeFailure("config", f"{judgment.verdict!r} is not a score: script a number from 0 to 100")
-        return OverallResult(100 * judgment.value, judgment.reason, judgment.spend, neutralized=False)
+        return OverallResult(
+            100 * judgment.value, judgment.reason, judgment.spend, neutralized=False, model=judgment.model
+        )
 
     async def _judge(self, question: Question) -> Judgment:
         """Convert the scripted answer to a question to a judgment."""

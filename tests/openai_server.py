@@ -65,6 +65,7 @@ class Reply:
         drop: Whether to close the connection instead of responding.
         finish_reason: Why the reply ended.
         has_usage: Whether the response reports its tokens.
+        model: The model that the response names; by default the requested one.
     """
 
     verdict: str = "MET"
@@ -78,6 +79,7 @@ class Reply:
     drop: bool = False
     finish_reason: str = "stop"
     has_usage: bool = True
+    model: str | None = None
 
     @property
     def content(self) -> str:
@@ -179,7 +181,7 @@ def _http(call: Call, reply: Reply) -> bytes:
             "id": f"chatcmpl-{call.number}",
             "object": "chat.completion",
             "created": 0,
-            "model": call.body["model"],
+            "model": reply.model or call.body["model"],
             "choices": [
                 {
                     "index": 0,

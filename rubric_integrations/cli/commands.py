@@ -119,11 +119,11 @@ def _paths() -> dict[str, str]:
 
 
 def _names(judges: Sequence[str]) -> dict[str, str]:
-    """Return whether the name of each judge's model names a version."""
-    from rubric_integrations.trust.comparable_runs import NO_VERSION, names_no_version
+    """Return whether the name of each judge's model names a version, on the server that the environment names."""
+    from rubric_integrations.judges.models.keys import server_url_of_environment
+    from rubric_integrations.trust.model_versions import DESCRIPTIONS, version_in_name
 
-    versioned = "is not known to change: its name has a version, or belongs to no provider that replaces models"
-    return {judge: NO_VERSION if names_no_version(judge) else versioned for judge in judges}
+    return {judge: DESCRIPTIONS[version_in_name(judge, server_url_of_environment(judge))] for judge in judges}
 
 
 def _api_keys() -> str:

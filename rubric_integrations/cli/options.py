@@ -591,7 +591,7 @@ def describe_requests(judges: Sequence[Judge]) -> str:
     """Describe in one line who sends the requests of the judges' models, where to, and why, and names no version."""
     from rubric_integrations.graders.panel import describe_judge
     from rubric_integrations.judges.protocol import innermost
-    from rubric_integrations.trust.comparable_runs import NO_VERSION, unversioned_models
+    from rubric_integrations.trust.model_versions import NO_VERSION, unversioned_models
 
     members: list[Any] = [innermost(member) for judge in judges for member in getattr(judge, "members", (judge,))]
     aliases = unversioned_models(json.dumps([describe_judge(judge) for judge in judges]))

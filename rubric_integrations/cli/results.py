@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from rubric_integrations.runs.batches.base import BatchError, BatchLedger, load
 from rubric_integrations.runs.files import run_line
 from rubric_integrations.runs.ledger.addresses import address_text
 from rubric_integrations.runs.summary import Graded, RunSummary, summary_line
-from rubric_integrations.trust.comparable_runs import replies_text
+from rubric_integrations.trust.model_versions import names_other_model, replies_text
 
 if TYPE_CHECKING:
     from rubric_integrations.cli.gates import MeanGate
@@ -89,7 +90,13 @@ class FirstResults:
 
 
 def print_results(
-    first: FirstResults, summary: RunSummary, rubric: str, out_file: Path | None, *, quiet: bool = False
+    first: FirstResults,
+    summary: RunSummary,
+    rubric: str,
+    out_file: Path | None,
+    *,
+    judge: str = "",
+    quiet: bool = False,
 ) -> None:
     """Print a finished run: tables and ranking, problems on stderr, and a summary line.
 
@@ -98,13 +105,16 @@ def print_results(
         summary: The run's summary.
         rubric: The name of the run's rubric.
         out_file: The file with the reports, if there is one.
+        judge: The names of the judges. Models that replies name are printed if they have other names, or are several of
+            one judge.
         quiet: Whether to leave out tables and ranking.
     """
     if not quiet:
         _print_tables(first, summary)
     for problem in first.problems.lines(f"; all are in {out_file}" if out_file else "; `--out FILE` writes all"):
         err.print(plain(problem), style="red", soft_wrap=True)
-    if models := replies_text(summary.models):
+    # The name of a cascade is `a then b`, the name of an aligned judge ends in ` (aligned)`.
+    if (models := replies_text(summary.models)) and names_other_model(summary.models, re.split(r",? ", judge)):
         err.print(plain(f"{models[0].upper()}{models[1:]}."), soft_wrap=True)
     out.print(plain(_summary_text(summary, rubric, out_file)), soft_wrap=True)
 
@@ -196,7 +206,9 @@ def end_run(summary: RunSummary, results: RunResults, files: RunFiles, rubric: s
     if summary.judge_is_unusable and not summary.graded:
         err.print(plain(f"No row was graded: {summary.stopped}"), style="red", soft_wrap=True)
         return Exit.BAD_INPUT if summary.has_wrong_setting else Exit.JUDGE_FAILED
-    print_results(results.first, summary, rubric, None if results.partial else files.out, quiet=quiet)
+    print_results(
+        results.first, summary, rubric, None if results.partial else files.out, judge=results.judge, quiet=quiet
+    )
     if summary.stopped and not results.is_decided_early:
         print_how_to_resume(f"Stopped: {summary.stopped}.", summary, files.ledger, results.partial)
         return Exit.JUDGE_FAILED if summary.judge_is_unusable else Exit.STOPPED
@@ -227,10 +239,11 @@ class RunResults:
 
     Attributes:
         first: The results to print.
+        judge: The names of the judges.
     """
 
     def __init__(self, outputs: RunOutputs, gates: RowGates, mean: MeanGate | None, *, suite: str, judge: str):
-        self.first, self.gates, self.mean, self._judge = FirstResults(), gates, mean, judge
+        self.first, self.gates, self.mean, self.judge = FirstResults(), gates, mean, judge
         self._out, self._junit_file = outputs
         self._junit = JUnitReport(suite) if self._junit_file else None
         # The results whose lines have the number of rows of the run. Only the first line of the complete file keeps it.
@@ -303,4 +316,4 @@ class RunResults:
         if isinstance(self._out, ParquetOutput):
             self._out.write(graded)
         elif self._out:
-            self._out.write(run_line(graded, judge=self._judge), place)
+            self._out.write(run_line(graded, judge=self.judge), place)

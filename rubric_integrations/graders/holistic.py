@@ -129,7 +129,9 @@ class RubricAsJudgeGrader(Grader):
         overall, lost = await self.call_limiter.outcome(partial(answer, member.judge, request), state.retries)
         if isinstance(overall, JudgeFailure):
             return OverallAnswer(member.name, None, str(overall), spend + overall.spend, overall)
-        return OverallAnswer(member.name, overall.percent, overall.reason, spend + overall.spend + lost)
+        return OverallAnswer(
+            member.name, overall.percent, overall.reason, spend + overall.spend + lost, model=overall.model
+        )
 
     def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[OverallAnswer]) -> EvaluationReport:
         """Join the judges' overall scores into the report."""

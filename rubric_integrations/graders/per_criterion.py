@@ -147,7 +147,7 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
         message = f"part {number} of {len(outcomes)}: {failure.message}"
         raise JudgeFailure(failure.kind, message, about_text=failure.about_text, repeats=failure.repeats, spend=spend)
     verdict = next(verdict for verdict in _DECISIVE_FIRST if verdict in verdicts)
-    models = {judgment.model for judgment in judgments.values()}
+    models = dict.fromkeys(judgment.model for judgment in judgments.values() if judgment.model)
     deciding = {number: judgment for number, judgment in judgments.items() if judgment.verdict == verdict}
     return Judgment(
         verdict=verdict,
@@ -156,7 +156,7 @@ def join_outcomes(outcomes: Sequence[Outcome]) -> Judgment:
             f"part {number} of {len(outcomes)}" + (f": {part.reason}" if part.reason else "")
             for number, part in deciding.items()
         ),
-        model=models.pop() if len(models) == 1 else None,
+        model=", ".join(models) or None,
         spend=spend,
         neutralized=any(judgment.neutralized for judgment in judgments.values()),
         evidence=tuple(sorted({step for part in deciding.values() for step in part.evidence})),

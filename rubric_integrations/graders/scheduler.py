@@ -375,8 +375,10 @@ class Redactor:
         """Replace secrets in the reasons and faults of a judgment, a batch or an overall score."""
         redacted: object = result
         if isinstance(result, Judgment):
-            reason = self._redact(result.reason)
-            return result if reason == result.reason else result.model_copy(update={"reason": reason})
+            reason, model = self._redact(result.reason), result.model and self._redact(result.model)
+            if reason == result.reason and model == result.model:
+                return result
+            return result.model_copy(update={"reason": reason, "model": model})
         if isinstance(result, BatchResult):
             answers = {number: self.result(answer) for number, answer in result.answers.items()}
             faults = {
@@ -385,7 +387,8 @@ class Redactor:
             }
             redacted = result._replace(answers=answers, faults=faults)
         elif isinstance(result, OverallResult):
-            redacted = result._replace(reason=self._redact(result.reason))
+            model = result.model and self._redact(result.model)
+            redacted = result._replace(reason=self._redact(result.reason), model=model)
         return redacted
 
     def failure(self, failure: JudgeFailure) -> JudgeFailure:

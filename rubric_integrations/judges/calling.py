@@ -92,10 +92,11 @@ _NAMES_TEMPERATURE = re.compile(r"\btemperature\b", re.IGNORECASE)
 
 
 class ParsedReply(NamedTuple):
-    """The fields of a reply, and the spend of the call, including requests that the server refused."""
+    """The fields of a reply, the spend of the call with refused requests, and the model that the reply names."""
 
     fields: Mapping[str, Any]
     spend: Spend
+    model: str | None = None
 
 
 # Seconds. A server refuses a format quickly, while a verdict may take long.
@@ -253,7 +254,8 @@ class ModelCaller:
                 self.accepted(form)
                 # An LM that replaces DSPy's complete call reports no usage.
                 spend = _spend_of(completions) if completions else UNKNOWN_CALL
-                return ParsedReply(fields, spend + refused if refused.calls else spend)
+                model = completions[-1].model if completions else None
+                return ParsedReply(fields, spend + refused if refused.calls else spend, model)
 
     async def prepare(
         self, lm: dspy.BaseLM, predict: dspy.Predict, prompt: PromptInputs, examples: Sequence[dspy.Example] = ()
@@ -294,7 +296,7 @@ class ModelCaller:
         except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
             failure = self._failure(error, request.lm, completions)
             raise failure from failure.__cause__
-        return ParsedReply(fields, _spend_of(completions))
+        return ParsedReply(fields, _spend_of(completions), completions[-1].model)
 
     def without_default(self, lm: dspy.BaseLM) -> dspy.BaseLM:
         """Return a copy of `lm` without the default temperature, or `lm` if the user chose its temperature."""
@@ -529,20 +531,20 @@ def interpret_reply(question: Question, answer: str) -> Interpretation:
 
 
 def interpret_fields(
-    question: Question, fields: Mapping[str, Any], spend: Spend, neutralized: bool, *, trained_on: bool = False
+    question: Question, reply: ParsedReply, neutralized: bool, *, trained_on: bool = False
 ) -> Judgment:
     """Make a judgment from the fields of a reply about one criterion.
 
     Args:
         question: The question.
-        fields: The fields of the reply, by name.
-        spend: The spend of the request.
+        reply: The reply.
         neutralized: Whether sanitizing changed a text of the request.
         trained_on: Whether the judge was aligned with a label of this judgment.
 
     Raises:
         JudgeFailure: The fields are not an answer to the question.
     """
+    fields, spend, model = reply
     answer, probabilities = read_probabilities(fields[ANSWER_FIELDS[question.criterion.kind]])
     try:
         verdict, value = interpret_reply(question, str(answer))
@@ -556,6 +558,7 @@ def interpret_fields(
         neutralized=neutralized,
         confidence=probabilities.confidence,
         expected_value=probabilities.expected_value,
+        model=model,
         evidence=tuple(fields.get("evidence", ())),
         trained_on=trained_on,
     )
@@ -597,9 +600,7 @@ def _undressed(text: str) -> str:
     return strip_decoration(_folded(text))
 
 
-def interpret_entries(
-    questions: Mapping[int, Question], entries: Sequence[BatchEntry], spend: Spend, neutralized: bool
-) -> BatchResult:
+def interpret_entries(questions: Mapping[int, Question], reply: ParsedReply, neutralized: bool) -> BatchResult:
     """Assign the entries of a batch reply to its questions.
 
     A missing, repeated or invalid answer is a fault of its question only. An entry with a number that was not requested
@@ -607,12 +608,11 @@ def interpret_entries(
 
     Args:
         questions: The questions by number.
-        entries: The entries of the reply.
-        spend: The spend of the request.
+        reply: The reply, whose field `judgments` has the entries.
         neutralized: Whether sanitizing changed a text of the request.
     """
     by_number: dict[int, list[BatchEntry]] = {}
-    for entry in entries:
+    for entry in reply.fields["judgments"]:
         by_number.setdefault(entry.id, []).append(entry)
     answers: dict[int, Judgment] = {}
     faults: dict[int, str | JudgeFailure] = {}
@@ -632,6 +632,7 @@ def interpret_entries(
             value=value,
             reason=entry.explanation,
             neutralized=neutralized,
+            model=reply.model,
             evidence=tuple(getattr(entry, "evidence", ())),
         )
-    return BatchResult(answers, faults, spend)
+    return BatchResult(answers, faults, reply.spend)

@@ -313,7 +313,7 @@ class LMJudge(SavedPrompts):
             warm_prompt_cache=question.warm_prompt_cache,
         )
         trained_on = is_trained_on(self.alignment, question)
-        return interpret_fields(question, reply.fields, reply.spend, prompt.neutralized, trained_on=trained_on)
+        return interpret_fields(question, reply, prompt.neutralized, trained_on=trained_on)
 
     def _checked(self, prompt: PromptInputs) -> PromptInputs:
         """Refuse a question about numbered steps if the judge gives no reasons.
@@ -349,7 +349,7 @@ class LMJudge(SavedPrompts):
         render = partial(render_inputs, first.submission, first.guidelines, own, criteria)
         prompt = self._checked(await run_on_texts(render, *texts_of(first.submission)))
         reply = await self._caller.call(self.lm, self.criteria, prompt, warm_prompt_cache=first.warm_prompt_cache)
-        batch = interpret_entries(questions, reply.fields["judgments"], reply.spend, prompt.neutralized)
+        batch = interpret_entries(questions, reply, prompt.neutralized)
         return mark_batch(self.alignment, questions, batch)
 
     async def judge_overall(self, submission: Submission, rubric: Rubric) -> OverallResult:
@@ -362,7 +362,7 @@ class LMJudge(SavedPrompts):
         prompt = await run_on_texts(render, *texts_of(submission))
         reply = await self._caller.call(self.lm, self.whole, prompt)
         percent: float = reply.fields["overall_score"]
-        return OverallResult(percent, reply.fields["explanation"], reply.spend, prompt.neutralized)
+        return OverallResult(percent, reply.fields["explanation"], reply.spend, prompt.neutralized, reply.model)
 
     @property
     def request_form(self) -> RequestForm:
@@ -433,7 +433,7 @@ class LMJudge(SavedPrompts):
         predict, demos = self._predictor_for(prompt.inputs), self._demos(question)
         reply = await self._caller.read(self.lm, predict, prompt, demos, body, status)
         trained_on = is_trained_on(self.alignment, question)
-        return interpret_fields(question, reply.fields, reply.spend, prompt.neutralized, trained_on=trained_on)
+        return interpret_fields(question, reply, prompt.neutralized, trained_on=trained_on)
 
 
 class Explainer(LMJudge):

@@ -103,12 +103,14 @@ class OverallResult(NamedTuple):
         spend: The token usage and the cost of the request.
         neutralized: Whether the sanitizer changed text that imitates the structure of a prompt, before the judge saw
             it.
+        model: The model that the reply names. None if it names none.
     """
 
     percent: float
     reason: str
     spend: Spend
     neutralized: bool
+    model: str | None = None
 
 
 @runtime_checkable

@@ -24,7 +24,12 @@ from pydantic_core import from_json
 from rubric_integrations._util.event_loop import run_sync
 from rubric_integrations.judges.engines import ModelCapabilities, with_engine
 from rubric_integrations.judges.http import HttpAddress, HttpReply, needs_proxy, send
-from rubric_integrations.judges.models.errors import Completion, ResponseError, completion_of_response
+from rubric_integrations.judges.models.errors import (
+    LONGEST_MODEL_NAME,
+    Completion,
+    ResponseError,
+    completion_of_response,
+)
 from rubric_integrations.judges.models.keys import (
     connection_settings,
     declared_providers,
@@ -162,7 +167,8 @@ class ReplyReader:
                 prices = known_prices.get(key) or await look_up_prices(key, self._estimate)
                 if not prices.known or prices.per_token:
                     cost = sum(map(mul, plain.counts, prices.per_token)) if prices.per_token else None
-                    return Completion(plain.text, plain.finish_reason, plain.usage, cost)
+                    model = plain.model[:LONGEST_MODEL_NAME]
+                    return Completion(plain.text, plain.finish_reason, plain.usage, cost, model=model)
             return (await self.read_with_dspy(reply))[1]
         except Exception as error:  # noqa: BLE001 -- raised again as DSPy's error
             cause = ResponseError(ErrorResponse(reply.status, reply.body))

@@ -324,12 +324,16 @@ def _count_stored(spend: Spend) -> None:
 
 def _score_as_judgment(overall: OverallResult) -> Judgment:
     # A store contains only judgments. Therefore the score is stored as the verdict.
-    percent, reason, spend, neutralized = overall
-    return Judgment(verdict=repr(float(percent)), value=None, reason=reason, spend=spend, neutralized=neutralized)
+    percent, reason, spend, neutralized, model = overall
+    return Judgment(
+        verdict=repr(float(percent)), value=None, reason=reason, spend=spend, neutralized=neutralized, model=model
+    )
 
 
 def _stored_score(stored: Judgment) -> OverallResult:
-    return validate_overall(OverallResult(float(stored.verdict), stored.reason, stored.spend, stored.neutralized))
+    return validate_overall(
+        OverallResult(float(stored.verdict), stored.reason, stored.spend, stored.neutralized, stored.model)
+    )
 
 
 def _with_shared_spend(judgments: Mapping[str, Judgment], spend: Spend) -> dict[str, Judgment]:

@@ -27,14 +27,9 @@ from rubric_integrations.reporting.page.figures import (
 )
 from rubric_integrations.reporting.score_sum import sum_score, why_not_passed
 from rubric_integrations.runs.files import GradedRow, RunFile
-from rubric_integrations.scoring.report import CriterionReport, desirability
-from rubric_integrations.trust.comparable_runs import (
-    NO_VERSION,
-    recorded_part,
-    replies_text,
-    replying_models,
-    unversioned_models,
-)
+from rubric_integrations.scoring.report import CriterionReport, ReplyModels, desirability, merge_models
+from rubric_integrations.trust.comparable_runs import recorded_part
+from rubric_integrations.trust.model_versions import NO_VERSION, replies_text, unversioned_models
 
 # The most characters of a text in a list of rows. A row in full has the complete text.
 _MAX_EXCERPT = 160
@@ -131,18 +126,19 @@ class _Versions:
 
     def __init__(self) -> None:
         self._records: dict[str, None] = {}
-        self._models: dict[str, None] = {}
+        self._models: ReplyModels = {}
 
     def add(self, row: GradedRow) -> None:
         self._records[json.dumps(recorded_part(row, "grader").get("judges"))] = None
-        self._models |= dict.fromkeys(replying_models(row))
+        if row.report is not None:
+            self._models = merge_models(self._models, row.report.reply_models)
 
     @property
     def lines(self) -> list[str]:
         """The models whose names name no version, and the models that replies name."""
         aliases = dict.fromkeys(model for record in self._records for model in unversioned_models(record))
         lines = [f"the judge {one_line(model)} {NO_VERSION}" for model in aliases]
-        return [*lines, *filter(None, [replies_text(list(self._models))])]
+        return [*lines, *filter(None, [replies_text(self._models)])]
 
 
 def _figures(run: RunFile, summary: Summary, versions: Iterable[str]) -> Iterator[str]:

@@ -19,7 +19,9 @@ from rubric_integrations.scoring.report import (
     CriterionReport,
     Escalations,
     EvaluationReport,
+    ReplyModels,
     desirability,
+    merge_models,
     tag_key,
 )
 from rubric_integrations.submission.attachments import store_attachments
@@ -372,8 +374,8 @@ class RunSummary(Record):
         abstentions: The number of criteria, over all rows, on which a judge abstained.
         score_sum: The sum of the scores of the `scored` rows.
         scored: The number of rows with a score.
-        models: The models that replies name, if the judge keeps them: up to eight. With more than one, not one model
-            judged the run.
+        models: The models that the replies of each judge name: up to ten, by the judge's name. A single judge, also the
+            cheap judge of a cascade, has the name "". With two models of one judge, not one model judged the run.
         tag_sums: For each tag, the sum of its scores and their number. Only the first 1,000 tags of a run are counted.
         omitted_characters: The number of characters of trajectories, over all rows, that were left out of the judge's
             prompt (see `TextLimits.step_limit`).
@@ -401,7 +403,7 @@ class RunSummary(Record):
     abstentions: int = 0
     score_sum: float = 0.0
     scored: int = 0
-    models: tuple[str, ...] = ()
+    models: ReplyModels = Field(default_factory=dict[str, tuple[str, ...]])
     tag_sums: dict[str, tuple[float, int]] = Field(default_factory=dict[str, tuple[float, int]], repr=False)
     omitted_characters: int = 0
     escalations: Escalations = Field(default=NO_ESCALATIONS, repr=False)
@@ -450,14 +452,10 @@ class RunSummary(Record):
                 "escalations": self.escalations + report.escalations if report else self.escalations,
                 "score_sum": self.score_sum + (score or 0.0),
                 "scored": self.scored + (score is not None),
-                "models": self._add_models(report) if report else self.models,
+                "models": merge_models(self.models, report.reply_models) if report else self.models,
                 "tag_sums": self._add_tags(report.tags) if report and is_complete and report.tags else self.tag_sums,
             }
         )
-
-    def _add_models(self, report: EvaluationReport) -> tuple[str, ...]:
-        names = dict.fromkeys(entry.model for entry in report.criteria if entry.model)
-        return tuple(dict.fromkeys([*self.models, *names]))[:_MAX_NAMES] if names else self.models
 
     def _add_tags(self, scores: Mapping[str, float | None]) -> dict[str, tuple[float, int]]:
         sums = dict(self.tag_sums)

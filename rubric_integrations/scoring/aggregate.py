@@ -184,6 +184,7 @@ def _vote(answers: JudgeAnswers, outcome: Outcome) -> Vote:
         verdict=outcome.verdict,
         value=outcome.value,
         reason=outcome.reason,
+        model=outcome.model,
     )
 
 
@@ -333,6 +334,7 @@ class OverallAnswer(NamedTuple):
         reason: The judge's reason or, for a failure, the error.
         spend: The calls, tokens and cost of the answer.
         failure: The judge's failure. None if the judge gave a score or was not asked.
+        model: The model that the reply names. None if it names none.
     """
 
     judge: str
@@ -340,6 +342,7 @@ class OverallAnswer(NamedTuple):
     reason: str
     spend: Spend
     failure: JudgeFailure | None = None
+    model: str | None = None
 
 
 def aggregate_answers(
@@ -440,6 +443,7 @@ def aggregate_overall(
         error=f"{len(failed)} of {len(answers)} judges gave no score: {failed[0].reason}" if failed else None,
         spend=total_spend(answer.spend for answer in answers),
         judge_scores={answer.judge: own_score(answer) for answer in answers} if len(answers) > 1 else {},
+        judge_models={answer.judge if len(answers) > 1 else "": answer.model for answer in scored if answer.model},
         report=None,
         reason="; ".join(answer.reason for answer in scored),
     )

@@ -221,7 +221,7 @@ class Judgment(SparseRecord):
         probabilities: The probability in [0, 1] of each answer that a decision model considered: of MET and UNMET, of
             each label of an option, or of each value of a scale. A second entry CANNOT_ASSESS, if it was asked
             separately, is the probability that the material does not suffice. None for other judges.
-        model: The model that the reply names, if the judge keeps it. None for other judges.
+        model: The model that the reply names. None if the reply names none, or if the judge does not keep it.
         evidence: The numbers of the trajectory steps that the judge cites, counted from 1.
         escalated: Whether a `Cascade` passed the question on to its expensive judge.
         escalation_cost: For a judgment by a `Cascade`, the cost of its expensive judge in US dollars, included in
@@ -326,7 +326,7 @@ class JudgeAnswers(NamedTuple):
         return self._replace(outcomes={**self.outcomes, **later.outcomes}, spend=self.spend + later.spend)
 
 
-class Vote(Record):
+class Vote(SparseRecord):
     """One panel member's answer to one criterion.
 
     Attributes:
@@ -336,7 +336,10 @@ class Vote(Record):
         value: The value of the answer in [0, 1]. None for an abstention or a failure.
         reason: Why, in the judge's words.
         error: Why the judge gave no answer. None if there is an answer.
+        model: The model that the reply names. None if it names none.
     """
+
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("model",)
 
     judge: str
     weight: float = 1.0
@@ -344,6 +347,7 @@ class Vote(Record):
     value: UnitScore | None
     reason: EncodableText = ""
     error: EncodableText | None = None
+    model: EncodableText | None = None
 
 
 class Interpretation(NamedTuple):

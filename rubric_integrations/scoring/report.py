@@ -7,8 +7,8 @@ criterion. For a cascade, the module counts the answers of the expensive judge a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, field_serializer
 
@@ -63,7 +63,8 @@ class CriterionReport(SparseRecord):
             gives to each answer. In [0, 1]. None if probabilities were not requested. The score does not use it.
         probabilities: The probability in [0, 1] that a single decision model gives to each answer. None for other
             judges. See `Judgment.probabilities`.
-        model: The model that a single judge's reply names, if the judge keeps it. None for other judges.
+        model: The model that a single judge's reply names. None if the reply names none, and for a panel, whose votes
+            have their models.
         not_applicable: Whether the criterion is left out, because its condition (`applies_when`) is false.
         tags: The criterion's tags.
         metadata: The `metadata` of the criterion. None if it has no metadata.
@@ -264,6 +265,29 @@ class Escalations(Record):
         )
 
 
+EXPENSIVE = "expensive judge"
+"""The name of the expensive judge of a cascade in `ReplyModels`."""
+
+ReplyModels: TypeAlias = Mapping[str, tuple[str, ...]]
+"""The models that replies name, by the judge's name: "" for a single judge, also for the cheap judge of a cascade."""
+
+# The most models of one judge that are kept, because a server could name another model in each reply.
+_MOST_MODELS = 10
+
+
+def merge_models(one: ReplyModels, other: ReplyModels) -> ReplyModels:
+    """Join the models that the replies of two parts of a run name.
+
+    Example:
+        >>> merge_models({"": ("m-1",)}, {"": ("m-2", "m-1")})
+        {'': ('m-1', 'm-2')}
+    """
+    if not other or one == other:
+        return one
+    merged = {judge: dict.fromkeys((*one.get(judge, ()), *models)) for judge, models in other.items()}
+    return {**one, **{judge: tuple(models)[:_MOST_MODELS] for judge, models in merged.items()}}
+
+
 _PARTIAL = "partial: a part of the rubric is left out"
 
 NO_ESCALATIONS = Escalations()
@@ -341,6 +365,8 @@ class EvaluationReport(SparseRecord):
         length_penalty: The length penalty that was subtracted from the score.
         judge_scores: The score from the answers of each single judge of a panel, by the judge's name. Empty for a
             single judge.
+        judge_models: The model that each holistic judge's reply names, by the judge's name, or by "" for a single
+            judge. Empty for other judges, whose models are in the entries of the criteria.
         mean_agreement: The mean of the `agreement` of all criteria. None if no criterion has an agreement.
         report: One entry for each criterion, in the rubric's order. None for an overall score of a holistic judge.
         reason: The explanation of an overall score by a holistic judge. Otherwise empty.
@@ -355,7 +381,9 @@ class EvaluationReport(SparseRecord):
             pass.
     """
 
-    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("tags", "omitted_characters", "low_coverage", "partial")
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = (
+        "judge_models", "tags", "omitted_characters", "low_coverage", "partial",
+    )  # fmt: skip
 
     score: float | None
     score_range: tuple[float | None, float] | None = None
@@ -372,6 +400,7 @@ class EvaluationReport(SparseRecord):
     scaled_score: float | None = None
     length_penalty: float = 0.0
     judge_scores: dict[str, float | None] = Field(default_factory=dict[str, float | None])
+    judge_models: dict[str, EncodableText] = Field(default_factory=dict[str, str])
     mean_agreement: float | None = None
     report: tuple[CriterionReport, ...] | None
     reason: EncodableText = ""
@@ -420,6 +449,19 @@ class EvaluationReport(SparseRecord):
     def criteria(self) -> tuple[CriterionReport, ...]:
         """The entries of `report`. Empty for an overall score of a holistic judge."""
         return self.report or ()
+
+    @property
+    def reply_models(self) -> ReplyModels:
+        """The models that the replies of each judge name. A judge whose replies name no model is missing."""
+        models: dict[str, dict[str, None]] = {judge: {name: None} for judge, name in self.judge_models.items()}
+        for row in self.criteria:
+            # The votes do not say which member of a cascade answered.
+            for vote in () if row.escalated else row.votes:
+                if vote.model:
+                    models.setdefault(vote.judge, {})[vote.model] = None
+            if row.model and not row.votes:
+                models.setdefault(EXPENSIVE if row.escalated else "", {})[row.model] = None
+        return {judge: tuple(names) for judge, names in models.items()}
 
     @property
     def escalations(self) -> Escalations:

@@ -89,8 +89,6 @@ _MODULES = {
     "CaseReport": "cases",
     "CaseResult": "cases",
     "CriterionCases": "cases",
-    "Candidate": "proposals",
-    "CandidateTest": "separation",
     "CriterionDrift": "judge_drift",
     "CriterionFaults": "criterion_faults",
     "CriterionTrend": "reward_figures",

@@ -9,7 +9,6 @@ compared.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -18,9 +17,15 @@ from rubric_integrations._util.json import JsonObject
 from rubric_integrations._util.text import one_line
 from rubric_integrations.rubric.answers import Option, Scale
 from rubric_integrations.runs.files import GradedRow, import_notes, matched_rows
-from rubric_integrations.scoring.report import CriterionReport
+from rubric_integrations.scoring.report import CriterionReport, ReplyModels, merge_models
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.matching import RunLike, as_run
+from rubric_integrations.trust.model_versions import (
+    FINGERPRINT_PARTS,
+    fingerprints,
+    replies_text,
+    unversioned_models,
+)
 
 QuestionKey = tuple[str, str]
 
@@ -120,7 +125,6 @@ _POLICIES = ("normalize", "length_penalty")
 _MOST_OTHER_QUERIES = 0.1
 # Fields that reports of earlier versions lack.
 _ANSWERS = ("options", "scale", "cap")
-FINGERPRINT_PARTS = ("model", "server", "settings", "client", "other settings", "prompts or examples")
 
 
 class _Differences:
@@ -139,7 +143,7 @@ class _Differences:
         self._rubrics = [set[int]() for _ in names]
         self._judges = [set[str]() for _ in names]
         self._judge_names = [set[str]() for _ in names]
-        self._models = [dict[str, None]() for _ in names]
+        self._models: list[ReplyModels] = [{} for _ in names]
         self._unrecorded = [0 for _ in names]
         self._abstentions, self._policies, self._passing = 0, "", True
         self._inputs, self._other_inputs = Counter[str](), Counter[str]()
@@ -169,7 +173,8 @@ class _Differences:
         """Record the rubric and the judge of a row."""
         if row.report is not None and row.report.criteria:
             self._rubrics[number].add(hash(frozenset((c.name, c.requirement, c.weight) for c in row.report.criteria)))
-        self._models[number] |= dict.fromkeys(replying_models(row))
+        if row.report is not None:
+            self._models[number] = merge_models(self._models[number], row.report.reply_models)
         grader = recorded_part(row, "grader")
         if not grader:
             self._unrecorded[number] += 1
@@ -284,11 +289,17 @@ class _Differences:
         if other_judge:
             yield other_judge
         for name, models in zip(self._names, self._models, strict=True):
-            if len(models) > 1:
-                yield f"{name}: {replies_text(list(models))}"
-        if len(self._models) > 1 and all(self._models) and self._models[0].keys() != self._models[-1].keys():
-            first, second = (" and ".join(models) for models in (self._models[0], self._models[-1]))
-            yield f"the replies name the model {first} in {self._names[0]} and {second} in {self._names[-1]}"
+            if any(len(of_judge) > 1 for of_judge in models.values()):
+                yield f"{name}: {replies_text(models)}"
+        first, second = (
+            sorted({model for of_judge in models.values() for model in of_judge})
+            for models in (self._models[0], self._models[-1])
+        )
+        if first and second and first != second and self._judge_names[0] == self._judge_names[-1]:
+            yield (
+                f"the replies name the model {one_line(' and '.join(first))} in {self._names[0]} and "
+                f"{one_line(' and '.join(second))} in {self._names[-1]}"
+            )
         floating = sorted({model for judges in self._judges for text in judges for model in unversioned_models(text)})
         if floating:
             yield (
@@ -381,36 +392,6 @@ def _other_parts(before: set[str], after: set[str]) -> str:
     return " and ".join(dict.fromkeys(parts)) or "settings"
 
 
-def fingerprints(judges: str) -> list[list[Any]]:
-    """Return the fingerprints of all language models that graded a run, also of the models in cascades.
-
-    A fingerprint identifies a model with its settings and prompts.
-
-    Args:
-        judges: The record of the run's judges, as JSON, or "" if the run has none.
-
-    Returns:
-        The parts of each fingerprint, in the order of `FINGERPRINT_PARTS`.
-    """
-
-    def find(value: Any) -> Iterator[list[Any]]:
-        if isinstance(value, dict):
-            for member in value.values():
-                yield from find(member)
-        elif isinstance(value, list):
-            for member in value:
-                yield from find(member)
-        elif isinstance(value, str) and value.startswith("["):
-            try:
-                parts = json.loads(value)
-            except ValueError:
-                return
-            if isinstance(parts, list) and len(parts) == len(FINGERPRINT_PARTS):
-                yield parts
-
-    return list(find(json.loads(judges) if judges else []))
-
-
 def _without_explainers(record: Any) -> Any:
     """Return the record of judges without the models that only explain answers (see `Explained`)."""
     if isinstance(record, dict):
@@ -419,62 +400,3 @@ def _without_explainers(record: Any) -> Any:
             return _without_explainers(members["judge"])
         return {name: _without_explainers(member) for name, member in members.items()}
     return list(map(_without_explainers, cast("list[Any]", record))) if isinstance(record, list) else record
-
-
-# Providers that may replace the model behind a name. With another server, the name is a model of that server.
-_HOSTED = ("openai/", "anthropic/", "gemini/", "vertex_ai/", "mistral/", "xai/", "cohere/", "deepseek/",
-           "typesafe/", "openai-decisions/")  # fmt: skip
-# A date such as 2024-08-06, 20241022 or 0613, a revision such as 002, a version such as 1.13.0 or after an @.
-_VERSION = re.compile(r"@|\d\.\d+\.\d|(?<!\d)(\d{8}|\d{6}|\d{4}-\d{2}-\d{2}|\d{3,4})(?!\d)")
-
-
-NO_VERSION = "names no version: its provider may replace the model behind it; name a dated version if there is one"
-"""The text about a model's name without a version."""
-
-
-def names_no_version(model: str, server: object = None) -> bool:
-    """Whether the name of a model does not say which version answers, such as an alias or a name with `-latest`.
-
-    Args:
-        model: The name of the model, with the provider's prefix.
-        server: The base URL of a user's own server, which decides which model has which name. None for the provider's.
-
-    Example:
-        >>> names_no_version("openai/gpt-5"), names_no_version("openai/gpt-5-2025-08-07")
-        (True, False)
-        >>> names_no_version("openai-decisions/gpt-6-luna"), names_no_version("typesafe/jev-1.13.0")
-        (True, False)
-    """
-    name = model.rpartition("/")[2]
-    if name.endswith(("-latest", ":latest")):
-        return True
-    return not server and model.startswith(_HOSTED) and not _VERSION.search(name)
-
-
-def unversioned_models(judges: str) -> list[str]:
-    """Return the models of a run's judges whose names name no version.
-
-    Args:
-        judges: The record of the run's judges, as JSON, or "" if the run has none.
-    """
-    models = [(model, server) for model, server, *_ in fingerprints(judges) if isinstance(model, str)]
-    return list(dict.fromkeys(model for model, server in models if names_no_version(model, server)))
-
-
-def replying_models(row: GradedRow) -> list[str]:
-    """Return the models that the replies about a row name, if its judge keeps them."""
-    models = (entry.model for entry in (row.report.criteria if row.report else ()))
-    return list(dict.fromkeys(model for model in models if model))
-
-
-def replies_text(models: Sequence[str]) -> str:
-    """Describe the models that the replies of a run name. "" if they name none.
-
-    Example:
-        >>> replies_text(["gpt-5-2025-08-07"]), replies_text(["a", "b"])
-        ('the replies name the model gpt-5-2025-08-07', 'the replies name 2 models: a, b: not one model judged the run')
-    """
-    names = [one_line(model) for model in models]
-    if len(names) < 2:
-        return f"the replies name the model {names[0]}" if names else ""
-    return f"the replies name {len(names)} models: {', '.join(names)}: not one model judged the run"

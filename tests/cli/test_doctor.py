@@ -80,8 +80,12 @@ def test_extras_are_those_of_pyproject() -> None:
     assert {name: needs for name, needs in packages.items() if name not in DEVELOPMENT_EXTRAS} == EXTRAS
 
 
-def test_doctor_tells_whether_the_name_of_a_judge_names_a_version() -> None:
-    result = run("doctor", "--judge", "openai/gpt-5", "--judge", "openai/gpt-5-2025-08-07")
-    text = " ".join(result.stdout.split())
+def test_doctor_tells_whether_the_name_of_a_judge_names_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("openai/gpt-5", "openai/gpt-5-2025-08-07", "azure/mine")
+    text = " ".join(run("doctor", *(part for name in names for part in ("--judge", name))).stdout.split())
     assert "openai/gpt-5 │ names no version: its provider may replace the model behind it" in text
-    assert "openai/gpt-5-2025-08-07 │ is not known to change: its name has a version" in text
+    assert "openai/gpt-5-2025-08-07 │ names a version" in text
+    assert "azure/mine │ is not known to name a version: its server decides" in text
+    # The environment may name a server of the user.
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:8000/v1")
+    assert "openai/gpt-5 │ is not known" in " ".join(run("doctor", "--judge", "openai/gpt-5").stdout.split())

@@ -32,5 +32,5 @@ def test_summary_line_says_how_many_characters_judges_were_not_shown(capsys: pyt
 
 
 def test_run_whose_replies_name_two_models_says_so_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    print_results(FirstResults(), RunSummary(models=("m-1", "m-2")), "r", None, quiet=True)
+    print_results(FirstResults(), RunSummary(models={"": ("m-1", "m-2")}), "r", None, quiet=True)
     assert "The replies name 2 models: m-1, m-2: not one model judged the run." in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rubric_integrations import Criterion, Option
-from rubric_integrations.judges.calling import interpret_choice, interpret_entries, interpret_reply
+from rubric_integrations.judges.calling import ParsedReply, interpret_choice, interpret_entries, interpret_reply
 from rubric_integrations.judges.prompts.render import describe_options
 from rubric_integrations.judges.prompts.signatures import CriterionJudgment
 from rubric_integrations.scoring import Spend
@@ -92,9 +92,9 @@ def entries(*answers: tuple[int, str]) -> list[CriterionJudgment]:
 def test_entry_that_is_missing_repeated_or_invalid_is_a_fault_of_its_question_alone() -> None:
     questions = {number: question_about(PENALTY) for number in (1, 2, 3, 4)}
     reply = entries((1, "MET"), (2, "MET"), (2, "MET"), (3, "PARTLY"), (9, "MET"))
-    batch = interpret_entries(questions, reply, Spend(calls=1), neutralized=True)
+    batch = interpret_entries(questions, ParsedReply({"judgments": reply}, Spend(calls=1), "m-1"), neutralized=True)
     assert {number: judgment.verdict for number, judgment in batch.answers.items()} == {1: "MET"}
-    assert batch.answers[1].neutralized
+    assert (batch.answers[1].neutralized, batch.answers[1].model) == (True, "m-1")
     assert batch.faults[2] == "2 answers"
     assert "'PARTLY' is no verdict" in str(batch.faults[3])
     assert batch.faults[4] == "no answer"

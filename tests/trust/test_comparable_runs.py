@@ -20,7 +20,6 @@ from rubric_integrations.runs.rescoring import rescore
 from rubric_integrations.scoring import Judgment, to_judgment
 from rubric_integrations.testing import ScriptedJudge
 from rubric_integrations.trust import Comparability, comparability, compare_runs, gate
-from rubric_integrations.trust.comparable_runs import names_no_version, replies_text, unversioned_models
 from tests.reporting.page.runs import FIRST, SECOND, own_rubrics, run_of
 
 NOTHING = Comparability()
@@ -318,24 +317,6 @@ def test_runs_without_a_common_row_match_if_they_have_a_rubric_in_common() -> No
     assert comparability(FIRST, moved).refused == ("first and own have no row and no rubric in common",)
 
 
-@pytest.mark.parametrize(
-    ("model", "server", "is_alias"),
-    [
-        ("openai/gpt-5", None, True),
-        ("openai/gpt-5-2025-08-07", None, False),
-        ("anthropic/claude-3-5-sonnet-latest", None, True),
-        ("anthropic/claude-3-5-sonnet-20241022", None, False),
-        ("ollama_chat/llama3.2:latest", "http://localhost:11434", True),
-        ("openai/my-own-model", "http://localhost:8000", False),
-        ("typesafe/jev-1.13.0", None, False),
-    ],
-)
-def test_name_of_a_model_without_a_version_is_recognized(model: str, server: str | None, is_alias: bool) -> None:
-    assert names_no_version(model, server) is is_alias
-    record = json.dumps([json.dumps([model, server or "", {}, "", "", ""])])
-    assert unversioned_models(record) == ([model] if is_alias else [])
-
-
 def named(models: Sequence[str]) -> list[Graded]:
     """Make a run whose replies name these models, one for each row."""
 
@@ -361,8 +342,4 @@ def test_summary_of_a_run_has_the_models_that_its_replies_name() -> None:
         ["text 0", "text 1"], Rubric([Criterion(requirement="Is kind")]),
         PerCriterionGrader(ScriptedJudge(lambda _question: Judgment(verdict="MET", value=1.0, model="m-1"))),
     )  # fmt: skip
-    assert (run.summary.models, len(list(run)), run.summary.models) == ((), 2, ("m-1",))
-
-
-def test_line_break_in_the_name_of_a_model_begins_no_line() -> None:
-    assert "\n" not in replies_text(["one\n::error::", "two"])
+    assert (run.summary.models, len(list(run)), run.summary.models) == ({}, 2, {"": ("m-1",)})

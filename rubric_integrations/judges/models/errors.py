@@ -54,6 +54,12 @@ HAS_FORMAT = "has_format"
 FINISH_REASON = "finish_reason"
 """The key of `provider_data` under which this library's engines report why a reply ended. None if it is unknown."""
 
+MODEL = "model"
+"""The key of `provider_data` under which replies of OpenAI and Anthropic, and our engines, name the model."""
+
+LONGEST_MODEL_NAME = 200
+"""The most characters of a model's name that are kept from a reply."""
+
 NORMAL_ENDS = frozenset(
     {"stop", "STOP", "end_turn", "stop_sequence", "eos", "eos_token", "completed", "COMPLETE",
      "tool_call", "tool_calls", "tool_use", "function_call"}
@@ -80,6 +86,7 @@ class Completion(NamedTuple):
             None.
         has_format: Whether a JSON format was requested, as this library's engines for functions and LangChain chat
             models report it. None for other models, whose request shows it.
+        model: The model that the reply names, at most 200 characters. None if it names none.
     """
 
     text: str
@@ -89,6 +96,7 @@ class Completion(NamedTuple):
     from_cache: bool = False
     refusal: str | None = None
     has_format: bool | None = None
+    model: str | None = None
 
     @property
     def spend(self) -> Spend:
@@ -117,6 +125,7 @@ def completion_from_history(entry: Mapping[str, Any], caches: bool) -> Completio
         from_cache=caches and not reported,
         refusal=refusal_of(response),
         has_format=_provider_data(response).get(HAS_FORMAT),
+        model=model_of(response),
     )
 
 
@@ -146,6 +155,7 @@ def completion_of_response(response: lm15.Response, provider: str = "") -> Compl
         cost=None,
         refusal=refusal_of(response),
         has_format=_provider_data(response).get(HAS_FORMAT),
+        model=model_of(response),
     )
 
 
@@ -234,6 +244,20 @@ def finish_reason_of(response: Any) -> str | None:
             break
     reason = "stop" if reason in NORMAL_ENDS else reason
     return reason if isinstance(reason, str) and reason else None
+
+
+def model_of(response: object) -> str | None:
+    """Return the model that a reply itself names, cut to 200 characters. None if it names none.
+
+    DSPy's own field is not used: for a reply without a name, and for all replies of Gemini, it has the requested name.
+
+    Args:
+        response: The response of DSPy or of an SDK.
+    """
+    data = _provider_data(response)
+    is_native = isinstance(response, lm15.Response)
+    name: object = data.get(MODEL) or data.get("modelVersion") if is_native else _field(response, MODEL)
+    return name[:LONGEST_MODEL_NAME] if isinstance(name, str) and name else None
 
 
 def _provider_data(response: Any) -> Mapping[str, Any]:

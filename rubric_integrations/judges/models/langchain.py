@@ -22,6 +22,7 @@ from rubric_integrations._util.event_loop import on_background_loop
 from rubric_integrations.judges.models.errors import (
     FINISH_REASON,
     HAS_FORMAT,
+    MODEL,
     response_from_error,
     response_usage,
     to_lm_error,
@@ -397,13 +398,13 @@ def _response(request: lm15.Request, raw: Any, has_format: bool, is_strict_tool:
     metadata: dict[str, Any] = raw.response_metadata or {}
     reason = next(filter(None, (metadata.get(name) for name in _REASON_NAMES)), None)
     finish_reason = _FINISH_REASONS.get(str(reason), "stop")
-    refusal = _refusal(raw)
+    refusal, model = _refusal(raw), metadata.get("model_name") or metadata.get("model")
     return lm15.Response(
         id=raw.id or None,
-        model=metadata.get("model_name") or request.model,
+        model=model or request.model,
         message=lm15.Message.assistant([lm15.TextPart(text), *([lm15.RefusalPart(refusal)] if refusal else [])]),
         finish_reason=cast("Any", finish_reason),
-        provider_data={FINISH_REASON: reason, HAS_FORMAT: has_format},
+        provider_data={FINISH_REASON: reason, HAS_FORMAT: has_format, MODEL: model},
         usage=response_usage(
             usage.get("input_tokens"),
             usage.get("output_tokens"),

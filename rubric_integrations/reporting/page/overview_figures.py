@@ -15,16 +15,16 @@ from urllib.parse import urlencode
 
 from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.scoring.labels import Estimate
-from rubric_integrations.trust.comparable_runs import (
+from rubric_integrations.scoring.report import ReplyModels, merge_models
+from rubric_integrations.trust.comparable_runs import recorded_part
+from rubric_integrations.trust.means import FEW_GROUPS, estimate_scores
+from rubric_integrations.trust.model_versions import (
     FINGERPRINT_PARTS,
     NO_VERSION,
     fingerprints,
-    recorded_part,
     replies_text,
-    replying_models,
     unversioned_models,
 )
-from rubric_integrations.trust.means import FEW_GROUPS, estimate_scores
 
 # The most keys of a row's metadata that become filters, and the most characters of a value.
 _MAX_KEYS, _MAX_VALUE = 12, 60
@@ -184,7 +184,7 @@ class FactFigures:
         self._written = "" if run.written is None else f"{datetime.fromtimestamp(run.written, UTC):%Y-%m-%d %H:%M} UTC"
         self._rubrics = set[str]()
         self._settings = Counter[str]()
-        self._models: dict[str, None] = {}
+        self._models: ReplyModels = {}
 
     def add(self, row: GradedRow) -> None:
         """Add one row."""
@@ -197,15 +197,14 @@ class FactFigures:
                 for entry in row.report.criteria
             ]
             self._rubrics.add(_text([criteria, rubric, recorded_part(row, "criteria")]))
-        if len(self._models) < _MOST_SETTINGS:
-            self._models |= dict.fromkeys(replying_models(row))
+        self._models = merge_models(self._models, row.report.reply_models)
         text = _text({**grader, "rubric": rubric}) if grader else ""
         if text in self._settings or len(self._settings) < _MOST_RUBRICS:
             self._settings[text] += 1
 
     @property
     def _replies(self) -> list[tuple[str, str]]:
-        return [("replies", replies_text(list(self._models)))] if self._models else []
+        return [("replies", replies_text(self._models))] if self._models else []
 
     @property
     def facts(self) -> RunFacts:
