@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubric_integrations._util.terminal import plain
-from rubric_integrations._util.text import percent
+from rubric_integrations._util.text import counted, percent
 from rubric_integrations.cli.console import (
     UNDEFINED,
     Exit,
@@ -85,6 +85,7 @@ def compare_judges(
 
 
 def _print_judges(result: JudgeComparison) -> None:
+    """Print the table of the figures of both judges, their spend and the decision."""
     title = f"{result.names[1]} minus {result.names[0]} [{percent(1 - result.alpha)} intervals]"
     table = figures_table(title, ("criterion", "figure", "strong", "cheap", "difference", "p (Holm)"),
                           text=["criterion", "figure"])  # fmt: skip
@@ -97,7 +98,8 @@ def _print_judges(result: JudgeComparison) -> None:
             )  # fmt: skip
     out.print(table)
     print_lines([f"{name}: {spend.summary()}" for name, spend in zip(result.names, result.spend, strict=True)])
-    print_lines([f"{result.judgments:,} labelled judgments of {result.responses:,} responses. {result.headline}"])
+    judgments = counted(result.judgments, "labelled judgment")
+    print_lines([f"{judgments} of {counted(result.responses, 'response')}. {result.headline}"])
 
 
 def _p_value(value: float | None) -> str:
@@ -232,18 +234,20 @@ def _how_to_continue(ledger: Path | None) -> str:
 
 def _print_drift(report: DriftReport) -> None:
     """Print the table of the criteria, the mean score and the decision."""
-    columns = ("criterion", "flips", "flips of its own", "change", "p (Holm)", "kappa")
+    is_repeated = any(row.own_flips for row in report.criteria.values())
+    own = ["flips of its own"] if is_repeated else []
+    columns = ("criterion", "flips", *own, "change", "p (Holm)", "abstained", "kappa")
     table = figures_table(
         f"Answers, new and earlier [{percent(1 - report.alpha)} intervals]", columns, text=["criterion"]
     )
     for name, row in report.criteria.items():
-        own = UNDEFINED if row.own_flips is None else row.own_flips.with_limits(2)
+        own = [plain(UNDEFINED if row.own_flips is None else row.own_flips.with_limits(2))] if is_repeated else []
         table.add_row(
-            plain(name), plain(row.flips.with_limits(2)), plain(own), plain(row.difference.with_limits(2, signed=True)),
-            _p_value(row.adjusted), plain(row.kappa.with_limits(2)),
+            plain(name), plain(row.flips.with_limits(2)), *own, plain(row.difference.with_limits(2, signed=True)),
+            _p_value(row.adjusted), plain(row.abstentions.with_limits(2, signed=True)), plain(row.kappa.with_limits(2)),
         )  # fmt: skip
     if report.criteria:
         out.print(table)
         change = report.score.with_limits(signed=True)
-        print_lines([f"Mean score: {change}. {report.rows:,} rows, {report.spend.summary()}."])
+        print_lines([f"Mean score: {change}. {counted(report.rows, 'row')}, {report.spend.summary()}."])
     print_lines([report.judge_line, *filter(None, [report.labels_line]), report.headline])

@@ -145,9 +145,9 @@ def _load_labels(
 def _print(result: RunComparison, margin: float, level: float) -> None:
     """Print the result of a comparison: the change of the mean score, and a table of the criteria."""
     p_value = "" if result.p_value is None else f", p = {result.p_value:.3g}"
-    counts = f"{result.inputs:,} inputs"
+    counts = counted(result.inputs, "input")
     if result.in_groups:
-        counts = f"{result.score.n:,} rows in {result.inputs:,} groups"
+        counts = f"{counted(result.score.n, 'row')} in {counted(result.inputs, 'group')}"
     lines = [
         f"{result.verdict}: the mean score{' of the rows' if result.in_groups else ''} changed by "
         f"{result.score.with_limits(signed=True)} over {counts} ({percent(level)} interval{p_value})."
@@ -158,7 +158,7 @@ def _print(result: RunComparison, margin: float, level: float) -> None:
     if result.score.low is None:
         lines.append("The change has no interval: there are too few inputs or groups, or all raw scores changed alike.")
     if result.corrected is not None:
-        labelled = f"{result.corrected.n:,} labelled inputs, which decide"
+        labelled = f"{counted(result.corrected.n, 'labelled input')}, which decide"
         lines.append(f"Corrected by {labelled}: {result.corrected.with_limits(signed=True)}.")
     if margin:
         state = "It is shown not to be" if result.is_not_worse else "It may be"
@@ -180,7 +180,8 @@ def _print(result: RunComparison, margin: float, level: float) -> None:
         changed = UNDEFINED if row.changed is None else f"{row.changed:,} of {row.answers:,}"
         kappa = plain(row.kappa.with_limits(2))
         table.add_row(plain(name), plain(change), *p_values, f"{row.difference.n:,}", changed, kappa)
-    out.print(table)
+    if result.criteria:
+        out.print(table)
 
 
 def report(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
+from rubric_integrations._util.text import counted
 from rubric_integrations.graders import Grader
 from rubric_integrations.judges.spend import Prices
 from rubric_integrations.judges.store import JudgmentStore
@@ -54,7 +55,10 @@ class DrawnRow(NamedTuple):
         if report is None:
             return row._replace(report=None)
         names = self.rubric.keys
-        entries = tuple(entry for entry in report.criteria if entry.name in names)
+        # Whether a criterion is required decides only whether a row passes, and a criterion from the run lacks it.
+        entries = tuple(
+            entry.model_copy(update={"required": False}) for entry in report.criteria if entry.name in names
+        )
         verdicts = [entry.verdict or "" for entry in entries if entry.was_judged]
         score = (
             self.rubric.compute_score(verdicts, cannot_assess=cannot_assess) if len(verdicts) == len(names) else None
@@ -105,7 +109,7 @@ def draw_rows(run: RunFile, rubric: Rubric | None, sample: int) -> tuple[list[Dr
         DrawnRow(row, submission, _rubric_of(row, rubric)) for _, (row, submission) in sorted(drawable.items())[:sample]
     ]
     warnings = [
-        f"{count:,} of {judged:,} rows cannot be asked again, because {reason}"
+        f"{count:,} of {counted(judged, 'row')} cannot be asked again, because {reason}"
         for count, reason in ((textless, "the run lacks their texts"), (attached, "the run lacks their files"))
         if count
     ]

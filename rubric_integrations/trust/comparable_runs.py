@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.json import JsonObject
-from rubric_integrations._util.text import one_line
+from rubric_integrations._util.text import counted, one_line
 from rubric_integrations.rubric.answers import Option, Scale
 from rubric_integrations.runs.files import GradedRow, import_notes, matched_rows
 from rubric_integrations.scoring.report import CriterionReport, ReplyModels, merge_models
@@ -31,6 +31,9 @@ QuestionKey = tuple[str, str]
 
 PROGRAM_DOUBT = ": the change may be the judges' and not the program's"
 """The end of the warning about another judge, if two programs are compared."""
+
+OTHER_QUESTIONS = ": judges may answer otherwise"
+"""The end of a warning about another setting of the grader, which changes the questions to a judge."""
 
 
 def question_keys(criteria: Sequence[CriterionReport]) -> list[QuestionKey]:
@@ -229,7 +232,7 @@ class _Differences:
                     self._note_setting(part, name, f"the {part}", first, second, (0, 1))
                 else:
                     text = f"the grader's `{name}` is {_both(first, second, self._names)}"
-                    self._warnings.setdefault(f"grader {name}", f"{text}: judges may answer otherwise")
+                    self._warnings.setdefault(f"grader {name}", text + OTHER_QUESTIONS)
 
     def _note_setting(
         self, part: str, name: str, what: str, first: object, second: object, numbers: tuple[int, int]
@@ -267,10 +270,8 @@ class _Differences:
             self.refused.setdefault("grader", f"the grader has the cannot_assess {self._policies}")
         warnings = [*self._warnings.values()]
         for name, count in self._other_inputs.items():
-            text = (
-                f"{count:,} of {self._inputs[name]:,} rows have another `{name}` under the same id, such as "
-                f"{self._examples[name]}"
-            )
+            rows = f"{count:,} of {counted(self._inputs[name], 'row')} {'has' if count == 1 else 'have'}"
+            text = f"{rows} another `{name}` under the same id, such as {self._examples[name]}"
             if name == "query" and count > _MOST_OTHER_QUERIES * self._inputs[name]:
                 self.refused[name] = text
             else:

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 
 from rubric_integrations._util.records import Record, html_table
+from rubric_integrations._util.text import counted
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RowKey, RunFile, matched_rows
 from rubric_integrations.scoring.judgment import to_judgment
@@ -453,13 +454,14 @@ class RunComparison(Record):
         if not answers:
             return ""
         changed = sum(row.changed or 0 for row in self.criteria.values())
-        return f"{changed:,} of {answers:,} answers to equal responses changed, which does not mean that they are wrong"
+        share = f"{changed:,} of {counted(answers, 'answer')} to equal responses changed"
+        return f"{share}, which does not mean that they are wrong"
 
     def summary(self) -> str:
         """Return the figures as text."""
         lines = [f"{self.verdict}: the mean score changed by {self.score}"]
         if self.in_groups:
-            lines.append(f"the mean of the rows, with the interval of {self.inputs:,} groups")
+            lines.append(f"the mean of the rows, with the interval of {counted(self.inputs, 'group')}")
         if self.caveat and self.cautious is not None:
             lines.append(f"with the interval that allows for them: {self.cautious}")
         if self.corrected is not None:
@@ -788,12 +790,11 @@ def _warnings(changes: RunChanges) -> Iterator[str]:
 def left_out_warnings(changes: RunChanges) -> Iterator[str]:
     """Yield warnings if rows of both runs are not compared, if few rows are in both, and if the second is partial."""
     if changes.left_out:
-        rows = "1 input is" if changes.left_out == 1 else f"{changes.left_out:,} inputs are"
-        yield f"{rows} left out, because a judge failed there in one of the runs, or gave no score"
+        inputs = counted(changes.left_out, "input is", "inputs are")
+        yield f"{inputs} left out, because a judge failed there in one of the runs, or gave no score"
     if changes.unmatched > changes.pairs:
-        yield (
-            f"the runs have only {changes.pairs:,} of {changes.pairs + changes.unmatched:,} rows in common: the "
-            "comparison says nothing about the others"
-        )
+        rows = counted(changes.pairs + changes.unmatched, "row")
+        yield f"the runs have only {changes.pairs:,} of {rows} in common: the comparison says nothing about the others"
     if changes.is_partial:
-        yield f"{changes.missing:,} of {changes.scored:,} scored rows of the first run have no score in the second"
+        rows = f"{changes.missing:,} of {counted(changes.scored, 'scored row')} of the first run"
+        yield f"{rows} {'has' if changes.missing == 1 else 'have'} no score in the second"

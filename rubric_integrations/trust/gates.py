@@ -139,8 +139,7 @@ class GateResult(NamedTuple):
             change = self.baseline.with_limits(signed=True)
             parts.append(f"{self.change}: the change from {baseline} is {change}, and it may be {self.margin:g} worse")
         if self.unmatched:
-            rows = "1 row is" if self.unmatched == 1 else f"{self.unmatched:,} rows are"
-            parts.append(f"{rows} in only one of the runs")
+            parts.append(f"{counted(self.unmatched, 'row is', 'rows are')} in only one of the runs")
         return "; ".join([*parts, *self.advice])
 
 
@@ -402,8 +401,9 @@ def decide_mean(
     elif missing:
         low, high = estimate_with(floor).low, estimate_with(1.0).high
     corrected = ", corrected by labels" if score else ""
-    mean = f"the mean score is {estimate.with_limits()} ({percent(level)} interval, n = {estimate.n:,}){corrected}"
-    limits = f"; {missing:,} rows without a score may be anything from 0 to 1" if missing else ""
+    interval = "no interval" if estimate.low is None else f"{percent(level)} interval"
+    mean = f"the mean score is {estimate.with_limits()} ({interval}, n = {estimate.n:,}){corrected}"
+    limits = f"; {counted(missing, 'row')} without a score may be anything from 0 to 1" if missing else ""
     finding = (mean if estimate.n else "no row has a score") + limits
     result = GateResult(
         "inconclusive", estimate, min_score, missing=missing, warnings=tuple(group_warnings(groups)), alpha=alpha,
@@ -414,18 +414,29 @@ def decide_mean(
     if high is not None and high < min_score:
         return result._replace(decision="fail")
     more = None if score else _more_needed(present, min_score, level, groups_present, bounds)
-    if more:
+    alone = _side(estimate, min_score) if missing else None
+    if alone:
+        decides = "the row without a score decides" if missing == 1 else "the rows without a score decide"
+        advice = f"the other rows alone would {alone}: {decides}"
+    elif more:
         needs_floor = floor == 0 and min(present) > 0 and (estimate.value or 0) > min_score
         fewer = " (fewer with `floor=`, if the rubric lets no row score 0)" if needs_floor else ""
         of_groups = " of further groups" if groups is not None else ""
-        advice = f"about {more:,} more submissions{of_groups} would decide{fewer}"
+        advice = f"about {counted(more, 'more submission')}{of_groups} would decide{fewer}"
     elif estimate.n < (fewest := fewest_to_pass(min_score, alpha, floor=floor)):
-        advice = f"a pass needs at least {fewest:,} submissions"
+        advice = f"a pass needs at least {counted(fewest, 'submission')} with a score"
     elif score:
         advice = "more labels would decide"
     else:
         advice = "the mean is too close to the threshold to decide"
-    return result._replace(more=more, advice=(advice,))
+    return result._replace(more=None if alone else more, advice=(advice,))
+
+
+def _side(estimate: Estimate, min_score: float) -> str | None:
+    """Return the decision by the interval of a mean: `pass`, `fail`, or None for an interval around the threshold."""
+    if estimate.low is not None and estimate.low > min_score:
+        return "pass"
+    return "fail" if estimate.high is not None and estimate.high < min_score else None
 
 
 # The level at alpha = .05, for which `FOR_GATE` was selected.
@@ -628,8 +639,8 @@ class RowGates:
             value = self._score_sum / self._counted if self._scored else None
             finding = "no row has a score" if value is None else f"the mean score is {value:.3f}"
             if self._lacking and value is not None:
-                rows_text = "1 row counts" if self._lacking == 1 else f"{self._lacking:,} rows count"
-                finding += f", where {rows_text} as 0, because too many of the answers are missing"
+                lacking = counted(self._lacking, "row counts", "rows count")
+                finding += f", where {lacking} as 0, because too many of the answers are missing"
             add("min_score", self.min_score, value, self._counted, finding, self._low)
         if self.min_pass_rate is not None:
             add("min_pass_rate", self.min_pass_rate, share, rows, passed_text, self._not_passed)
@@ -750,7 +761,7 @@ class SequentialGate:
         return GateResult(
             self.decision, Estimate(None, None, None, self.count), self.min_score, missing=self.missing,
             alpha=self.alpha, settings=_settings(self.min_score, self.alpha),
-            finding=f"{undecided}after {self.count:,} submissions{missing}",
+            finding=f"{undecided}after {counted(self.count, 'submission')}{missing}",
         )  # fmt: skip
 
     @property

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from rubric_integrations._util.records import Record, html_table
+from rubric_integrations._util.text import counted
 from rubric_integrations.graders import Grader
 from rubric_integrations.judges.spend import Prices
 from rubric_integrations.judges.store import LedgerLike
@@ -29,7 +30,13 @@ from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
 from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.scoring.report import CriterionReport
 from rubric_integrations.trust.asked_again import Asked, DrawnRow, ask_repeatedly, draw_rows
-from rubric_integrations.trust.comparable_runs import PROGRAM_DOUBT, Comparability, comparability, recorded_part
+from rubric_integrations.trust.comparable_runs import (
+    OTHER_QUESTIONS,
+    PROGRAM_DOUBT,
+    Comparability,
+    comparability,
+    recorded_part,
+)
 from rubric_integrations.trust.comparison import (
     RunChanges,
     RunComparison,
@@ -97,8 +104,8 @@ class DriftReport(Record):
 
     Attributes:
         decision: `changed` if a test shows it. `inconclusive` if the check was stopped, or if more than a tenth of the
-            new answers is missing. Without a change, also if the judge is another one than recorded, or if the rows
-            are too few to show a change.
+            new answers is missing. Without a change, also if the judge is another one than recorded or is asked
+            otherwise, or if the rows are too few to show a change.
         reason: Why the check is inconclusive. Otherwise "".
         shown_by: The tests that show a change: `direction` (the answers to a criterion moved in one direction),
             `abstentions` (the abstentions on a criterion became more or less frequent), `mean` (the mean score),
@@ -108,6 +115,7 @@ class DriftReport(Record):
         same_judge: Whether the judge's fingerprint (model, server, settings and prompts) equals the recorded one. None
             if the run does not record it.
         other_judge: How the judges differ, if `same_judge` is false. Otherwise "".
+        asked_otherwise: How the questions differ, such as by another strategy of the grader. Otherwise "".
         score: The mean score of the new answers minus the mean score of the earlier answers.
         criteria: The changes of each criterion. The key is the criterion's name, or its requirement if several criteria
             have this name.
@@ -132,6 +140,7 @@ class DriftReport(Record):
     p_values: dict[DriftTest, float | None]
     same_judge: bool | None
     other_judge: str
+    asked_otherwise: str
     score: Estimate
     criteria: dict[str, CriterionDrift]
     moved: tuple[str, ...]
@@ -153,7 +162,7 @@ class DriftReport(Record):
         if self.decision == "inconclusive":
             return f"inconclusive: {self.reason}."
         if self.decision == "not shown to have changed":
-            return f"The judge is not shown to have changed, by {self.rows:,} rows."
+            return f"The judge is not shown to have changed, by {counted(self.rows, 'row')}."
         reasons = {
             "direction": f"the answers to {', '.join(self.moved)} moved in one direction",
             "abstentions": self._abstentions_text(),
@@ -165,6 +174,8 @@ class DriftReport(Record):
         judge = "The judge has changed"
         if self.same_judge is False:
             judge += ", and is another one than the run's"
+        elif self.asked_otherwise:
+            judge += ", or the other way in which it is asked has changed its answers"
         return f"{judge}: {'; '.join(reasons[test] for test in self.shown_by)}."
 
     def _abstentions_text(self) -> str:
@@ -186,9 +197,11 @@ class DriftReport(Record):
         """Whether the judge is the recorded one, in one sentence."""
         if self.same_judge is None:
             return "The run does not record the judge's settings: whether this judge is the same is unknown."
+        otherwise = f"it is asked otherwise: {self.asked_otherwise}." if self.asked_otherwise else ""
         if self.same_judge:
-            return "The judge's fingerprint equals the recorded one."
-        return f"The judge's fingerprint differs from the recorded one. {self.other_judge}".strip()
+            return f"The judge's fingerprint equals the recorded one{f', but {otherwise}' if otherwise else '.'}"
+        other = "; ".join(filter(None, [self.other_judge, otherwise]))
+        return f"The judge's fingerprint differs from the recorded one. {other}".strip()
 
     @property
     def labels_line(self) -> str:
@@ -207,14 +220,17 @@ class DriftReport(Record):
         lines = [self.headline, self.judge_line, *filter(None, [self.labels_line])]
         lines += [
             f"{name}: {row.flips} flips{f', {row.own_flips} of its own' if row.own_flips else ''}, "
-            f"difference {row.difference}"
+            f"difference {row.difference}, abstentions {row.abstentions}"
             for name, row in self.criteria.items()
         ]
         return "\n".join([*lines, *self.warnings])
 
     def _repr_html_(self) -> str:
-        rows = [(name, str(row.flips), str(row.difference), row.adjusted) for name, row in self.criteria.items()]
-        return html_table(self.summary(), ["criterion", "flips", "difference", "p (Holm)"], rows)
+        rows = [
+            (name, str(row.flips), str(row.difference), row.adjusted, str(row.abstentions))
+            for name, row in self.criteria.items()
+        ]
+        return html_table(self.summary(), ["criterion", "flips", "difference", "p (Holm)", "abstentions"], rows)
 
 
 def drift(
@@ -356,7 +372,7 @@ def _report(
         ]
         for each_pass in passes
     ]
-    same_judge, other_judge, judge_warnings = _compare_judge(earlier, before, after[0], record)
+    same_judge, other_judge, asked_otherwise, judge_warnings = _compare_judge(earlier, before, after[0], record)
     lost = sum(
         sum(entry.error is not None for entry in row.report.criteria) if row.report else len(each.rubric)
         for rows in after
@@ -364,15 +380,16 @@ def _report(
     )
     stopped = next((each_pass.stopped for each_pass in passes if each_pass.stopped), None)
     fields: dict[str, Any] = {
-        "same_judge": same_judge, "other_judge": other_judge, "rows": sum(row.report is not None for row in after[-1]),
-        "drawn": len(drawn), "lost": lost, "spend": spent, "started": check.started, "stopped": stopped,
+        "same_judge": same_judge, "other_judge": other_judge, "asked_otherwise": asked_otherwise,
+        "rows": sum(row.report is not None for row in after[-1]), "drawn": len(drawn), "lost": lost, "spend": spent,
+        "started": check.started, "stopped": stopped,
         "is_unusable": any(each_pass.is_unusable for each_pass in passes), "alpha": settings.alpha,
     }  # fmt: skip
     undefined = Estimate(None, None, None, 0)
     if stopped:
         return DriftReport(
             decision="inconclusive", shown_by=(), p_values={}, score=undefined, criteria={}, moved=(), labels=None,
-            reason=f"the check was stopped after {fields['rows']:,} of {len(drawn):,} rows ({stopped})",
+            reason=f"the check was stopped after {fields['rows']:,} of {counted(len(drawn), 'row')} ({stopped})",
             noise=None, warnings=(*warnings, *judge_warnings), **fields,
         )  # fmt: skip
     groups = group_rows(before, settings.cluster)
@@ -396,9 +413,11 @@ def _report(
     criteria = criterion_drifts([before, *after], changes, comparison, groups, 1 - settings.alpha)
     reason = ""
     if lost > _MOST_LOST * sum(len(each.rubric) for each in drawn) * settings.repeat:
-        shown, reason = (), f"{lost:,} answers are missing, and may be those that changed"
+        shown, reason = (), f"{counted(lost, 'answer is', 'answers are')} missing and may have changed"
     elif not shown and same_judge is False:
         reason = "this check asked another judge than the run's, and its answers are not shown to differ"
+    elif not shown and asked_otherwise:
+        reason = "this check asked the judge otherwise than the run did, and its answers are not shown to differ"
     elif not shown:
         reason = _too_few(fields["rows"], groups, settings.alpha, len(measured) - 1)
     return DriftReport(
@@ -416,7 +435,7 @@ def _report(
         warnings=(
             *warnings,
             *judge_warnings,
-            *([f"the judge failed on {lost:,} answers, which are left out"] if lost else []),
+            *([f"{counted(lost, 'answer is', 'answers are')} left out, because the judge failed"] if lost else []),
             *dependence_warnings(before, settings.cluster),
             *label_warnings,
         ),
@@ -433,23 +452,25 @@ def _too_few(rows: int, groups: Groups | None, alpha: float, tests: int) -> str:
     needed = math.floor(math.log2(tests / alpha)) + 2
     if count >= needed:
         return ""
-    units = "rows" if groups is None else "groups of rows"
-    return f"with {count:,} {units}, no change of direction can be shown: at least {needed:,} are needed"
+    units = counted(count, "row") if groups is None else counted(count, "group of rows", "groups of rows")
+    return f"with {units}, no change of direction can be shown: at least {needed:,} are needed"
 
 
 def _compare_judge(
     earlier: RunFile, before: Sequence[GradedRow], after: Sequence[GradedRow], record: dict[str, Any]
-) -> tuple[bool | None, str, list[str]]:
-    """Return whether the judge is the recorded one, how the judges differ, and warnings about other settings."""
+) -> tuple[bool | None, str, str, list[str]]:
+    """Return whether the judge is the recorded one, how the judges and the questions differ, and other warnings."""
     names = ", ".join(record["names"])
     runs = [RunFile("the run", None, earlier.judge, before), RunFile("this check", None, names, after)]
     comparable = comparability(*runs)
-    warnings = [text for text in comparable.warnings if text != comparable.other_judge]
+    other_way = [text for text in comparable.warnings if text.endswith(OTHER_QUESTIONS)]
+    warnings = [text for text in comparable.warnings if text not in (*other_way, comparable.other_judge)]
     recorded = {json.dumps(recorded_part(row, "grader").get("judges"), sort_keys=True) for row in before}
-    own = json.dumps(record["judges"], sort_keys=True)
+    otherwise = "; ".join(text.removesuffix(OTHER_QUESTIONS) for text in other_way)
     if "null" in recorded or not all(record["judges"]):
-        return None, "", warnings
-    return recorded == {own}, "" if recorded == {own} else comparable.other_judge.removesuffix(PROGRAM_DOUBT), warnings
+        return None, "", otherwise, warnings
+    is_same = recorded == {json.dumps(record["judges"], sort_keys=True)}
+    return is_same, "" if is_same else comparable.other_judge.removesuffix(PROGRAM_DOUBT), otherwise, warnings
 
 
 def change_tests(

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from rubric_integrations._util.records import Record, html_table
-from rubric_integrations._util.text import decimal
+from rubric_integrations._util.text import counted, decimal
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows
 from rubric_integrations.scoring.judgment import Spend, to_judgment, total_spend
@@ -176,13 +176,15 @@ class JudgeComparison(Record):
         else:
             needed = self.labels_needed
             why = self.reason or (
-                f"roughly {needed:,} labelled responses would decide, if the true difference is the measured "
+                f"roughly {counted(needed, 'labelled response')} would decide, if the true difference is the measured "
                 f"{decimal(accuracy.difference.value or 0.0, 3, signed=True)}"
                 if needed
                 else "the measured loss is about the margin, and more labelled responses are needed"
             )
             if not self.reason and (needed or self.responses + 1) > self.rows:
-                why += f"; the runs have only {self.rows:,} responses: grade more by both judges, and label them"
+                why += (
+                    f"; the runs have only {counted(self.rows, 'response')}: grade more by both judges, and label them"
+                )
             text = f"It is not yet known whether {name} is good enough ({figures}): {why}"
         return f"{text}. In a cascade, it may answer where it is sure: see `certify`."
 
@@ -280,8 +282,8 @@ def compare_judges(
         alpha=alpha,
         warnings=(
             *warnings,
-            *([f"{lost:,} rows are in only one of the runs"] if lost else []),
-            *([f"{missing:,} labelled judgments are left out: only one judge answered them"] if missing else []),
+            *([f"{counted(lost, 'row is', 'rows are')} in only one of the runs"] if lost else []),
+            *([f"{_judgments(missing, 'is', 'are')} left out: not both judges answered"] if missing else []),
             *_rater_warnings(pairs),
             *dependence_warnings(rows, cluster),
             *group_warnings(select_groups(groups, [pair.row for pair in pairs])),
@@ -290,10 +292,14 @@ def compare_judges(
     )
 
 
+def _judgments(count: int, one: str, several: str) -> str:
+    return counted(count, f"labelled judgment {one}", f"labelled judgments {several}")
+
+
 def _rater_warnings(pairs: Sequence[JudgePair]) -> list[str]:
     count = sum(len(pair.strong.shares) > 1 for pair in pairs)
     figures = "accuracy, kappa and bias count their shares, recalls the most frequent answer"
-    return [f"on {count:,} judgments, raters differ: {figures}"] if count else []
+    return [f"on {counted(count, 'judgment')}, raters differ: {figures}"] if count else []
 
 
 def _abstentions(matches: Iterable[Match]) -> int:
@@ -332,7 +338,10 @@ def _check_same(runs: Sequence[RunFile]) -> list[str]:
         )
     warnings = [text for text in comparable.warnings if text != comparable.other_judge]
     if untold:
-        warnings.append(f"{untold:,} rows have no text: whether both judges saw the same response cannot be checked")
+        warnings.append(
+            f"{counted(untold, 'row has', 'rows have')} no text: whether both judges saw the same response cannot be "
+            "checked"
+        )
     return warnings
 
 
@@ -606,7 +615,7 @@ def _decide(
         return "not yet known", ""
     if missing > _MOST_MISSING * (missing + len(cheap)):
         return "not yet known", (
-            f"{missing:,} labelled judgments have no answer of one judge, and may be the difficult ones; grade the "
+            f"{_judgments(missing, 'has', 'have')} no answer of one judge, and may be difficult; grade the "
             "rows that failed again"
         )
     kappa = estimate_kappa_over_all(cheap, overall.kappa.cheap, comparison.rows, comparison.level, comparison.groups)

@@ -189,7 +189,7 @@ def test_other_queries_under_the_same_ids_are_refused() -> None:
 def test_few_other_inputs_are_a_warning(fields: dict[str, Any]) -> None:
     result = comparability(grade(one(), rows=rows()), grade(one(), rows=rows(**fields)))
     assert not result.refused
-    assert result.warnings[0].startswith(f"1 of 20 rows have another `{next(iter(fields))}` under the same id")
+    assert result.warnings[0].startswith(f"1 of 20 rows has another `{next(iter(fields))}` under the same id")
 
 
 @pytest.mark.parametrize("fields", [{"query": " Q0\r\n"}, {"query": None}, {"response": "It is 1."}])

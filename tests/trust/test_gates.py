@@ -502,3 +502,25 @@ def test_gate_of_a_large_alpha_passes_scores_of_0_and_1_wrongly_at_most_so_often
             if result.decision == "pass"
         )
         assert wrong <= alpha + 1e-9
+
+
+NEEDS = "a pass needs at least 13 submissions with a score"
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        # Without the row, the gate would be decided: the mean is not close to the threshold.
+        ([1.0] * 13 + [None], "; the other rows alone would pass: the row without a score decides"),
+        ([0.0] * 3 + [None] * 2, "; the other rows alone would fail: the rows without a score decide"),
+        ([None], f"no row has a score; 1 row without a score may be anything from 0 to 1; {NEEDS}"),
+        ([None] * 20, f"no row has a score; 20 rows without a score may be anything from 0 to 1; {NEEDS}"),
+        ([], f"no row has a score; {NEEDS}"),
+        ([1.0], f"the mean score is 1.000 (no interval, n = 1); {NEEDS}"),
+        ([1.0, None], f"n = 1); 1 row without a score may be anything from 0 to 1; {NEEDS}"),
+    ],
+)
+def test_reason_of_an_undecided_gate_names_few_and_missing_rows(scores: list[float | None], words: str) -> None:
+    result = decide_mean(scores, 0.8)
+    assert (result.decision, result.more) == ("inconclusive", None)
+    assert words in result.message()

@@ -461,6 +461,36 @@ def test_another_judge_without_a_change_is_inconclusive() -> None:
     )
 
 
+def test_judge_that_is_asked_by_another_strategy_is_inconclusive_without_a_change() -> None:
+    model = Model(even)
+    run = graded(model)
+    report = drift(run, PerCriterionOneShotGrader(model.judge))
+    assert (report.same_judge, report.decision, report.warnings) == (True, "inconclusive", ())
+    assert report.judge_line == (
+        "The judge's fingerprint equals the recorded one, but it is asked otherwise: the grader's `strategy` is "
+        "PerCriterionGrader in the run and PerCriterionOneShotGrader in this check."
+    )
+    assert report.reason.startswith("this check asked the judge otherwise than the run did")
+    model.is_met = lambda _number, _criterion: True
+    headline = drift(run, PerCriterionOneShotGrader(model.judge)).headline
+    assert headline.startswith("The judge has changed, or the other way in which it is asked has changed its answers:")
+
+
+def test_required_criterion_of_the_run_is_no_difference_of_the_check() -> None:
+    model = Model(even)
+    rubric = Rubric([criterion.model_copy(update={"required": True}) for criterion in RUBRIC.criteria])
+    run = list(grade_many(rows(20), rubric, PerCriterionGrader(model.judge)))
+    for of_check in (None, rubric):
+        report = drift(run, PerCriterionGrader(model.judge), rubric=of_check)
+        assert (report.same_judge, report.warnings) == (True, ())
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "with 1 row, no change"), (2, "with 2 rows, no change")])
+def test_reason_counts_one_row_and_two_rows(count: int, words: str) -> None:
+    model = Model(even)
+    assert words in drift(graded(model, count), PerCriterionGrader(model.judge)).reason
+
+
 @pytest.mark.skipif(not (SHARED / "data" / "ttcw").exists(), reason="../shared/data does not exist")
 def test_versions_of_claude_are_changes_of_a_judge_and_each_is_equal_to_itself() -> None:
     from benchmarks.judge_changes import is_changed, with_scores

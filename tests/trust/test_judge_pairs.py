@@ -197,7 +197,7 @@ def test_failed_judgments_are_left_out_and_many_of_them_leave_it_open() -> None:
     many: list[str | None] = [None if place % 5 == 0 else answer for place, answer in enumerate(truth)]
     result = compare_judges(column(truth), column(many), labels(truth))
     assert (result.decision, result.missing) == ("not yet known", 100)
-    assert "may be the difficult ones" in result.reason
+    assert "no answer of one judge, and may be difficult" in result.reason
     # Rows that a stopped run lacks are judgments without an answer, too.
     result = compare_judges(column(truth), column(truth)[:400], labels(truth))
     assert (result.decision, result.missing) == ("not yet known", 100)
