@@ -501,10 +501,11 @@ def panels_section(benchmarks: dict[str, Benchmark], figures: Figures) -> list[s
         "",
         *prose(
             "People decide where the judges differ. *Certified* means: with probability 90 %, at most "
-            f"{percent(ALPHA)} of the unanimous answers are wrong (`certify`). This holds for {certified} of "
-            f"{len(agreed)} panels. On these sets, agreement among judges does not replace labels."
+            f"{percent(ALPHA)} of the unanimous answers are wrong (`certify`, by one answer of each of the *groups*). "
+            f"This holds for {certified} of {len(agreed)} panels. On these sets, agreement among judges does not "
+            "replace labels."
         )[:-1],
-        *table(("set", "panel", "referred to people", "wrong where all agree", "certified", "labels"), agreed, text=2),
+        *table(("set", "panel", "referred to people", "wrong where all agree", "certified", "groups"), agreed, text=2),
     ]
 
 
