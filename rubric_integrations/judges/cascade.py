@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import os
 import sys
+import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self, cast
 
@@ -201,6 +202,21 @@ class Cascade(CompositeJudge):
         self.cheap = tuple(as_cheap_judge(cast("JudgeLike", member), self.thresholds) for member in members)
         self.strong = None if strong is None else as_judge(strong)
         refuse_equal_answers(self.cheap, self.strong)
+        self._warn_of_other_judge()
+
+    def _warn_of_other_judge(self) -> None:
+        """Warn if the thresholds were made for another model than those of the cheap judges."""
+        judges: list[Any] = [innermost(judge) for judge in self.cheap]
+        models = [getattr(getattr(judge, "lm", None), "model", getattr(judge, "model_name", "")) for judge in judges]
+        names, made_for = [str(model) for model in models if model], self.thresholds.judge
+        ends = [name.rpartition("/")[2] for name in names]
+        if made_for and names and made_for.rpartition("/")[2] not in ends:
+            others = ", ".join(names)
+            warnings.warn(
+                f"the `thresholds` were made for the judge {made_for!r}, and the cheap judge is {others}: its "
+                "probabilities may mean something else; make thresholds for it with `certify(..., by='criterion')`",
+                stacklevel=3,
+            )
 
     @property
     def escalate_below(self) -> float | None:
@@ -211,6 +227,11 @@ class Cascade(CompositeJudge):
     def members(self) -> tuple[Judge, ...]:
         """All judges: the cheap judges, then the expensive judge if there is one."""
         return self.cheap if self.strong is None else (*self.cheap, self.strong)
+
+    @property
+    def _not_escalated(self) -> dict[str, Any]:
+        # Without an expensive judge, no share of escalated answers is counted.
+        return {} if self.strong is None else {"escalation_cost": 0.0}
 
     @property
     def independent_answers(self) -> bool:
@@ -263,7 +284,7 @@ class Cascade(CompositeJudge):
         if isinstance(cheap, JudgeFailure):
             raise self._failure(cheap, spend) from cheap
         if cheap is not None:
-            return self._marked(question, cheap, {"spend": spend, "escalation_cost": 0.0})
+            return self._marked(question, cheap, {"spend": spend, **self._not_escalated})
         judgment, lost = await self._ask(cast("Judge", self.strong), request)
         if isinstance(judgment, JudgeFailure):
             raise self._failure(judgment, spend + judgment.spend) from judgment
@@ -276,7 +297,7 @@ class Cascade(CompositeJudge):
         """Answer several questions: by the cheap judges and, for the questions that they leave, by the strong judge."""
         cheap = await self._cheap_answers(request, questions)
         answers = {
-            number: self._marked(questions[number], answer, {"escalation_cost": 0.0})
+            number: self._marked(questions[number], answer, self._not_escalated)
             for number, answer in cheap.answers.items()
         }
         escalated = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, Submission, grade_many
-from rubric_integrations.judges import BatchResult, Cascade, CriterionThresholds, Question, Thresholds
+from rubric_integrations.judges import BatchResult, Cascade, CriterionThresholds, DecisionJudge, Question, Thresholds
 from rubric_integrations.judges.protocol import answers_independently
 from rubric_integrations.judges.store import StoredJudge
 from rubric_integrations.runs import Ledger, rescore
@@ -280,3 +281,26 @@ def test_two_kinds_of_thresholds_are_refused() -> None:
         Cascade(FakeJudge(), FakeJudge(), 0.8, Thresholds())
     with pytest.raises(ValueError, match="states no confidence"):
         Cascade("offline", thresholds=limits("r0", 0.9, None))
+
+
+def test_thresholds_of_another_judge_are_warned_of_and_its_own_are_not() -> None:
+    thresholds = Thresholds(judge="typesafe/jev-1.13.0", pooled=0.9)
+    with pytest.warns(
+        UserWarning, match="made for the judge 'typesafe/jev-1.13.0', and the cheap judge is .*gpt-6-luna"
+    ):
+        Cascade(DecisionJudge("gpt-6-luna", protocol="openai-decisions", api_key="k"), thresholds=thresholds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Cascade(DecisionJudge("jev-1.13.0", protocol="system-one", api_key="k"), thresholds=thresholds)
+        Cascade(DecisionLikeJudge({}), thresholds=thresholds)
+
+
+def test_cascade_without_an_expensive_judge_counts_no_share_of_escalated_answers() -> None:
+    rubric, judges = Rubric([Criterion(requirement="r")]), (None, FakeJudge("MET"))
+    shares = [
+        rubric.grade_sync(
+            "text", grader=PerCriterionGrader(Cascade(DecisionLikeJudge({"r": 0.9}), strong, escalate_below=0.5))
+        ).escalations.share
+        for strong in judges
+    ]
+    assert shares == [None, 0.0]

@@ -80,7 +80,10 @@ def judges_of(grader: Grader) -> list[LMJudge]:
     for member in grader.panel:
         judge = innermost(member.judge)
         if not isinstance(judge, LMJudge):
-            raise TypeError(f"batches need a model that writes text, got {type(judge).__name__}")
+            raise TypeError(
+                f"batches need a model that writes text, got {type(judge).__name__}: grade with it directly "
+                "(`grade_many`, or the command `grade`), or name a language model"
+            )
         if judge.lm.kwargs.get("service_tier"):
             raise ValueError("`service_tier` does not go with batches, which have a price of their own: leave it out")
         if judge.lm.kwargs.get("extra_headers"):
