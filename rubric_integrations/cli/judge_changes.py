@@ -235,16 +235,18 @@ def _how_to_continue(ledger: Path | None) -> str:
 def _print_drift(report: DriftReport) -> None:
     """Print the table of the criteria, the mean score and the decision."""
     is_repeated = any(row.own_flips for row in report.criteria.values())
-    own = ["flips of its own"] if is_repeated else []
-    columns = ("criterion", "flips", *own, "change", "p (Holm)", "abstained", "kappa")
+    has_abstentions = any(row.abstentions_adjusted is not None for row in report.criteria.values())
+    own, abstained = ["flips of its own"] * is_repeated, ["abstained"] * has_abstentions
+    columns = ("criterion", "flips", *own, "change", "p (Holm)", *abstained, "kappa")
     table = figures_table(
         f"Answers, new and earlier [{percent(1 - report.alpha)} intervals]", columns, text=["criterion"]
     )
     for name, row in report.criteria.items():
-        own = [plain(UNDEFINED if row.own_flips is None else row.own_flips.with_limits(2))] if is_repeated else []
+        own = [plain(UNDEFINED if row.own_flips is None else row.own_flips.with_limits(2))] * is_repeated
+        abstained = [plain(row.abstentions.with_limits(2, signed=True))] * has_abstentions
         table.add_row(
             plain(name), plain(row.flips.with_limits(2)), *own, plain(row.difference.with_limits(2, signed=True)),
-            _p_value(row.adjusted), plain(row.abstentions.with_limits(2, signed=True)), plain(row.kappa.with_limits(2)),
+            _p_value(row.adjusted), *abstained, plain(row.kappa.with_limits(2)),
         )  # fmt: skip
     if report.criteria:
         out.print(table)
