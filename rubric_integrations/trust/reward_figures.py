@@ -647,8 +647,8 @@ class RewardForm(NamedTuple):
     wrong verdicts (`python benchmarks/reward_parts.py`).
 
     Attributes:
-        choice: `"sum"` if a criterion is saturated or noisy. Otherwise `"parts"`, which may help. None if fewer than two
-            criteria have scores in the last third of the steps.
+        choice: `"sum"` if a criterion is saturated or noisy. Otherwise `"parts"`, which may help. None if fewer than
+            two criteria have scores in the last third of the steps.
         criteria: The number of criteria with scores in the last third.
         saturated: The criteria with a mean score below 0.1 or above 0.9 in the last third.
         noisy: The criteria whose rarer verdicts may mostly be errors: the mean difference between the judges is more
