@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast, get_args
 
+from rubric_integrations.graders import Grader
 from rubric_integrations.graders.grader import CriterionGrader
 from rubric_integrations.rubric.rubric import Rubric, has_caps
 from rubric_integrations.scoring.formula import WeightedValue, scored_value
@@ -76,7 +77,7 @@ class PartLayout(NamedTuple):
             return nothing
         rows: list[list[tuple[float, float | None]]] = [[] for _ in self.names]
         for row in report.criteria:
-            rows[self._index_of(row.name)].append((abs(row.weight), _score_of(row, self.cannot_assess)))
+            rows[self._index_of(row.name)].append((abs(row.weight), score_of_criterion(row, self.cannot_assess)))
         # A part without criteria in this row is no abstention: it is missing for all completions of the prompt.
         if self.needs_all and any(score is None for part in rows for _, score in part):
             return nothing
@@ -94,7 +95,9 @@ class PartLayout(NamedTuple):
         scores = self.scores(rollout)
         known = [weight * score for weight, score in zip(self.weights, scores, strict=True) if score is not None]
         report = rollout.graded.report
-        abstains = report is not None and any(_score_of(row, self.cannot_assess) is None for row in report.criteria)
+        abstains = report is not None and any(
+            score_of_criterion(row, self.cannot_assess) is None for row in report.criteria
+        )
         is_whole = bool(known) and not abstains
         return rollout._replace(reward=math.fsum(known) if is_whole else None)
 
@@ -126,8 +129,12 @@ class PartLayout(NamedTuple):
         return self.indices.get(criterion, self.other)
 
 
-def refuse_rubric(rubric: Rubric) -> None:
+def refuse_rubric(rubric: Rubric, option: str = "parts") -> None:
     """Refuse a rubric whose score is not a weighted sum over its criteria.
+
+    Args:
+        rubric: The rubric.
+        option: The name of the method or the parameter that needs such a rubric, for the error message.
 
     Raises:
         ValueError: The rubric has groups, caps, conditions or hybrid metrics. The message names them.
@@ -141,8 +148,29 @@ def refuse_rubric(rubric: Rubric) -> None:
         reasons.append("`hybrid_metrics`")
     if reasons:
         raise ValueError(
-            f"`parts` cannot split a rubric with {' and '.join(reasons)}: its score is not a weighted sum over the "
-            "criteria, which the parts would replace. Remove them, or pass the `RubricReward` itself to the trainer"
+            f"`{option}` cannot split a rubric with {' and '.join(reasons)}: its score is not a weighted sum over the "
+            f"criteria, which the parts would replace. Remove them, or leave out `{option}`"
+        )
+
+
+def refuse_grader(grader: Grader, option: str = "parts") -> None:
+    """Refuse a grader whose scores are not weighted sums over verdicts on criteria.
+
+    Args:
+        grader: The grader.
+        option: The name of the method or the parameter that needs such a grader, for the error message.
+
+    Raises:
+        ValueError: The grader has a length penalty, or gives no verdicts on single criteria.
+    """
+    if grader.length_penalty is not None:
+        raise ValueError(
+            f"`grader` has a `length_penalty`, which belongs to no part and would be lost with `{option}`: remove it, "
+            "and add a criterion with a check such as `max_words`"
+        )
+    if not isinstance(grader, CriterionGrader):
+        raise ValueError(
+            f"`grader` is a {type(grader).__name__}, which gives no verdicts on single criteria: `{option}` needs them"
         )
 
 
@@ -155,13 +183,7 @@ def plan_parts(reader: RolloutReader, by: PartsBy, aggregation: Aggregation) -> 
     if aggregation not in get_args(Aggregation):
         raise ValueError(f"`aggregation` must be one of {get_args(Aggregation)}, got {aggregation!r}")
     grader, shared = reader.grader, reader.rubrics.shared
-    if grader.length_penalty is not None:
-        raise ValueError(
-            "`grader` has a `length_penalty`, which belongs to no part and would be lost: remove it, and add a "
-            "criterion with a check such as `max_words`"
-        )
-    if not isinstance(grader, CriterionGrader):
-        raise ValueError(f"`grader` is a {type(grader).__name__}, which gives no verdicts on single criteria")
+    refuse_grader(grader)
     if not (reader.empty is None or reader.empty == "least"):
         raise ValueError(f"`empty` must be 'least' or None for parts, got {reader.empty!r}: a sum cannot be split")
     if shared is not None:
@@ -226,8 +248,8 @@ def _weights(rubric: Rubric, groups: Mapping[str, Sequence[str]]) -> list[float]
     return [weight / divisor for weight in weights]
 
 
-def _score_of(row: CriterionReport, cannot_assess: CannotAssess) -> float | None:
-    """Return the score of a criterion, where higher is better, or None for an abstention that is left out."""
+def score_of_criterion(row: CriterionReport, cannot_assess: CannotAssess) -> float | None:
+    """Return the score of a criterion in [0, 1], where higher is better, or None for an abstention that is left out."""
     value = row.value
     if value is None and row.abstained:
         worst = row.to_criterion().worst_value

@@ -14,9 +14,11 @@ from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.graders import CallLimits, Grader
 from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.judges.store import LedgerLike
+from rubric_integrations.scoring.policies import CannotAssess
 from rubric_integrations.scoring.report import JudgeError
 from rubric_integrations.submission.messages import NO_FIELDS, Fields
 from rubric_integrations.submission.thinking import split_completion
+from rubric_integrations.training.reward_parts import refuse_grader, refuse_rubric, score_of_criterion
 from rubric_integrations.training.sample_grader import EmptyReward, SampleGrader, column_text
 
 ComputeScore = Callable[..., Awaitable[dict[str, float | None]]]
@@ -72,12 +74,13 @@ def verl_reward(
         starts_in_thinking: Whether the chat template ends the prompt with `<think>`. The policy then writes only the
             end of its thinking, and a completion without `</think>` has no answer.
         gdpo: Whether each criterion must have a number. The function then raises a `JudgeError` for a criterion without
-            a verdict, also if the score is defined. Each criterion of a completion without an answer is 0.
+            a verdict, also if the score is defined. With a `grader` whose `cannot_assess` is not `"skip"`, an
+            abstention is a number instead. Each criterion of a completion without an answer is 0.
 
     Raises:
         RubricError: The rubric or its file is invalid.
         ValueError: Neither or both of `judge` and `grader` are passed, a setting is out of range, a setting cannot be
-            combined with `grader`, or with `gdpo` a criterion has an `applies_when`.
+            combined with `grader`, or with `gdpo` the score is not a weighted sum over the criteria.
 
     Example:
         >>> import asyncio
@@ -89,23 +92,21 @@ def verl_reward(
     samples = SampleGrader(
         rubric, judge, grader=grader, ledger=ledger, normalize=normalize, limits=limits, empty=empty, host="verl_reward"
     )
-    conditional = [key for key, criterion in zip(samples.rubric.keys, samples.rubric.criteria, strict=True)
-                   if criterion.applies_when is not None]  # fmt: skip
-    if gdpo and conditional:
-        raise ValueError(
-            f"criterion `{conditional[0]}` has an `applies_when`, and `gdpo` needs a number for each criterion: remove "
-            "the condition, or leave out `gdpo`; where it does not apply, verl's advantages would be NaN"
-        )
+    if gdpo:
+        refuse_rubric(samples.rubric, "gdpo")
+        if grader:
+            refuse_grader(grader, "gdpo")
+    policy = (grader.policies.cannot_assess if grader else "skip") if gdpo else None
     # verl awaits only coroutine functions and partial functions of them. Unlike a nested function, a partial function
     # can be pickled.
-    return partial(_compute_score, samples, column_of(fields, "query"), starts_in_thinking, gdpo)
+    return partial(_compute_score, samples, column_of(fields, "query"), starts_in_thinking, policy)
 
 
 async def _compute_score(
     samples: SampleGrader,
     query_key: str,
     starts_in_thinking: bool,
-    gdpo: bool,
+    gdpo_policy: CannotAssess | None,
     /,
     data_source: str,
     solution_str: str,
@@ -119,10 +120,11 @@ async def _compute_score(
     try:
         completion = split_completion(solution_str, starts_in_thinking)
         reward = await samples.grade(completion, query, column_text(ground_truth))
-        metrics = samples.metrics(reward, no_answer=0.0 if gdpo else None)
-        missing = [name for name, value in metrics.items() if value is None]
-        if gdpo and missing and reward.report is not None:
-            raise JudgeError(f"there is no verdict on {missing!r}, which GDPO needs", reward.report)
+        metrics = samples.metrics(reward, no_answer=0.0 if gdpo_policy else None)
+        if gdpo_policy and reward.report:
+            metrics |= {f"rubric.{row.name}": score_of_criterion(row, gdpo_policy) for row in reward.report.criteria}
+            if missing := [name for name, value in metrics.items() if value is None]:
+                raise JudgeError(f"there is no verdict on {missing!r}, which GDPO needs", reward.report)
     except JudgeError as error:
         raise JudgeError(
             f"no reward for a sample of {data_source!r}: {error}. Keep the reward manager `naive`, which gives this "

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rubric_integrations import Criterion, Fields, PerCriterionGrader, Rubric
-from rubric_integrations.graders import CallLimits, endpoint
+from rubric_integrations import Criterion, Fields, LengthPenalty, PerCriterionGrader, Rubric
+from rubric_integrations.graders import CallLimits, RubricAsJudgeGrader, endpoint
 from rubric_integrations.judges import LMJudge
 from rubric_integrations.scoring import JudgeError
 from rubric_integrations.training import verl_reward
@@ -116,11 +116,31 @@ async def test_gdpo_gives_every_criterion_a_number_and_an_empty_solution_zeros()
     assert [result["rubric.rude"] for result in results] == [1.0, 0.0, 1.0, 0.0]
 
 
-def test_gdpo_refuses_a_criterion_with_a_condition() -> None:
-    rubric = Rubric([Criterion(requirement="a"), Criterion(name="b", requirement="b", applies_when="It is late")])
-    with pytest.raises(ValueError, match="criterion `b` has an `applies_when`, and `gdpo`"):
-        verl_reward(rubric, "offline", gdpo=True)
-    assert verl_reward(rubric, "offline")
+async def test_gdpo_gives_an_abstention_the_value_that_the_grader_gives_it() -> None:
+    judge = FakeJudge(lambda question: "CANNOT_ASSESS" if question.criterion.name == "right" else "MET")
+    grader = PerCriterionGrader(judge, cannot_assess="fail")
+    result = await verl_reward(RUBRIC, grader=grader, gdpo=True)(**SAMPLE, solution_str="a")
+    assert (result["rubric.right"], result["rubric.sourced"]) == (0.0, 1.0)
+    assert (await verl_reward(RUBRIC, grader=grader)(**SAMPLE, solution_str="a"))["rubric.right"] is None
+
+
+CONDITIONAL = Rubric([Criterion(requirement="a"), Criterion(name="b", requirement="b", applies_when="It is late")])
+
+
+@pytest.mark.parametrize(
+    ("rubric", "settings", "message"),
+    [
+        (CONDITIONAL, {"judge": "offline"}, r"`gdpo` cannot split a rubric with `applies_when` \(of 'b'\)"),
+        (RUBRIC, {"grader": RubricAsJudgeGrader(LMJudge("openai/mock"))}, "no verdicts .*: `gdpo` needs them"),
+        (RUBRIC, {"grader": PerCriterionGrader("offline", length_penalty=LengthPenalty())}, "`length_penalty`, which"),
+    ],
+)
+def test_gdpo_refuses_a_score_that_is_no_sum_over_the_criteria(
+    rubric: Rubric, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        verl_reward(rubric, **settings, gdpo=True)
+    assert verl_reward(rubric, **settings)
 
 
 @pytest.mark.parametrize(
