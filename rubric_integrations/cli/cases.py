@@ -163,6 +163,7 @@ def test(
     """
     from rubric_integrations.formats.registry import read_with_cases
     from rubric_integrations.judges.store import StoreError
+    from rubric_integrations.runs.ledger.addresses import address_text
     from rubric_integrations.trust.answer_separation import read_answers
     from rubric_integrations.trust.cases import check_grader
 
@@ -193,8 +194,8 @@ def test(
     except (StoreError, TypeError) as error:
         refuse(str(error))
     except KeyboardInterrupt:
-        stored = f"The answers so far are in {ledger_options.ledger}: repeat the command to go on." if ledger else ""
-        err.print(plain(f"Stopped. {stored}".strip()), soft_wrap=True)
+        stored = f" The answers so far are in {address_text(ledger)}: repeat the command to go on." if ledger else ""
+        err.print(plain(f"Stopped.{stored}"), soft_wrap=True)
         raise typer.Exit(Exit.INTERRUPTED) from None
     _print_results(results, as_json=options.as_json)
     raise typer.Exit(_exit_code(results))

@@ -201,6 +201,19 @@ def test_junit_file_has_a_test_for_each_case_by_its_outcome(rubric: Path, server
     assert ElementTree.fromstring(path.read_text()).get("errors") == "2"
 
 
+def test_interrupted_run_ends_with_130_and_hides_the_password_of_its_ledger(
+    rubric: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_arguments: object, **_settings: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rubric_integrations.trust.cases.run_cases", interrupt)
+    result = check(rubric, server, "--ledger", "postgresql://me:secret@host/db")
+    assert result.exit_code == 130
+    assert "The answers so far are in postgresql://host/db: repeat the command to go on." in result.stderr
+    assert "secret" not in result.output
+
+
 def test_junit_file_never_replaces_another_file(rubric: Path, server: OpenAIServer) -> None:
     result = check(rubric, server, "--junit", rubric)
     assert result.exit_code == 2
