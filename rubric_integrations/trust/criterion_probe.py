@@ -181,7 +181,7 @@ COLUMNS = ("criterion", "evidence", "length", "tone", "format", "claim", "own fl
 
 def _cells(result: CriterionFaults) -> Iterator[str]:
     yield _flips_of(result.evidence)
-    for kind in (*SENSITIVITIES, "claim"):
+    for kind in _ADDITIONS:
         sides = sorted((each.from_lowest, _flips_of(each.rate)) for each in result.additions if each.kind == kind)
         yield ", ".join(f"{text}{'*' if from_lowest else ''}" for from_lowest, text in sides) or "-"
     yield _flips_of(result.noise)
@@ -218,6 +218,10 @@ class AnsweredCase(NamedTuple):
         return len(self.values) - max(Counter(self.values).values(), default=0)
 
 
+_ADDITIONS: tuple[AdditionKind, ...] = (*SENSITIVITIES, "claim")
+_MOST_READS = 3
+
+
 class MutationPlan:
     """The mutants of a rubric's cases, and the questions about them.
 
@@ -239,7 +243,7 @@ class MutationPlan:
         self._asks_alone = isinstance(grader, PerCriterionGrader)
 
     def select(self, usable: Collection[tuple[str, str]] | None = None) -> dict[str, list[Mutant]]:
-        """Select the mutants of each criterion, by its name, in turn from each case.
+        """Select the mutants of each criterion, by its name, in turn from each of the first cases that have some.
 
         At most `mutants` change the evidence. Of each addition, at most `mutants` are from cases whose expected answer
         is the lowest one, such as UNMET, and at most `mutants` are from the other cases.
@@ -247,22 +251,36 @@ class MutationPlan:
         Args:
             usable: The names of the cases and criteria that the judge answered as expected. None for all.
         """
-        selected: dict[str, list[Mutant]] = {}
-        for key, criterion in self._criteria():
-            groups: dict[tuple[str, bool], list[list[Mutant]]] = {}
-            for case in self.rubric.cases:
-                expected = _expected(case, key, criterion)
-                if expected is None or (usable is not None and (case.name, key) not in usable):
-                    continue
-                kinds: dict[MutationKind, list[Mutant]] = {}
-                for mutant in mutations_of(case, key, criterion, self.seed):
-                    kinds.setdefault(mutant.kind, []).append(mutant)
-                changes = [kinds.pop(kind) for kind in MUST_CHANGE if kind in kinds]
+        return {key: self._select_for(key, criterion, usable) for key, criterion in self._criteria()}
+
+    def _select_for(self, key: str, criterion: Criterion, usable: Collection[tuple[str, str]] | None) -> list[Mutant]:
+        """Select the mutants of one criterion. The cases are read until there are enough."""
+        groups: dict[tuple[str, bool], list[list[Mutant]]] = {}
+        reads = Counter[bool]()
+
+        def needs(kind: str, *, from_lowest: bool) -> bool:
+            return len(groups.get((kind, from_lowest), ())) < self.mutants
+
+        for case in self.rubric.cases:
+            expected = _expected(case, key, criterion)
+            if expected is None or (usable is not None and (case.name, key) not in usable):
+                continue
+            from_lowest = not expected.can_fall
+            has_change = not from_lowest and case.evidence_of(key) is not None and needs("evidence", from_lowest=False)
+            # Some kinds have no mutants of some cases, so not all of many cases are read for them.
+            reads_on = reads[from_lowest] < _MOST_READS * self.mutants
+            if not has_change and not (reads_on and any(needs(kind, from_lowest=from_lowest) for kind in _ADDITIONS)):
+                continue
+            reads[from_lowest] += 1
+            kinds: dict[MutationKind, list[Mutant]] = {}
+            for mutant in mutations_of(case, key, criterion, self.seed):
+                kinds.setdefault(mutant.kind, []).append(mutant)
+            changes = [kinds.pop(kind) for kind in MUST_CHANGE if kind in kinds]
+            if changes:
                 groups.setdefault(("evidence", False), []).append(select_mutants(changes, self.mutants))
-                for kind, of_kind in kinds.items():
-                    groups.setdefault((kind, not expected.can_fall), []).append(of_kind)
-            selected[key] = [mutant for cases in groups.values() for mutant in select_mutants(cases, self.mutants)]
-        return selected
+            for kind, of_kind in kinds.items():
+                groups.setdefault((kind, from_lowest), []).append(of_kind)
+        return [mutant for cases in groups.values() for mutant in select_mutants(cases, self.mutants)]
 
     def rows(self, selected: Mapping[str, Sequence[Mutant]]) -> list[MutantRow]:
         """Return the rows to grade. Mutants of several criteria with the same submission are one row."""

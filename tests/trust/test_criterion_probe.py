@@ -21,10 +21,12 @@ from rubric_integrations import (
 )
 from rubric_integrations.graders import PerCriterionOneShotGrader, RubricAsJudgeGrader
 from rubric_integrations.judges import Question
+from rubric_integrations.rubric.case import Case
 from rubric_integrations.scoring import JudgeFailure
 from rubric_integrations.testing import ScriptedJudge
-from rubric_integrations.trust import MutationReport, ProbedCriterion, probe_criteria, run_cases
+from rubric_integrations.trust import MutationReport, ProbedCriterion, criterion_probe, probe_criteria, run_cases
 from rubric_integrations.trust.criterion_probe import COLUMNS, MutationPlan
+from rubric_integrations.trust.mutations import mutations_of
 
 SENTENCE = "The margin was 17.2% in Q4."
 WITH = [f"{SENTENCE} Sales rose in Asia.", f"Sales fell, and costs rose. {SENTENCE}"]
@@ -285,3 +287,17 @@ def test_unrepeated_answers_are_compared_with_the_assumed_noise() -> None:
 def test_report_in_a_notebook_escapes_the_names_of_criteria() -> None:
     rubric = Rubric([MARGIN.model_copy(update={"name": "<b>"})], cases=cases_of("<b>"))
     assert "<b><" not in probe(lambda text: "MET", rubric)._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
+
+def test_many_cases_are_read_only_until_there_are_enough_mutants(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+
+    def counting(case: Case, key: str, criterion: Criterion, seed: int) -> Any:
+        reads.append(case.name)
+        return mutations_of(case, key, criterion, seed)
+
+    monkeypatch.setattr(criterion_probe, "mutations_of", counting)
+    cases = [{**case, "name": f"{number} {case['name']}"} for number in range(50) for case in cases_of("margin")]
+    plan = MutationPlan(Rubric([MARGIN], cases=cases), PerCriterionGrader("offline"), mutants=3)
+    assert len(plan.select()["margin"]) == 3 + 3 * 3 + 4 * 3
+    assert len(reads) <= 2 * 9
