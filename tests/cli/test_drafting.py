@@ -186,7 +186,13 @@ def test_models_that_cannot_be_used_end_with_their_code(folder: Path) -> None:
 def test_cost_limit_stops_the_draft(folder: Path) -> None:
     with OpenAIServer(script) as server:
         result = draft(
-            folder, "--max-cost", "0.0001", "--price", "openai/j=100,100", server=server, proposer="openai/j"
+            folder,
+            "--max-cost",
+            "0.0001",
+            "--price",
+            "openai/j=100,100",
+            server=server,
+            replaced={"proposer": "openai/j"},
         )
     assert result.exit_code == Exit.STOPPED, result.output
     assert "`max_cost`" in result.output
