@@ -136,3 +136,22 @@ def test_bad_input_exits_with_2_and_an_unusable_judge_with_3(folder: Path, serve
     server.script = lambda _call: Reply(status=401)
     result = check(folder, server)
     assert result.exit_code == 3, result.output
+
+
+def test_table_has_the_abstentions_where_they_moved(folder: Path, server: OpenAIServer) -> None:
+    assert "abstained" not in check(folder, server).stdout
+    server.script = lambda _call: Reply(verdict="CANNOT_ASSESS")
+    text = " ".join(check(folder, server).stdout.split())
+    assert ("abstained" in text, "+1.00 [" in text) == (True, True)
+
+
+def test_gate_does_not_pass_another_strategy_or_a_model_that_replies_name_otherwise(
+    folder: Path, server: OpenAIServer
+) -> None:
+    server.script = lambda call: Reply(
+        text=json.dumps({"judgments": [{"id": 1, "explanation": "e", "answer": answer(call).verdict}]}), model="mock-2"
+    )
+    result = check(folder, server, "--gate", "--strategy", "one-shot")
+    assert result.exit_code == 1, result.output
+    assert "equals the recorded one, but it is asked otherwise: the grader's `strategy`" in result.stdout
+    assert "the replies name the model mock in the run and mock-2 in this check" in result.stderr
