@@ -16,6 +16,7 @@ three about one query, whose answers are alike. The columns:
 
 `--end-to-end` makes complete drafts without a signal, with a scripted model and judge. The last table makes drafts from
 feedback with recorded answers: the criteria are those of the data set, and people's overall labels make the pairs.
+TTCW has no overall label. The mean over its criteria replaces it, so its row of people is circular.
 Intervals are Jeffreys intervals. The exit code is 1 if a share of false "separates" is significantly above 5 %.
 """
 

@@ -16,7 +16,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from rubric_integrations._util.text import one_line
 from rubric_integrations.formats.native import parse as parse_native
-from rubric_integrations.formats.parsing import bound_yaml, dump, load_text
+from rubric_integrations.formats.parsing import dump, load_text
+from rubric_integrations.formats.registry import detect
 from rubric_integrations.rubric.rubric import Rubric
 
 _LONGEST_COMMENT = 300
@@ -111,7 +112,12 @@ def append_criteria(text: str, entries: Sequence[CommentedEntry], source: str = 
         - requirement: Is brief
         <BLANKLINE>
     """
-    bound_yaml(text)
+    document = load_text(text, "yaml", source)
+    if (rubric_format := detect(document)) != "native":
+        raise AppendError(
+            f"{source}: is in the format {rubric_format!r}, in which a criterion would be read differently: write it "
+            f"in the native format first, by `rubric-integrations convert {source} --to native --output FILE`"
+        )
     criteria = _criteria_of(yaml.compose(text, Loader=yaml.SafeLoader))
     if criteria is None or criteria.flow_style or not criteria.value:
         raise AppendError(
@@ -126,7 +132,7 @@ def append_criteria(text: str, entries: Sequence[CommentedEntry], source: str = 
     addition = write_entries(entries, criteria.start_mark.column).replace("\n", newline)
     joint = "" if before.endswith(("\n", "\r")) else newline
     result = f"{before}{joint}{addition}{after}"
-    expected = extended(load_text(text, "yaml", source), [entry.data for entry in entries])
+    expected = extended(document, [entry.data for entry in entries])
     if load_text(result, "yaml", source) != expected:
         raise AppendError(f"{source}: criteria cannot be appended to its text: write its criteria as a plain list")
     return result

@@ -311,13 +311,23 @@ class _Drafting:
 
         Raises:
             DraftError: A model or the judge cannot be used, or `max_cost` is reached.
+            ValueError: A part has no pair, or the ledger cannot be used.
         """
+        if self._kind != "example":
+            self._require_pairs()
         with ExitStack() as stack:
             self._judging.open(stack)
             try:
                 return await self._steps()
             except (JudgeFailure, RunStopped) as reason:
                 raise self._judging.error(reason, limit_reached=isinstance(reason, SpendLimitReached)) from None
+
+    def _require_pairs(self) -> None:
+        if not all(self._pairs(part)[0] for part in ("prune", "report")):
+            raise ValueError(
+                f"the {counted(len(self._rows), 'row')} are too few groups for three parts, of which two need a pair: "
+                "add rows with other queries and texts, or choose another `seed`"
+            )
 
     async def _steps(self) -> RubricDraft:
         read = await self._rows_to_read()
@@ -345,11 +355,6 @@ class _Drafting:
         """Return the rows from which the model proposes criteria, the clearest disagreements with the base first."""
         if self._kind == "example":
             return [_RowToRead(row, 0.0) for row in self._rows]
-        if not all(self._pairs(part)[0] for part in ("prune", "report")):
-            raise ValueError(
-                f"the {counted(len(self._rows), 'row')} are too few groups for three parts, of which two need a pair: "
-                "add rows with other queries and texts, or choose another `seed`"
-            )
         rows = [self._rows[place] for place in self._split.rows("propose")]
         answers = [_submissions(row) for row in rows]
         scores: list[float | None] = [None] * sum(map(len, answers))
@@ -506,6 +511,8 @@ class _Drafting:
         )
         if rubric is not None:
             header = [f"Drafted from {self._kind}, seed {self._seed}. Read and edit it.", draft.headline, *warnings]
+            if cases:
+                header.append("The verdicts of the new test cases are the judge's, and no person has checked them.")
             text = self._base.text_with(rubric, kept, header)
         return draft.model_copy(update={"text": text})
 

@@ -63,6 +63,7 @@ def test_text_of_the_file_is_kept_byte_for_byte(text: str) -> None:
         "{criteria: \n [\n  {requirement: a}\n]}",
         "- &a\n  requirement: a\n- *a\n",
         "requirement: a\n",
+        "rubrics:\n- Is polite\n",
     ],
 )
 def test_other_forms_are_refused(text: str) -> None:
