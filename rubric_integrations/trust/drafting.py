@@ -204,7 +204,7 @@ class _Judging:
     def __init__(
         self, judge: Judge, ledger: LedgerLike | None, spend_limit: SpendLimit, max_concurrency: int, progress: bool
     ):
-        self._judge, self._ledger = judge, ledger
+        self._judge, self._ledger, self._is_stored = judge, ledger, ledger is not None
         self._spend_limit, self._max_concurrency, self._progress = spend_limit, max_concurrency, progress
         self.spend = NO_SPEND
 
@@ -250,7 +250,7 @@ class _Judging:
     def error(self, reason: object, *, limit_reached: bool = False) -> DraftError:
         """Return the error that ends the draft, with the reason and the spend."""
         spend = self.total_spend
-        stored = "" if self._ledger is None else "; stored judgments and replies are not requested again"
+        stored = "" if not self._is_stored else "; stored judgments and replies are not requested again"
         return DraftError(
             f"the draft ended after {spend.summary()}: {reason}. Nothing is kept{stored}", spend,
             limit_reached=limit_reached,
@@ -325,7 +325,7 @@ class _Drafting:
     def _require_pairs(self) -> None:
         if not all(self._pairs(part)[0] for part in ("prune", "report")):
             raise ValueError(
-                f"the {counted(len(self._rows), 'row')} are too few groups for three parts, of which two need a pair: "
+                f"too few groups for three parts, of which two need a pair, in {counted(len(self._rows), 'row')}: "
                 "add rows with other queries and texts, or choose another `seed`"
             )
 

@@ -382,6 +382,7 @@ def test_model_that_fails_ends_the_draft_with_its_spend() -> None:
     with pytest.raises(DraftError, match="Nothing is kept") as error:
         drafted(FakeModel(JudgeFailure("config", "no access to this model")))
     assert "no access" in str(error.value)
+    assert "not requested again" not in str(error.value)
     assert not error.value.limit_reached
 
 
