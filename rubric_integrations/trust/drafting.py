@@ -126,7 +126,8 @@ def draft_rubric(
         model: The model that proposes criteria.
         judge: The judge that answers the criteria.
         base: A rubric whose criteria come first and are not changed. If it is a path, the text of the file is kept.
-        seed: The seed of the split and of the order of the requests.
+        seed: The seed of the split and of the order of the requests. If `base` was drafted from the same data, pass the
+            same seed. Otherwise, figures would come from rows from which it was written.
         max_cost: The highest cost in US dollars, of proposals and judgments. None for no limit.
         prices: The prices of models (see `grade_many`).
         ledger: The store of judgments (see `grade_many`). None for a temporary one.

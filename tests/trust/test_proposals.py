@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rubric_integrations import Criterion
 from rubric_integrations._util.event_loop import run_sync
@@ -15,6 +17,7 @@ from rubric_integrations.judges import LMJudge, lm_from_fn
 from rubric_integrations.judges.spend import SpendLimit
 from rubric_integrations.scoring import JudgeFailure
 from rubric_integrations.trust.proposals import (
+    SHORTEST_QUOTE,
     ProposedCriteria,
     Proposer,
     ReplyFile,
@@ -259,3 +262,16 @@ def test_key_of_the_model_is_not_stored(tmp_path: Path) -> None:
     assert key not in str(result)
     assert LMJudge(lm).fingerprint() is not None
     assert json.loads(path.read_text())["proposals"]
+
+
+@given(
+    st.text(max_size=60), st.text(min_size=12, max_size=40), st.text(max_size=60), st.sampled_from([" ", "\n", " \t "])
+)
+def test_every_passage_of_a_text_is_found_with_any_white_space(
+    before: str, passage: str, after: str, space: str
+) -> None:
+    words, text = passage.split(), f"{before} {passage} {after}"
+    source = SourceTexts("1", {"answer": text}, {})
+    is_long = len(" ".join(words)) >= SHORTEST_QUOTE or words == text.split() != []
+    assert (find_quote(space.join(words), [source]) is not None) == is_long
+    assert find_quote(f"{space.join(words)} never written", [source]) is None
