@@ -140,13 +140,14 @@ def draft(
                     replies=replies, max_candidates=options.max_candidates, max_rows=options.max_rows,
                     max_concurrency=grader.max_concurrency, progress=True,
                 )  # fmt: skip
+            if result.criteria:
+                opened.write(result.to_yaml())
+            if beside is not None and result.cases:
+                stack.enter_context(beside).write(result.cases_yaml())
             print_warnings(result.warnings)
             _print_draft(result, out_file if result.criteria else None, as_json=as_json)
             if not result.criteria:
                 raise typer.Exit(Exit.NOT_PASSED)
-            opened.write(result.to_yaml())
-            if beside is not None and result.cases:
-                stack.enter_context(beside).write(result.cases_yaml())
     except DraftError as error:
         err.print(plain(str(error)), style="red", soft_wrap=True)
         raise typer.Exit(Exit.STOPPED if error.limit_reached else Exit.JUDGE_FAILED) from None
