@@ -69,6 +69,7 @@ from rubric_integrations.trust.corrections import (
     recall_by_verdict,
     rogan_gladen_rate,
 )
+from rubric_integrations.trust.criterion_faults import FlipRate
 from rubric_integrations.trust.gates import SequentialGate, estimate_for_gate
 from rubric_integrations.trust.judge_drift import criterion_drifts
 from rubric_integrations.trust.means import (
@@ -89,6 +90,7 @@ from rubric_integrations.trust.means import (
     widening,
 )
 from rubric_integrations.trust.reward_figures import Thirds, measure_shortfall, measure_trend
+from rubric_integrations.trust.separation import measure_separation
 from rubric_integrations.trust.statistics import (
     Count,
     alpha_limits,
@@ -655,6 +657,27 @@ def draw_attack(sample: Sample, _shape: str) -> Outcome | None:
     return contains(Estimate(rate.rate, rate.low, rate.high, rate.trials), 0.1)
 
 
+def draw_flip_limit(sample: Sample, shape: str) -> Outcome | None:
+    """Compute one exact limit of the rate of flips of mutants, and miss the truth with it."""
+    truth = 0.1
+    rate = FlipRate.of(int(sample.happens(truth).sum()), sample.count)
+    check = passes if shape == "low" else fails
+    return check(Estimate(rate.flips / rate.count, rate.low, rate.high, rate.count), truth)
+
+
+def draw_separation(sample: Sample, shape: str) -> Outcome | None:
+    """Estimate how many pairs of answers a rubric and length alone order rightly, with ties in a tenth of them."""
+    right, longer, tied = sample.happens(0.8), sample.happens(0.6), sample.rng.random(sample.count) < 0.1
+    result = measure_separation(
+        [(0.5, 0.5) if tie else (float(own), float(not own)) for own, tie in zip(right, tied, strict=True)],
+        [(2, 1) if own else (1, 2) for own in longer],
+        np.arange(sample.count) if sample.groups is None else sample.groups,
+        longer_is_better=True,
+    )
+    estimate, truth = (result.rubric, 0.77) if shape == "share" else (result.over_length, 0.77 - 0.6)
+    return contains(estimate, truth)
+
+
 def _two_judges(sample: Sample) -> tuple[Array, Array, Array]:
     """Draw people's answers, and those of a strong and a cheap judge with independent errors."""
     people = sample.happens(0.8)
@@ -1006,6 +1029,8 @@ FIGURES = (
     Figure("benchmark: kappa difference", draw_kappa_change, ("",), ("",)),
     Figure("align: gain", draw_gain, ("30 % of rows again", "2 % fail"), designs=ALONE[1:], promise=0.05),
     Figure("probe: rate", draw_attack, ("10 % succeed",)),
+    Figure("mutations: limit of flips", draw_flip_limit, ("low", "high"), promise=0.05),
+    Figure("separation", draw_separation, ("share", "beyond length"), ("share", "beyond length")),
     Figure("calibrate: rate", draw_rate, _JUDGES, _JUDGES[1:2]),
     Figure("calibrate: rate, abstentions", draw_rate_with_abstentions, _JUDGES),
     Figure("calibrate: rate by verdict", draw_rate_by_verdict, _JUDGES),
@@ -1064,6 +1089,7 @@ INTERVALS = {
     "CriterionCalibration.assessable": "calibrate: assessable",
     "CriterionCalibration.options": "calibrate: rate",
     "CriterionCalibration.rate": "calibrate: rate",
+    "CriterionCases.flips": "run_cases: flips",
     "CriterionChange.difference": "compare_runs: criterion",
     "CriterionChange.kappa": "compare_runs(...)",
     "CriterionDisagreements.bias": "agreement: bias of values",
@@ -1074,6 +1100,7 @@ INTERVALS = {
     "CriterionDrift.kappa": "drift(...)",
     "CriterionDrift.own_flips": "drift(...)",
     "DriftReport.score": "compare_runs: score",
+    "FlipRate.low": "mutations: limit of flips",
     "GateResult.baseline": "gate with a baseline",
     "GateResult.observed": "gate",
     "JudgeChange.difference": "compare_judges(...)",
@@ -1103,6 +1130,11 @@ INTERVALS = {
     "RunComparison.score": "compare_runs: score",
     "ScoreAgreement.bias": "agreement: bias of values",
     "SelectivePoint.accuracy": "reliability: accuracy",
+    "Separation.base": "separation",
+    "Separation.length": "separation",
+    "Separation.over_base": "separation",
+    "Separation.over_length": "separation",
+    "Separation.rubric": "separation",
     "Trend.change": "reward health: change",
 }
 """The figure that simulates each interval of a record, by the name of the field."""

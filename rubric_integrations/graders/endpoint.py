@@ -48,7 +48,7 @@ class AdaptiveConcurrency:
         self.limit = limit
         self._free = asyncio.Semaphore(limit)
         self._withheld = self._to_withhold = self._in_use = 0
-        self._recovered, self._halved_at, self._not_before, self._refused_since = 0.0, -1.0, 0.0, 0.0
+        self._recovered, self._halved_at, self._not_before = 0.0, -1.0, 0.0
         self.must_wait = False
 
     @property
@@ -89,19 +89,15 @@ class AdaptiveConcurrency:
             await asyncio.sleep(wait)
         self.must_wait = False
 
-    def on_failure(self, failure: JudgeFailure, sent_at: float, max_outage: float) -> None:
+    def on_failure(self, failure: JudgeFailure, sent_at: float) -> None:
         """Lower the concurrency if a call failed because of a rate limit. Other failures have no effect.
 
         Args:
             failure: The failure.
             sent_at: The time at which the call was sent, by `time.monotonic`.
-            max_outage: The seconds, from the first refusal without a success, in which a server may request waits.
         """
         if failure.rate_limited:
-            now = time.monotonic()
-            self._refused_since = self._refused_since or now
-            remaining = max(0.0, self._refused_since + max_outage - now)
-            self.on_rate_limit(sent_at, min(LONGEST_WAIT, remaining, failure.retry_after or 0.0))
+            self.on_rate_limit(sent_at, min(LONGEST_WAIT, failure.retry_after or 0.0))
 
     def on_rate_limit(self, sent_at: float, wait: float = 0.0) -> None:
         """Halve the number of slots, unless the refused call was sent before the last halving.
@@ -119,7 +115,6 @@ class AdaptiveConcurrency:
 
     def on_success(self) -> None:
         """Add `1 / slots` of a slot after a successful call, if the number of slots is below the limit."""
-        self._refused_since = 0.0
         if not (self._withheld or self._to_withhold):
             return
         self._recovered += 1 / self.slots
@@ -483,8 +478,7 @@ class Endpoint:
             return  # no outage yet, or a call that was sent before the outage was known
         if self.down_since is None:
             self.down_since = self._lost_since
-        requested = min(LONGEST_WAIT, self._max_outage, failure.retry_after or 0.0)
-        self._probe_at = now + max(self._probe_interval, requested)
+        self._probe_at = now + max(self._probe_interval, min(LONGEST_WAIT, failure.retry_after or 0.0))
         self._probe_interval = min(LONGEST_PROBE, 2 * self._probe_interval)
 
     def _may_be_about(self, submission: Submission) -> bool:

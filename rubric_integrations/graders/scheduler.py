@@ -249,9 +249,6 @@ class CallLimiter:
                 return result, total_spend(failure.spend for failure in failures) if failures else NO_SPEND
             requested = failures[-1].retry_after
             wait = _backoff(len(failures)) if requested is None else min(LONGEST_WAIT, max(0.0, requested))
-            # A server may request a longer wait than `max_outage` allows.
-            if requested is not None and wait > (remaining := started_at + retries.outage - time.monotonic()):
-                wait = min(wait, max(_backoff(len(failures)), remaining))
             await asyncio.sleep(wait)
 
 
@@ -489,9 +486,7 @@ class LimitedJudge(RequestWrapper):
                 raise
             except Exception as error:  # noqa: BLE001 -- whatever a user's own judge raises
                 outcome = redactor.failure(self._failure_of(error))
-                concurrency.on_failure(
-                    outcome, sent_at, limiter.limits.outage_seconds
-                )  # before `_end_call`, which may end the run
+                concurrency.on_failure(outcome, sent_at)  # before `_end_call`, which may end the run
             finally:
                 outcome = self._end_call(request, outcome, reserved, is_sent=is_sent, is_single=is_single)
             if isinstance(outcome, JudgeFailure):
@@ -574,7 +569,7 @@ class LimitedJudge(RequestWrapper):
             outcome: Any = await judge.answer(request)
         except JudgeFailure as probe_failure:
             outcome = probe_failure
-            concurrency.on_failure(probe_failure, sent_at, self._limiter.limits.outage_seconds)
+            concurrency.on_failure(probe_failure, sent_at)
         finally:
             self._is_probing = False
             answered_text.reset(token)

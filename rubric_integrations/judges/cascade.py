@@ -229,11 +229,6 @@ class Cascade(CompositeJudge):
         return self.cheap if self.strong is None else (*self.cheap, self.strong)
 
     @property
-    def _not_escalated(self) -> dict[str, Any]:
-        # Without an expensive judge, no share of escalated answers is counted.
-        return {} if self.strong is None else {"escalation_cost": 0.0}
-
-    @property
     def independent_answers(self) -> bool:
         """Whether the cheap judges' answers in one request do not depend on each other."""
         return all(map(answers_independently, self.cheap))
@@ -284,7 +279,7 @@ class Cascade(CompositeJudge):
         if isinstance(cheap, JudgeFailure):
             raise self._failure(cheap, spend) from cheap
         if cheap is not None:
-            return self._marked(question, cheap, {"spend": spend, **self._not_escalated})
+            return self._marked(question, cheap, {"spend": spend, "escalation_cost": 0.0})
         judgment, lost = await self._ask(cast("Judge", self.strong), request)
         if isinstance(judgment, JudgeFailure):
             raise self._failure(judgment, spend + judgment.spend) from judgment
@@ -297,7 +292,7 @@ class Cascade(CompositeJudge):
         """Answer several questions: by the cheap judges and, for the questions that they leave, by the strong judge."""
         cheap = await self._cheap_answers(request, questions)
         answers = {
-            number: self._marked(questions[number], answer, self._not_escalated)
+            number: self._marked(questions[number], answer, {"escalation_cost": 0.0})
             for number, answer in cheap.answers.items()
         }
         escalated = {

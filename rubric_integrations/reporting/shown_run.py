@@ -29,7 +29,13 @@ from rubric_integrations.reporting.score_sum import sum_score, why_not_passed
 from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.scoring.report import CriterionReport, ReplyModels, desirability, merge_models
 from rubric_integrations.trust.comparable_runs import recorded_part
-from rubric_integrations.trust.model_versions import NO_VERSION, replies_text, unversioned_models
+from rubric_integrations.trust.model_versions import (
+    NO_VERSION,
+    fingerprints,
+    names_other_model,
+    replies_text,
+    unversioned_models,
+)
 
 # The most characters of a text in a list of rows. A row in full has the complete text.
 _MAX_EXCERPT = 160
@@ -135,10 +141,11 @@ class _Versions:
 
     @property
     def lines(self) -> list[str]:
-        """The models whose names name no version, and the models that replies name."""
+        """The models whose names name no version, and the models of the replies, if they are not the requested ones."""
         aliases = dict.fromkeys(model for record in self._records for model in unversioned_models(record))
         lines = [f"the judge {one_line(model)} {NO_VERSION}" for model in aliases]
-        return [*lines, *filter(None, [replies_text(self._models)])]
+        requested = [str(model) for record in self._records for model, *_ in fingerprints(record)]
+        return [*lines, replies_text(self._models)] if names_other_model(self._models, requested) else lines
 
 
 def _figures(run: RunFile, summary: Summary, versions: Iterable[str]) -> Iterator[str]:

@@ -603,6 +603,7 @@ def test_files_of_the_shell_are_written_in_one_module_only() -> None:
         "trust/alignment/align.py",  # counts an attempt before it begins
         "runs/batches/providers.py",  # the requests of a batch, in a temporary folder
         "runs/batches/collect.py",  # its results, likewise
+        "trust/proposals.py",  # appends each reply of a draft's proposer before it is used
         "training/rollouts.py",  # `RubricReward(record=...)`, to which each step of a training run appends
         "dspy/metric.py",  # `RubricMetric.to_run`
         "submission/files.py",  # the copy of a pipe, in a temporary folder

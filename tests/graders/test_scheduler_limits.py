@@ -79,20 +79,6 @@ async def test_wait_is_what_the_server_requests_up_to_the_maximum(monkeypatch: p
     assert 0.1 <= times[2] - times[1] < 5
 
 
-@pytest.mark.parametrize("max_retries", [1, 2])
-async def test_wait_that_the_server_requests_ends_with_the_longest_outage(
-    monkeypatch: pytest.MonkeyPatch, max_retries: int
-) -> None:
-    monkeypatch.setattr(scheduler, "_backoff", lambda _failures: 0.0)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    refusal = JudgeFailure("transport", "slow down", retryable=True, rate_limited=True, retry_after=3600.0)
-    judge, started = FakeJudge(refusal), asyncio.get_running_loop().time()
-    limits = CallLimits(max_outage=0.05)
-    with pytest.raises(JudgeError, match="slow down"):
-        await ONE.grade("text", grader=PerCriterionGrader(judge, max_retries=max_retries, limits=limits))
-    assert asyncio.get_running_loop().time() - started < 20
-    assert len(judge.questions) == max_retries + 3
-
-
 async def test_failure_that_a_retry_cannot_help_is_not_retried() -> None:
     judge = FakeJudge(JudgeFailure("config", "no such model"))
     with pytest.raises(JudgeError, match="no such model"):

@@ -293,14 +293,3 @@ def test_thresholds_of_another_judge_are_warned_of_and_its_own_are_not() -> None
         warnings.simplefilter("error")
         Cascade(DecisionJudge("jev-1.13.0", protocol="system-one", api_key="k"), thresholds=thresholds)
         Cascade(DecisionLikeJudge({}), thresholds=thresholds)
-
-
-def test_cascade_without_an_expensive_judge_counts_no_share_of_escalated_answers() -> None:
-    rubric, judges = Rubric([Criterion(requirement="r")]), (None, FakeJudge("MET"))
-    shares = [
-        rubric.grade_sync(
-            "text", grader=PerCriterionGrader(Cascade(DecisionLikeJudge({"r": 0.9}), strong, escalate_below=0.5))
-        ).escalations.share
-        for strong in judges
-    ]
-    assert shares == [None, 0.0]

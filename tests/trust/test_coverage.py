@@ -26,7 +26,7 @@ def interval_fields() -> Iterator[str]:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for name, record in vars(import_module(module.name)).items():
                 is_own = inspect.isclass(record) and record.__module__ == module.name
-                if is_own and not name.startswith("_") and name != "Bounds":
+                if is_own and not name.startswith("_") and name not in ("Bounds", "ExpectedRange"):
                     for field, annotation in get_type_hints(record).items():
                         if has_interval(annotation) or (field == "low" and annotation is not Estimate):
                             yield f"{name}.{field}"
