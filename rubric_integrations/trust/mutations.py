@@ -242,7 +242,10 @@ def _without_step(submission: Submission, number: int) -> Iterator[tuple[str, Su
 
 
 # A sentence ends after its punctuation, unless a small letter follows, as after "e.g.". A line is a sentence, too.
-_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]*_]*(?:\s+(?![a-z\s])|$)|[。！？]+[」』”）]*\s*|\n\s*")
+# Possessive and from the start of a run only: a run of a million dots would otherwise be read a million times.
+_SENTENCE_END = re.compile(
+    r"(?<![.!?…])[.!?…]++[\"'”’)\]*_]*+(?:\s++(?![a-z])|$)|(?<![。！？])[。！？]++[」』”）]*+\s*+|\n\s*+"
+)
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:

@@ -223,3 +223,9 @@ def test_select_mutants_takes_from_each_case_in_turn() -> None:
 
     selected = select_mutants([mutants("a", 3), [], mutants("b", 1)], 3)
     assert [(mutant.case, mutant.name) for mutant in selected] == [("a", "0"), ("b", "0"), ("a", "1")]
+
+
+@pytest.mark.parametrize("run", [".", " ", "\n", "- ", "1.", "。", "a.", "> ", "the "])
+def test_long_runs_of_marks_are_mutated_in_linear_time(run: str) -> None:
+    case = case_with(response=f"The margin was 17.2%. {run * 20_000}x", evidence="17.2%")
+    assert kinds_of(MARGIN, case) >= {"removed", "number"}
