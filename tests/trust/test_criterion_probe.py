@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 from collections.abc import Callable
 from hashlib import sha256
 from itertools import count
@@ -301,3 +302,28 @@ def test_many_cases_are_read_only_until_there_are_enough_mutants(monkeypatch: py
     plan = MutationPlan(Rubric([MARGIN], cases=cases), PerCriterionGrader("offline"), mutants=3)
     assert len(plan.select()["margin"]) == 3 + 3 * 3 + 4 * 3
     assert len(reads) <= 2 * 9
+
+
+def answers_with(fault: str, seed: int) -> Callable[[str], str]:
+    """Return the answers of a judge with a planted fault, of which 2 % are wrong by chance."""
+    numbers = random.Random(seed)
+
+    def answer(text: str) -> str:
+        is_met = {
+            "none": sees_margin(text),
+            "blind": "sales" not in text and "early" not in text,
+            "length": sees_margin(text) and len(text) < 150,
+            "claim": sees_margin(text) or "correct" in text,
+            "flaky": numbers.random() < 0.5,
+        }[fault]
+        return verdict(is_met != (numbers.random() < 0.02))
+
+    return answer
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("fault", ["none", "blind", "length", "claim", "flaky"])
+def test_planted_fault_is_found_through_real_mutants_of_many_seeds(fault: str) -> None:
+    faults = [margin_of(probe(answers_with(fault, seed), seed=seed)).faults for seed in range(25)]
+    assert sum(fault in each for each in faults) >= (0 if fault == "none" else 20)
+    assert sum(bool(set(each) - {fault}) for each in faults) <= 3
