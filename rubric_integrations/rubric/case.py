@@ -144,7 +144,8 @@ class Case(Record):
         trajectory: The steps of the agent that led to the response, in any dialect.
         evidence: The part of the case that decides a verdict: a sentence of the response, or the number of a step of
             the trajectory, counted from 1. A mapping has the evidence of each criterion by its name. A single value
-            applies to every criterion of `expect.verdicts`. Mutations delete it and expect another verdict.
+            applies to every criterion of `expect.verdicts`. Mutations delete it and expect another verdict, if it is
+            clear whose evidence it is: with several verdicts such as MET, write a mapping.
         expect: The expected verdicts and scores.
 
     Raises:

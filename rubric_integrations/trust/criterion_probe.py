@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations._util.text import counted, decimal
@@ -46,6 +46,7 @@ from rubric_integrations.trust.mutations import (
     Mutant,
     MutationKind,
     answer_value,
+    evidence_for,
     expected_range,
     mutations_of,
     select_mutants,
@@ -197,14 +198,14 @@ class AnsweredCase(NamedTuple):
     Attributes:
         case: The name of the case.
         expected: The expected answer.
-        has_evidence: Whether the case names the evidence for the answer.
+        evidence: Whether the case names the evidence for the answer: clearly, ambiguously or not.
         values: The value of each answer, in the order of the repetitions. None for an abstention. Failed answers are
             left out.
     """
 
     case: str
     expected: ExpectedRange
-    has_evidence: bool
+    evidence: Literal["clear", "ambiguous", "none"]
     values: tuple[float | None, ...]
 
     @property
@@ -266,7 +267,9 @@ class MutationPlan:
             if expected is None or (usable is not None and (case.name, key) not in usable):
                 continue
             from_lowest = not expected.can_fall
-            has_change = not from_lowest and case.evidence_of(key) is not None and needs("evidence", from_lowest=False)
+            has_change = (
+                not from_lowest and evidence_for(case, key) is not None and needs("evidence", from_lowest=False)
+            )
             # Some kinds have no mutants of some cases, so not all of many cases are read for them.
             reads_on = reads[from_lowest] < _MOST_READS * self.mutants
             if not has_change and not (reads_on and any(needs(kind, from_lowest=from_lowest) for kind in _ADDITIONS)):
@@ -324,6 +327,12 @@ def _expected(case: Case, key: str, criterion: Criterion) -> ExpectedRange | Non
     return None if expected is None else expected_range(criterion, expected)
 
 
+def _named_evidence(case: Case, key: str) -> Literal["clear", "ambiguous", "none"]:
+    if case.evidence_of(key) is None:
+        return "none"
+    return "ambiguous" if evidence_for(case, key) is None else "clear"
+
+
 def answered_cases(rubric: Rubric, report: CaseReport) -> dict[str, list[AnsweredCase]]:
     """Return the answers to the unchanged cases that expect an answer to a criterion, by the criterion's name."""
     repeated = {(each.case, each.criterion): each.repeated for each in report.results if each.kind == "verdict"}
@@ -337,7 +346,7 @@ def answered_cases(rubric: Rubric, report: CaseReport) -> dict[str, list[Answere
                     answer for answer in repeated.get((case.name, key), ()) if answer not in (None, NOT_APPLICABLE)
                 ]
                 values = tuple(answer_value(criterion, answer) for answer in answers)
-                tested[key].append(AnsweredCase(case.name, expected, case.evidence_of(key) is not None, values))
+                tested[key].append(AnsweredCase(case.name, expected, _named_evidence(case, key), values))
     return tested
 
 
@@ -384,13 +393,12 @@ def probe_criteria(
         ImportError: scipy is not installed.
 
     Example:
-        >>> from rubric_integrations import Criterion
+        >>> from rubric_integrations.testing import ScriptedJudge
         >>> case = {"name": "states it", "response": "It is 42. So be it.", "evidence": "It is 42.",
         ...         "expect": {"verdicts": {"answer": "MET"}}}
-        >>> rubric = Rubric([Criterion(name="answer", requirement="Says 42", check={"number": 42})], cases=[case])
-        >>> report = probe_criteria(rubric, PerCriterionGrader("offline"))
-        >>> str(report.criteria["answer"].result.evidence)
-        '4 of 4 (at most 1.00)'
+        >>> rubric = Rubric([{"name": "answer", "requirement": "Says 42"}], cases=[case])
+        >>> probe_criteria(rubric, PerCriterionGrader(ScriptedJudge("MET"))).criteria["answer"].faults
+        ('blind',)
     """
     check_alpha(alpha)
     tested = read_tested(rubric)
@@ -568,20 +576,21 @@ def _untested(
         result: Its flips.
         failed: The kinds of mutants on which the judge failed.
     """
+    if criterion.check is not None:
+        yield "not tested: a check decides it"
+        return
     if not any(case.is_usable for case in cases):
         yield f"not tested: {'the judge answers no case as expected' if cases else 'no case expects a verdict on it'}"
         return
     can_fall = [case for case in cases if case.expected.can_fall]
     if not can_fall:
         yield "not tested for blindness: add a case in which it is MET, with its `evidence`"
-    elif not any(case.has_evidence for case in can_fall):
-        yield "not tested for blindness: name `evidence`"
+    elif not any(case.evidence == "clear" for case in can_fall):
+        is_ambiguous = any(case.evidence == "ambiguous" for case in can_fall)
+        yield f"not tested for blindness: name `evidence`{' for each criterion of a case' if is_ambiguous else ''}"
     elif result.evidence.count < FEWEST_MUTANTS:
         lacking = f"{result.evidence.count} of at least {FEWEST_MUTANTS} mutants"
         yield f"not tested for blindness: {lacking}; add cases with `evidence`"
-    if criterion.check is not None:
-        yield "not tested for additions: a check decides it"
-        return
     tested = {addition.kind for addition in result.additions}
     for kind in SENSITIVITIES:
         if kind in criterion.sensitive_to:

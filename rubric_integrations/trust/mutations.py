@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
@@ -148,12 +148,31 @@ def expected_range(criterion: Criterion, expected: Expected) -> ExpectedRange | 
     return ExpectedRange(min(values), max(values), min(values) > min(possible), max(values) < max(possible))
 
 
+# Verdicts that no evidence in the response decides.
+_WITHOUT_EVIDENCE = ("UNMET", "CANNOT_ASSESS", NOT_APPLICABLE)
+
+
+def evidence_for(case: Case, key: str) -> str | int | None:
+    """Return the evidence for the verdict on a criterion. None if the case names none, or if it is ambiguous.
+
+    A single `evidence` of a case with several verdicts such as MET is ambiguous: a verdict that it does not decide
+    would be called blind.
+
+    Args:
+        case: The case.
+        key: The name of the criterion.
+    """
+    verdicts = [verdict for verdict in case.expect.verdicts.values() if verdict not in _WITHOUT_EVIDENCE]
+    is_ambiguous = len(verdicts) > 1 and not isinstance(case.evidence, Mapping)
+    return None if is_ambiguous else case.evidence_of(key)
+
+
 def mutations_of(case: Case, key: str, criterion: Criterion, seed: int = 0) -> tuple[Mutant, ...]:
     """Return the mutants of a case for one criterion. Each differs from the case and from all others.
 
-    A criterion that a check decides has only mutants without its evidence, because code reacts only to what its author
-    wrote. There are no mutants without an expected verdict on the criterion, none that must change it without
-    `evidence`, and none that add text to a response that is JSON.
+    There are no mutants without an expected verdict on the criterion, and none if a check decides it, because code
+    reacts only to what its author wrote. Without `evidence`, none must change the verdict (see `evidence_for`). None
+    add text to a response that is JSON.
 
     Args:
         case: The case.
@@ -173,13 +192,14 @@ def mutations_of(case: Case, key: str, criterion: Criterion, seed: int = 0) -> t
     """
     expected = case.expect.verdicts.get(key)
     values = None if expected is None else expected_range(criterion, expected)
-    if values is None:
+    if values is None or criterion.check is not None:
         return ()
-    submission, evidence = case.submission, case.evidence_of(key)
+    submission, evidence = case.submission, evidence_for(case, key)
     kinds: list[MutationKind] = []
     if evidence is not None and values.can_fall:
-        kinds.extend(kind for kind in MUST_CHANGE if kind == "removed" or _must_change(kind, criterion))
-    if criterion.check is None and not _is_json(submission.response):
+        # An error with another number is usually still an error.
+        kinds.extend(kind for kind in MUST_CHANGE if kind != "number" or not criterion.is_penalty)
+    if not _is_json(submission.response):
         kinds.extend(kind for kind in SENSITIVITIES if kind not in criterion.sensitive_to)
         if values.can_fall if criterion.is_penalty else values.can_rise:
             kinds.append("claim")
@@ -193,11 +213,6 @@ def mutations_of(case: Case, key: str, criterion: Criterion, seed: int = 0) -> t
                 seen.add(_identity(mutated))
                 mutants.append(Mutant(case=case.name, kind=kind, name=name, submission=mutated))
     return tuple(mutants)
-
-
-def _must_change(kind: ChangeKind, criterion: Criterion) -> bool:
-    # A check may find a word of a negated sentence, too. An error with another number is usually still an error.
-    return criterion.check is None and (kind == "negation" or not criterion.is_penalty)
 
 
 class _Rank(NamedTuple):

@@ -183,12 +183,20 @@ def test_options_and_scales_are_blind_or_not(fields: dict[str, Any], yes: Any, n
     assert gullible.faults == ("claim",)
 
 
-def test_check_is_tested_without_a_judge() -> None:
+def test_check_is_not_tested() -> None:
     check = Criterion(name="margin", requirement="Names it", check=Check(contains="17.2%"))
     report = probe_criteria(Rubric([check], cases=cases_of("margin")), PerCriterionGrader("offline"))
-    assert report.spend.calls == 0
-    assert margin_of(report).result.evidence_kinds["removed"].flips == margin_of(report).result.evidence.count == 8
-    assert margin_of(report).untested == ("not tested for additions: a check decides it",)
+    assert report.mutants == ()
+    assert margin_of(report).untested == ("not tested: a check decides it",)
+
+
+def test_ambiguous_evidence_is_not_used_and_named() -> None:
+    cases = [
+        {**case, "expect": {"verdicts": dict.fromkeys(("margin", "kind"), "MET")}} for case in cases_of("margin")[:2]
+    ]
+    report = probe(lambda _text: "MET", Rubric([MARGIN, Criterion(name="kind", requirement="Is kind")], cases=cases))
+    assert "not tested for blindness: name `evidence` for each criterion of a case" in margin_of(report).untested
+    assert [row.faults for row in report.criteria.values()] == [(), ()]
 
 
 def test_same_seed_gives_the_same_report_and_another_seed_other_mutants() -> None:

@@ -15,6 +15,7 @@ from rubric_integrations.trust.mutations import (
     MUST_CHANGE,
     SENSITIVITIES,
     Mutant,
+    evidence_for,
     evidence_spans,
     expected_range,
     mutations_of,
@@ -102,6 +103,16 @@ def test_only_step_of_a_trajectory_is_not_deleted() -> None:
     assert not kinds_of(MARGIN, case) & set(MUST_CHANGE)
 
 
+def test_single_evidence_of_several_met_verdicts_is_ambiguous() -> None:
+    def case(evidence: Any, **verdicts: Any) -> Case:
+        return Case(name="case", response=RESPONSE, evidence=evidence, expect=Expectation(verdicts=verdicts))
+
+    assert evidence_for(case("17.2%", margin="MET", other="UNMET"), "margin") == "17.2%"
+    assert evidence_for(case("17.2%", margin="MET", other="MET"), "margin") is None
+    assert evidence_for(case({"margin": "17.2%"}, margin="MET", other="MET"), "margin") == "17.2%"
+    assert evidence_for(case({"margin": "17.2%"}, margin="MET", other="MET"), "other") is None
+
+
 def test_case_without_evidence_has_no_mutant_that_must_change_the_verdict() -> None:
     assert kinds_of(MARGIN, case_with()) == {"length", "tone", "format"}
 
@@ -129,9 +140,9 @@ def test_criterion_has_no_mutants_to_which_it_is_sensitive(sensitivity: Any) -> 
     assert kinds_of(criterion, case_with()) == set(SENSITIVITIES) - {sensitivity}
 
 
-def test_check_has_only_mutants_without_evidence_and_json_has_no_added_text() -> None:
+def test_check_has_no_mutants_and_json_has_no_added_text() -> None:
     check = Criterion(requirement="Names it", check=Check(contains="17.2%"))
-    assert kinds_of(check, case_with(evidence="17.2%")) == {"removed"}
+    assert kinds_of(check, case_with(evidence="17.2%")) == set()
     assert kinds_of(MARGIN, case_with(response='{"margin": "17.2%"}', evidence="17.2%")) == {"removed", "number"}
 
 
