@@ -421,9 +421,11 @@ def probe_criteria(
                 max_cost=None if max_cost is None else max(0.0, max_cost - (spent.cost or 0.0)),
                 max_calls=None if max_calls is None else max(0, max_calls - spent.calls),
             )  # fmt: skip
+        if answers.stopped and not cases.stopped and not answers.is_unusable:
+            answers = answers._replace(stopped=f"{answers.stopped}; the unchanged cases had used the rest")
     results = tuple(_results(tested, rows, answers))
     return MutationReport(
-        criteria=_probed(tested, answered, results, alpha),
+        criteria=_probed(tested, answered, results, alpha, is_stopped=bool(answers.stopped)),
         mutants=results,
         requested=mutants,
         repeat=cases.repeat,
@@ -462,9 +464,15 @@ def _results(rubric: Rubric, rows: Sequence[MutantRow], answers: Asked) -> Itera
 
 
 def _probed(
-    rubric: Rubric, tested: Mapping[str, Sequence[AnsweredCase]], results: Sequence[MutantResult], alpha: float
+    rubric: Rubric,
+    tested: Mapping[str, Sequence[AnsweredCase]],
+    results: Sequence[MutantResult],
+    alpha: float,
+    *,
+    is_stopped: bool,
 ) -> dict[str, ProbedCriterion]:
     """Count the flips of each criterion, and find its faults."""
+    stopped = ("not completely tested: the run was stopped",)
     criteria = dict(zip(rubric.keys, rubric.criteria, strict=True))
     of_criteria: dict[str, list[MutantResult]] = {key: [] for key in criteria}
     for result in results:
@@ -474,7 +482,9 @@ def _probed(
         key: ProbedCriterion(
             result=result,
             findings=tuple(_findings(key, criteria[key], result)),
-            untested=tuple(
+            untested=stopped
+            if is_stopped
+            else tuple(
                 _untested(tested[key], criteria[key], result, {each.kind for each in of_criteria[key] if each.error})
             ),
             left_out=tuple(each.case for each in tested[key] if not each.is_usable),

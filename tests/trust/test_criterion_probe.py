@@ -232,7 +232,8 @@ def test_number_of_questions_is_planned_before_the_judge_is_asked() -> None:
 def test_limit_stops_the_mutants_and_keeps_what_was_answered() -> None:
     report = probe(lambda text: verdict(sees_margin(text)), max_calls=25)
     assert report.stopped is not None
-    assert "max_calls" in report.stopped
+    assert report.stopped == "`max_calls` of 5 is reached; the unchanged cases had used the rest"
+    assert margin_of(report).untested == ("not completely tested: the run was stopped",)
     assert len(report.mutants) == 5
     assert report.spend.calls == 25
 
