@@ -161,6 +161,19 @@ def test_penalty_starts_from_the_error_and_is_talked_away() -> None:
     assert set(margin_of(report).result.evidence_kinds) == {"removed", "negation"}
 
 
+def test_criteria_in_a_group_with_a_negative_weight_are_penalties() -> None:
+    rubric = Rubric.from_yaml("""
+criteria:
+  - {name: kind, weight: 1, requirement: Is kind}
+  - name: errors
+    weight: -2
+    requirement: Has errors
+    criteria: [{name: margin, weight: 1, requirement: States a wrong margin}]
+""").with_cases([Case.model_validate(case) for case in cases_of("margin")])
+    report = probe(lambda text: verdict(sees_margin(text) and "correct" not in text), rubric)
+    assert margin_of(report).faults == ("claim",)
+
+
 @pytest.mark.parametrize(
     ("fields", "yes", "no"),
     [
