@@ -421,7 +421,7 @@ def probe_criteria(
                 max_cost=None if max_cost is None else max(0.0, max_cost - (spent.cost or 0.0)),
                 max_calls=None if max_calls is None else max(0, max_calls - spent.calls),
             )  # fmt: skip
-        if answers.stopped and not cases.stopped and not answers.is_unusable:
+        if answers.stopped and spent.calls and not cases.stopped and not answers.is_unusable:
             answers = answers._replace(stopped=f"{answers.stopped}; the unchanged cases had used the rest")
     results = tuple(_results(tested, rows, answers))
     return MutationReport(
