@@ -52,7 +52,7 @@ class PartLayout(NamedTuple):
         indices: The index of the part of each criterion, by the criterion's name.
         other: The index of the part with all other criteria, or None if there is no such part.
         has_shared_rubric: Whether all rows have the same rubric. If not, each row has its own.
-        needs_all: Whether all parts of a completion are missing if one of them is.
+        needs_all: Whether all parts of a completion are missing if one of them is, apart from criteria of weight 0.
         cannot_assess: How an abstention is scored.
     """
 
@@ -79,7 +79,7 @@ class PartLayout(NamedTuple):
         for row in report.criteria:
             rows[self._index_of(row.name)].append((abs(row.weight), score_of_criterion(row, self.cannot_assess)))
         # A part without criteria in this row is no abstention: it is missing for all completions of the prompt.
-        if self.needs_all and any(score is None for part in rows for _, score in part):
+        if self.needs_all and any(score is None and weight for part in rows for weight, score in part):
             return nothing
         if self.has_shared_rubric:
             return [_mean(part) for part in rows]
@@ -96,7 +96,7 @@ class PartLayout(NamedTuple):
         known = [weight * score for weight, score in zip(self.weights, scores, strict=True) if score is not None]
         report = rollout.graded.report
         abstains = report is not None and any(
-            score_of_criterion(row, self.cannot_assess) is None for row in report.criteria
+            row.weight and score_of_criterion(row, self.cannot_assess) is None for row in report.criteria
         )
         is_whole = bool(known) and not abstains
         return rollout._replace(reward=math.fsum(known) if is_whole else None)
@@ -260,8 +260,10 @@ def score_of_criterion(row: CriterionReport, cannot_assess: CannotAssess) -> flo
 def _mean(part: Sequence[tuple[float, float | None]], divisor: float = 0.0) -> float | None:
     """Return the weighted sum of scores, divided by the divisor or by the sum of the weights. None if one is missing.
 
-    If all weights are 0, the scores have equal weights.
+    A missing score of weight 0 counts only if all weights are 0. The scores then have equal weights.
     """
+    if any(weight for weight, _ in part):
+        part = [(weight, score) for weight, score in part if weight]
     scores = [score for _, score in part if score is not None]
     if not part or len(scores) < len(part):
         return None
@@ -379,7 +381,8 @@ class SharedGrading:
             return batch
 
     async def _grade(self, inputs: _Inputs, columns: Mapping[str, Any], log: StepLog) -> list[list[float | None]]:
-        rollouts = await self._run_step(inputs.prompts, inputs.completions, columns, log, self._layout)
+        own = {**columns, **inputs.columns}
+        rollouts = await self._run_step(inputs.prompts, inputs.completions, own, log, self._layout)
         return [self._layout.scores(rollout) for rollout in rollouts]
 
     def _inputs_of(

@@ -174,6 +174,25 @@ async def test_part_with_an_abstention_in_a_group_is_none() -> None:
     assert await call(parts, ["text"]) == [[None], [1.0]]
 
 
+@pytest.mark.parametrize("aggregation", ["sum_then_normalize", GDPO])
+async def test_abstention_on_a_criterion_of_weight_zero_leaves_the_other_parts(aggregation: Any) -> None:
+    """The criterion is only observed: the trainer's sum is the same without its part."""
+    rubric = [{"name": "seen", "requirement": "a", "weight": 0}, {"name": "right", "requirement": "b", "weight": 3}]
+    answers = {"a": "CANNOT_ASSESS", "b": "MET"}
+    reward = RubricReward(rubric, FakeJudge(answers))
+    assert await call(reward.parts(aggregation=aggregation), ["text"]) == [[None], [1.0]]
+    assert await call(reward.parts({"all": ["seen", "right"]}, aggregation), ["text"]) == [[1.0]]
+    by_row = RubricReward(None, FakeJudge(answers)).parts({"facts": ["right"]}, aggregation)
+    assert await call(by_row, ["text"], rubric=[rubric]) == [[1.0], [None]]
+
+
+async def test_record_has_the_reward_of_a_completion_without_a_verdict_of_weight_zero(tmp_path: Path) -> None:
+    rubric = [{"name": "seen", "requirement": "a", "weight": 0}, {"name": "right", "requirement": "b", "weight": 3}]
+    judge = FakeJudge({"a": "CANNOT_ASSESS", "b": "MET"})
+    await call(RubricReward(rubric, judge, record=tmp_path / "run.jsonl").parts(), ["text"])
+    assert json.loads((tmp_path / "run.jsonl").read_text())["metadata"]["reward"] == 1.0
+
+
 async def test_rubrics_of_rows_are_split_by_groups_with_equal_weights() -> None:
     own = [
         {"name": "margin", "requirement": "8.4", "weight": 6, "check": {"contains": "8.4"}},
@@ -302,6 +321,16 @@ async def test_list_that_the_trainer_fills_again_is_another_batch() -> None:
     completions[0] = "second"
     assert await parts[1](prompts, completions) == [1.0]
     assert {question.submission.response for question in own.questions} == {"first", "second"}
+
+
+async def test_column_that_changes_after_the_call_is_graded_as_it_was() -> None:
+    parts, own = make_parts()
+    references = ["It was 8.4%."]
+    task = asyncio.ensure_future(parts[0]([QUERY], ["text"], reference=references))
+    await asyncio.sleep(0)
+    references[0] = "It was 9%."
+    await task
+    assert {question.submission.reference for question in own.questions} == {"It was 8.4%."}
 
 
 async def test_function_of_the_row_reads_all_columns_of_a_batch() -> None:
