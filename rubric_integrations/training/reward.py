@@ -279,6 +279,7 @@ class RubricReward:
         if self._record is not None:
             self._record.append(rollouts, step)
         self._check_failures(rollouts, unusable)
+        self._check_abstentions(rollouts, layout)
         if log.log_metric is not None:
             for key, value in metrics_of(rollouts, self._shared).items():
                 log.log_metric(f"{self.__name__}/{key}", value)
@@ -333,3 +334,20 @@ class RubricReward:
                 f"{reason}. The training ends here, because it would go on with few of the completions, or with none. "
                 "Fix the judge and resume from the last checkpoint"
             )
+
+    def _check_abstentions(self, rollouts: Sequence[Rollout], layout: PartLayout | None) -> None:
+        """Log that most completions of a step have no reward, because the judge abstained. This ends no training."""
+        names: list[str] = []
+        lost = 0
+        for rollout in rollouts:
+            rewards = [rollout.reward] if layout is None else layout.scores(rollout)
+            report = rollout.graded.report
+            if report is not None and not rollout.failure and all(reward is None for reward in rewards):
+                lost += 1
+                names += [row.name for row in report.criteria if row.abstained]
+        if names and lost > self._stop_after * len(rollouts):
+            _logger.warning(
+                "%d of %d completions have no reward, because the judge abstained, most often on %r: check its "
+                "wording, or set `cannot_assess`. The training goes on without these completions",
+                lost, len(rollouts), max(names, key=names.count),
+            )  # fmt: skip

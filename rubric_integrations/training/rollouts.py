@@ -397,10 +397,13 @@ def columns_of(rollouts: Sequence[Rollout], shared: Rubric | None) -> Mapping[st
 
 
 def _criterion_metrics(shared: Rubric | None) -> Iterator[tuple[str, str]]:
-    """Yield the metric name and the name of each criterion. The metric name differs from `FIXED_METRICS`."""
-    reserved = {*FIXED_METRICS, "error"}
-    for name in shared.keys if shared else ():
-        yield (f"criterion_{name}" if name in reserved else name), name
+    """Yield the metric name and the name of each criterion. All metric names differ, also from `FIXED_METRICS`."""
+    reserved, names = {*FIXED_METRICS, "error"}, shared.keys if shared else ()
+    for name in names:
+        key = name
+        while key in reserved or (key != name and key in names):
+            key = f"criterion_{key}"
+        yield key, name
 
 
 def _informative(rollouts: Iterable[Rollout]) -> Iterator[bool]:

@@ -216,6 +216,33 @@ async def test_criterion_with_the_name_of_a_metric_has_a_name_of_its_own() -> No
     assert (trainer.metrics["margin/failed"], trainer.metrics["margin/criterion_failed"]) == (0.0, 1.0)
 
 
+async def test_criteria_have_metrics_with_different_names_if_one_is_named_like_the_metric_of_another() -> None:
+    names = ["failed", "criterion_failed", "criterion_criterion_failed"]
+    rubric = [{"name": name, "requirement": name, "check": {"contains": name[-9:]}} for name in names]
+    trainer = Trainer(RubricReward(rubric, "offline"))
+    await trainer.rewards(["failed"])
+    assert len({*trainer.metrics}) == 5 + len(names)
+    assert [trainer.metrics[f"rubric/{name}"] for name in (*names[1:], "criterion_criterion_criterion_failed")] == [
+        0.0, 0.0, 1.0
+    ]  # fmt: skip
+
+
+async def test_step_whose_completions_lose_their_rewards_by_abstentions_is_logged_with_the_criterion(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    judge = FakeJudge(lambda question: "CANNOT_ASSESS" if question.criterion.name == "right" else "MET")
+    await RubricReward(RUBRIC, judge).parts()[0]([QUERY] * 4, [RIGHT, RUDE, WRONG, ""])
+    [record] = caplog.records
+    assert record.message == (
+        "3 of 4 completions have no reward, because the judge abstained, most often on 'right': check its wording, or "
+        "set `cannot_assess`. The training goes on without these completions"
+    )
+    await RubricReward(RUBRIC, judge).parts(aggregation="normalize_then_sum")[0]([QUERY] * 4, [RIGHT, RUDE] * 2)
+    await RubricReward(RUBRIC, judge, stop_after=0.8).parts()[0]([QUERY] * 4, [RIGHT, RUDE, WRONG, ""])
+    await RubricReward(RUBRIC, judge)([QUERY] * 4, [RIGHT, RUDE] * 2)
+    assert len(caplog.records) == 1
+
+
 async def test_pickle_grades_as_the_original_and_knows_of_no_steps(tmp_path: Path) -> None:
     ledger, record = tmp_path / "run.sqlite", tmp_path / "run.jsonl"
     reward = RubricReward(RUBRIC, judge_by_words, ledger=ledger, record=record, empty=-3)
