@@ -16,10 +16,9 @@ from rubric_integrations.graders import CallLimits, Grader
 from rubric_integrations.graders.endpoint import JudgeOutage
 from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.judges.store import LedgerLike
-from rubric_integrations.scoring.report import JudgeError
 from rubric_integrations.submission.messages import value_text
 from rubric_integrations.submission.thinking import response_of
-from rubric_integrations.training.sample_grader import EmptyReward, FailureLimit, Reward, SampleGrader
+from rubric_integrations.training.sample_grader import NO_REWARD, EmptyReward, FailureLimit, Reward, SampleGrader
 
 RewardFunc = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[str, Any]]
 
@@ -84,15 +83,9 @@ def openrlhf_reward(
     if failed not in ("raise", "nan"):
         raise ValueError(f"`failed` must be 'raise' or 'nan', got {failed!r}: no number can stand for a failure")
     samples = SampleGrader(
-        rubric,
-        judge,
-        grader=grader,
-        ledger=ledger,
-        normalize=normalize,
-        limits=limits,
-        empty=empty,
+        rubric, judge, grader=grader, ledger=ledger, normalize=normalize, limits=limits, empty=empty,
         host="openrlhf_reward",
-    )
+    )  # fmt: skip
     return _RewardFunction(samples, failed == "nan", FailureLimit(max_failures))
 
 
@@ -111,7 +104,7 @@ class _RewardFunction:
         rewards = [result.score for result in results]
         logs = [self._logs(result) for result in results]
         one = len(results) == 1
-        extra_logs = logs[0] if one else {name: [log[name] for log in logs] for name in self._logs(_NO_REWARD)}
+        extra_logs = logs[0] if one else {name: [log[name] for log in logs] for name in self._logs(NO_REWARD)}
         return {
             "rewards": rewards[0] if one else rewards,
             "scores": rewards[0] if one else list(rewards),
@@ -130,19 +123,9 @@ class _RewardFunction:
                 f"a query cannot be graded: {error}. OpenRLHF cuts a prompt that is too long: raise `--data.max_len`, "
                 f"lower `--rollout.max_new_tokens` or leave such prompts out; it begins with {query[:60]!r}"
             ) from None
-        try:
-            reward = await self._samples.grade(response, prompt, value_text(label))
-        except JudgeError as error:
-            if not self._failed_is_nan:
-                raise
-            self._failures.count(error)
-            return _NO_REWARD
-        self._failures.count(None)
-        return reward
+        grade = self._samples.grade(response, prompt, value_text(label))
+        return await (self._failures.reward(grade) if self._failed_is_nan else grade)
 
     def _logs(self, reward: Reward) -> dict[str, float | None]:
         # OpenRLHF converts these values to tensors, and needs the same names for each sample.
         return self._samples.metrics(reward, no_verdict=math.nan, no_answer=math.nan)
-
-
-_NO_REWARD = Reward(math.nan, None)

@@ -1,8 +1,15 @@
-"""Grades single completions, for trainers that call a reward function with one sample at a time."""
+"""Grades single completions, for trainers that call a reward function with one sample at a time.
+
+The adapters of these trainers share the limit of failures and the normalization of rewards within groups.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
+from collections import defaultdict
+from collections.abc import Awaitable, Hashable, Sequence
+from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple
 
 from rubric_integrations._host import HostGrader
@@ -22,18 +29,24 @@ from rubric_integrations.submission.thinking import SplitResponse, split_complet
 EmptyReward = float | Literal["least"]
 """The reward of a completion without an answer: a number, or the lowest reward that the rubric allows."""
 
+_logger = logging.getLogger(__name__)
+
 
 class Reward(NamedTuple):
     """The reward of one completion.
 
     Attributes:
         score: The reward. For a graded completion, the score of the report. For an empty completion, the value that the
-            setting `empty` defines.
-        report: The report, or None for an empty completion, which is not graded.
+            setting `empty` defines. NaN if the grade failed.
+        report: The report, or None for an empty completion, which is not graded, and for a failed grade.
     """
 
     score: float
     report: EvaluationReport | None
+
+
+NO_REWARD = Reward(math.nan, None)
+"""The reward of a completion whose grade failed, for trainers that leave NaN out."""
 
 
 class SampleGrader:
@@ -139,6 +152,8 @@ class SampleGrader:
         - `rubric/coverage`: the share of the weights that was assessed, in [0, 1].
         - `rubric.<criterion>`: the score of a criterion in [0, 1], where higher is better, also for penalties.
 
+        The coverage of a reward that is NaN is NaN, and each criterion is then without a verdict.
+
         Args:
             reward: The reward.
             no_verdict: The value of a criterion without a verdict.
@@ -150,6 +165,8 @@ class SampleGrader:
             {'rubric/coverage': 0.0, 'rubric.c1': None}
         """
         names = [f"rubric.{key}" for key in self.rubric.keys]
+        if math.isnan(reward.score):
+            return {"rubric/coverage": math.nan, **dict.fromkeys(names, no_verdict)}
         if reward.report is None:
             return {"rubric/coverage": 0.0, **dict.fromkeys(names, no_answer)}
         scores = {outcome.name: outcome.score for outcome in outcomes_of(reward.report)}
@@ -190,6 +207,51 @@ class FailureLimit:
         self._failures = self._failures + 1 if error else 0
         if self._failures >= self._max_failures:
             raise ValueError(f"{self._failures} samples in a row failed, the last one because {error}") from error
+
+    async def reward(self, grade: Awaitable[Reward], failure: type[ValueError] = JudgeError) -> Reward:
+        """Return the reward of a grade, or `NO_REWARD` if it failed, and count both.
+
+        Args:
+            grade: The grade, such as `SampleGrader.grade(...)`.
+            failure: The errors that are a failed grade. Others are raised.
+
+        Raises:
+            ValueError: This is the last of `max_failures` consecutive failures.
+        """
+        try:
+            reward = await grade
+        except failure as error:
+            self.count(error)
+            _logger.warning("a sample has no reward: %s", error)
+            return NO_REWARD
+        self.count(None)
+        return reward
+
+
+def normalize_in_groups(rewards: Sequence[float], groups: Sequence[Hashable], *, is_scaled: bool) -> list[float]:
+    """Subtract from each reward the mean of its group. A reward that is NaN counts in no mean, and its result is 0.
+
+    Args:
+        rewards: The rewards.
+        groups: The group of each reward.
+        is_scaled: Whether to divide by the standard deviation of the group (with n - 1) plus 1e-6, as GRPO does. A
+            group with a single reward is not divided.
+
+    Example:
+        >>> normalize_in_groups([1.0, 0.0, math.nan, 3.0], ["a", "a", "a", "b"], is_scaled=False)
+        [0.5, -0.5, 0.0, 0.0]
+    """
+    indices_of_groups: dict[Hashable, list[int]] = defaultdict(list)
+    for index, (reward, group) in enumerate(zip(rewards, groups, strict=True)):
+        if not math.isnan(reward):
+            indices_of_groups[group].append(index)
+    normalized = [0.0] * len(rewards)
+    for indices in indices_of_groups.values():
+        values = [rewards[index] for index in indices]
+        mean, scale = fmean(values), stdev(values) + 1e-6 if is_scaled and len(values) > 1 else 1.0
+        for index in indices:
+            normalized[index] = (rewards[index] - mean) / scale
+    return normalized
 
 
 def check_empty(empty: object) -> None:

@@ -8,11 +8,8 @@ function with one sample, or with a list of samples for `--group-rm` (`async_rm`
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from statistics import fmean, stdev
 from typing import Any
 
 from rubric_integrations._host import check_fields, column_of
@@ -23,11 +20,16 @@ from rubric_integrations.judges.protocol import JudgeLike
 from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.submission.messages import NO_FIELDS, Fields
 from rubric_integrations.submission.thinking import response_of, split_completion
-from rubric_integrations.training.sample_grader import EmptyReward, FailureLimit, Reward, SampleGrader, column_text
+from rubric_integrations.training.sample_grader import (
+    NO_REWARD,
+    EmptyReward,
+    FailureLimit,
+    SampleGrader,
+    column_text,
+    normalize_in_groups,
+)
 
 RewardModel = Callable[[Any, Any], Awaitable[Any]]
-
-_logger = logging.getLogger(__name__)
 
 
 def slime_reward(
@@ -92,15 +94,9 @@ def slime_reward(
     """
     check_fields("slime_reward", fields, "query")
     samples = SampleGrader(
-        rubric,
-        judge,
-        grader=grader,
-        ledger=ledger,
-        normalize=normalize,
-        limits=limits,
-        empty=empty,
+        rubric, judge, grader=grader, ledger=ledger, normalize=normalize, limits=limits, empty=empty,
         host="slime_reward",
-    )
+    )  # fmt: skip
     return _RewardModel(samples, column_of(fields, "query"), starts_in_thinking, FailureLimit(max_failures))
 
 
@@ -117,45 +113,29 @@ class _RewardModel:
         try:
             if args is not None and not args.custom_reward_post_process_path:
                 raise ValueError(f"set `--custom-reward-post-process-path`, such as to {_NORMALIZE!r}")
-            rewards = await asyncio.gather(*(self._reward(each, key or "score") for each in group))
+            if key and key not in (names := ["score", *self._samples.metrics(NO_REWARD)]):
+                raise ValueError(f"`--reward-key` is {key!r}, which is none of {names!r}: correct it")
+            rewards = await asyncio.gather(*(self._reward(each, key) for each in group))
         except Exception as error:
             # An `Exception` would not end the run: the trainers' asynchronous rollouts log it and take another prompt
             # (`generate_rollout_async` in miles, `fully_async_rollout` in slime), without end.
-            raise JudgeOutage(
-                f"no reward: {error}. The run ends here, because it cannot train without rewards"
-            ) from error
-        rewards = rewards if key else [values["score"] for values in rewards]
+            raise JudgeOutage(f"no reward: {error}. The run ends here: it cannot train without rewards") from error
         return rewards if isinstance(sample, list) else rewards[0]
 
-    async def _reward(self, sample: Any, key: str) -> dict[str, Any]:
-        """Return the score and the metrics of a sample. A sample without a reward is removed, and all values are NaN.
-
-        Raises:
-            ValueError: Too many samples in a row have failed, or `key` is none of the names.
-        """
-        values: dict[str, Any] = dict.fromkeys(("score", *self._samples.metrics(_NO_REWARD)), math.nan)
-        if key not in values:
-            raise ValueError(f"`--reward-key` is {key!r}, which is none of {list(values)!r}: correct it")
-        try:
-            reward = await self._grade(sample)
-            values = {"score": reward.score, **self._samples.metrics(reward, no_verdict=math.nan, no_answer=0.0)}
-            self._failures.count(None)
-        except ValueError as error:
-            self._failures.count(error)
-            _logger.warning("a sample is removed, because it has no reward: %s", error)
-        sample.remove_sample = sample.remove_sample or math.isnan(values[key])
-        return values
-
-    async def _grade(self, sample: Any) -> Reward:
+    async def _reward(self, sample: Any, key: str | None) -> float | dict[str, float | None]:
+        """Return the score of a sample, or with a key also its metrics. Without a reward, the sample is removed."""
         prompt: str = sample.prompt if isinstance(sample.prompt, str) else ""
         # The response ends with special tokens, unless `--rollout-skip-special-tokens` is set.
         completion = split_completion(response_of(prompt + sample.response, prompt), self._starts_in_thinking)
         query = column_text((sample.metadata or {}).get(self._query_key)) or sample.prompt
-        return await self._samples.grade(completion, query, column_text(sample.label))
+        grade = self._samples.grade(completion, query, column_text(sample.label))
+        reward = await self._failures.reward(grade, ValueError)
+        values = {"score": reward.score, **self._samples.metrics(reward, no_verdict=math.nan, no_answer=0.0)}
+        sample.remove_sample = sample.remove_sample or math.isnan(values[key or "score"] or 0.0)
+        return values if key else reward.score
 
 
 _NORMALIZE = "rubric_integrations.training.slime.normalize_rewards"
-_NO_REWARD = Reward(math.nan, None)
 # The estimators that subtract the mean of the group, and those that also divide by its standard deviation.
 _SCALED = ("grpo", "gspo", "cispo")
 _CENTERED = (*_SCALED, "reinforce_plus_plus_baseline")
@@ -182,22 +162,11 @@ def normalize_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], l
     """
     rewards: list[float] = [sample.get_reward_value(args) for sample in samples]
     estimator = args.advantage_estimator
-    if estimator not in _CENTERED or not args.rewards_normalization:
-        if any(map(math.isnan, rewards)):
-            raise ValueError(
-                f"a sample has no reward, which {estimator!r} needs: use {_CENTERED!r} and normalize rewards"
-            )
-        return rewards, list(rewards)
-    groups: dict[Any, list[int]] = defaultdict(list)
-    for index, sample in enumerate(samples):
-        if not math.isnan(rewards[index]):
-            block = ("block", index // args.n_samples_per_prompt)
-            groups[block if sample.group_index is None else sample.group_index].append(index)
-    normalized = [0.0] * len(rewards)
-    for indices in groups.values():
-        values = [rewards[index] for index in indices]
-        is_scaled = estimator in _SCALED and args.grpo_std_normalization and len(values) > 1
-        mean, scale = fmean(values), stdev(values) + 1e-6 if is_scaled else 1.0
-        for index, value in zip(indices, values, strict=True):
-            normalized[index] = (value - mean) / scale
-    return rewards, normalized
+    if estimator in _CENTERED and args.rewards_normalization:
+        size = args.n_samples_per_prompt  # of the blocks that are groups if the samples name none
+        groups = [(each.group_index, each.group_index is None and index // size) for index, each in enumerate(samples)]
+        is_scaled = estimator in _SCALED and args.grpo_std_normalization
+        return rewards, normalize_in_groups(rewards, groups, is_scaled=is_scaled)
+    if any(map(math.isnan, rewards)):
+        raise ValueError(f"a sample has no reward, which {estimator!r} needs: use {_CENTERED!r} and normalize rewards")
+    return rewards, list(rewards)

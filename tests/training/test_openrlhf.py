@@ -60,7 +60,8 @@ def test_failure_is_nan_if_that_was_chosen_and_many_in_a_row_end_the_run() -> No
 
 def test_undefined_score_is_nan_if_that_was_chosen() -> None:
     reward_func = openrlhf_reward(RUBRIC, FakeJudge("CANNOT_ASSESS"), failed="nan")
-    assert math.isnan(reward_func([f"{PROMPT}a"], [PROMPT], [""])["rewards"])
+    result = reward_func([f"{PROMPT}a"], [PROMPT], [""])
+    assert all(map(math.isnan, [result["rewards"], *result["extra_logs"].values()]))
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, PerCriterionGrader, Rubric, RubricError
 from rubric_integrations.graders import CallLimits
 from rubric_integrations.runs.ledger import open_ledger
 from rubric_integrations.scoring import JudgeError
 from rubric_integrations.submission.thinking import SplitResponse
-from rubric_integrations.training.sample_grader import FailureLimit, Reward, SampleGrader, column_text
+from rubric_integrations.training.sample_grader import (
+    NO_REWARD,
+    FailureLimit,
+    Reward,
+    SampleGrader,
+    column_text,
+    normalize_in_groups,
+)
 from tests.fakes import FakeJudge
 
 RUBRIC = Rubric([Criterion(name="right", weight=10, requirement="a"), Criterion(weight=-15, requirement="b")])
@@ -161,6 +172,9 @@ async def test_metrics_have_the_same_names_for_verdicts_abstentions_and_empty_co
     assert samples.metrics(empty) == {"rubric/coverage": 0.0, "rubric.right": None, "rubric.c2": None}
     assert samples.metrics(empty, no_verdict=-1.0, no_answer=0.0) == dict.fromkeys(samples.metrics(empty), 0.0)
     assert list(samples.metrics(Reward(0.0, None))) == list(samples.metrics(reward))
+    failed = samples.metrics(NO_REWARD, no_verdict=math.nan, no_answer=0.0)
+    assert len(failed) == 3
+    assert all(value is not None and math.isnan(value) for value in failed.values())
 
 
 def test_failure_limit_counts_only_failures_in_a_row() -> None:
@@ -170,6 +184,44 @@ def test_failure_limit_counts_only_failures_in_a_row() -> None:
     with pytest.raises(ValueError, match="2 samples in a row failed, the last one because down") as caught:
         limit.count(error)
     assert caught.value.__cause__ is error
+
+
+async def test_failed_grade_is_no_reward_until_too_many_fail_in_a_row() -> None:
+    limit = FailureLimit(2)
+    right, failing = SampleGrader(RUBRIC, FakeJudge("MET")), SampleGrader(RUBRIC, FakeJudge("CANNOT_ASSESS"))
+    assert await limit.reward(failing.grade("a")) is NO_REWARD
+    assert (await limit.reward(right.grade("a"))).score == 0.0
+    assert await limit.reward(failing.grade("a")) is NO_REWARD
+    with pytest.raises(ValueError, match="2 samples in a row failed"):
+        await limit.reward(failing.grade("a"))
+    too_long = "x" * 1_000_001
+    with pytest.raises(ValueError, match="1,000,001"):
+        await FailureLimit(2).reward(right.grade(too_long))
+    assert await FailureLimit(2).reward(right.grade(too_long), ValueError) is NO_REWARD
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.floats(-10, 10) | st.just(math.nan)), max_size=12),
+    st.booleans(),
+)
+def test_rewards_are_normalized_within_their_group_as_if_the_missing_ones_were_not_there(
+    samples: list[tuple[str, float]], is_scaled: bool
+) -> None:
+    rewards, groups = [reward for _, reward in samples], [group for group, _ in samples]
+    normalized = normalize_in_groups(rewards, groups, is_scaled=is_scaled)
+    known = [index for index, reward in enumerate(rewards) if not math.isnan(reward)]
+    alone = normalize_in_groups([rewards[i] for i in known], [groups[i] for i in known], is_scaled=is_scaled)
+    assert [normalized[index] for index in known] == alone
+    assert all(normalized[index] == 0.0 for index in range(len(rewards)) if index not in known)
+    for group in set(groups):
+        values = [(rewards[i], normalized[i]) for i in known if groups[i] == group]
+        assert math.fsum(value for _, value in values) == pytest.approx(0, abs=1e-6)
+        if len(values) > 1:
+            deviation = stdev(reward for reward, _ in values) + 1e-6 if is_scaled else 1.0
+            mean = fmean(reward for reward, _ in values)
+            assert [value for _, value in values] == pytest.approx(
+                [(reward - mean) / deviation for reward, _ in values]
+            )
 
 
 @pytest.mark.parametrize(
