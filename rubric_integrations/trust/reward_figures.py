@@ -655,6 +655,7 @@ class RewardForm(NamedTuple):
             than half of the share of the rarer verdict. Empty without a second judge.
         disagreement: The mean difference of both judges' scores in [0, 1], which is the share of different verdicts for
             binary criteria. None without second judgments.
+        judgments: The number of second judgments.
     """
 
     choice: Literal["sum", "parts"] | None
@@ -662,13 +663,16 @@ class RewardForm(NamedTuple):
     saturated: tuple[EncodableText, ...] = ()
     noisy: tuple[EncodableText, ...] = ()
     disagreement: float | None = None
+    judgments: int = 0
 
     @property
     def text(self) -> str:
         """The choice with its figures, in one line."""
         if self.choice is None:
             return "not known, because fewer than two criteria have scores in the last third"
-        noise = "not known, without second judgments" if self.disagreement is None else f"{self.disagreement:.0%}"
+        noise = "not known, without second judgments"
+        if self.disagreement is not None:
+            noise = f"{self.disagreement:.0%} (n = {self.judgments:,})"
         figures = [
             f"{len(self.saturated)} of {self.criteria} criteria have a mean score below 0.1 or above 0.9 in the last "
             f"third{_first_names(self.saturated)}"

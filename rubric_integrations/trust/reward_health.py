@@ -350,6 +350,7 @@ def reward_form(criteria: Mapping[str, CriterionTrend], gaps: Mapping[str, Seque
         saturated,
         tuple(name for name in noisy if name not in saturated),
         math.fsum(every) / len(every) if every else None,
+        len(every),
     )
 
 

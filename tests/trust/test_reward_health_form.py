@@ -69,13 +69,20 @@ def test_second_judge_gives_the_noise_and_the_criteria_whose_rare_verdicts_are_d
     assert form.disagreement == pytest.approx(3 / 8 / 3)
     assert form.text.endswith(
         "the rarer verdicts on 1 may mostly be errors, because the judges differ ('third'); mean difference between "
-        "the judges: 12%"
+        "the judges: 12% (n = 720)"
     )
     # The errors of all groups have the same sum.
     assert report.second is not None
     assert report.second.criteria["third"].shortfall.low is None
     agreed = report_of(2, 3, 4, second=FakeJudge(by_number(2, 3, 4))).form
     assert (agreed.choice, agreed.disagreement) == ("parts", 0.0)
+
+
+def test_noise_of_a_second_judge_that_was_stopped_is_printed_with_its_few_judgments() -> None:
+    trends = {name: trend_of(0.5) for name in NAMES}
+    form = reward_form(trends, {"first": [1.0, 0.0]})
+    assert form.judgments == 2
+    assert form.text.endswith("mean difference between the judges: 50% (n = 2)")
 
 
 def test_one_step_or_one_criterion_has_no_choice() -> None:
