@@ -335,7 +335,7 @@ class SharedGrading:
 
     def __init__(self, run_step: RunStep, reader: RolloutReader, layout: PartLayout):
         self._run_step, self._reader, self._layout = run_step, reader, layout
-        self._has_warned = False
+        self._has_warned, self._has_seen_names = False, False
         self._start()
 
     async def scores(
@@ -383,7 +383,22 @@ class SharedGrading:
     async def _grade(self, inputs: _Inputs, columns: Mapping[str, Any], log: StepLog) -> list[list[float | None]]:
         own = {**columns, **inputs.columns}
         rollouts = await self._run_step(inputs.prompts, inputs.completions, own, log, self._layout)
+        self._check_names(rollouts)
         return [self._layout.scores(rollout) for rollout in rollouts]
+
+    def _check_names(self, rollouts: Sequence[Rollout]) -> None:
+        """Log the names in `by` that are in no rubric of the first graded step. Only rubrics of rows can lack one."""
+        reports = [rollout.graded.report for rollout in rollouts if rollout.graded.report is not None]
+        if self._has_seen_names or not reports:
+            return
+        self._has_seen_names = True
+        seen = {row.name for report in reports for row in report.criteria}
+        if missing := [name for name in self._layout.indices if name not in seen]:
+            _logger.warning(
+                "no row of the first step has the criteria %r, which `by` names: if they are misspelled, correct "
+                "them, or their criteria would count in the part %r",
+                missing[:5], OTHER,
+            )  # fmt: skip
 
     def _inputs_of(
         self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], log: StepLog

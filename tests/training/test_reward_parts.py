@@ -208,6 +208,20 @@ async def test_rubrics_of_rows_are_split_by_groups_with_equal_weights() -> None:
     assert scores == [[0.75, None, None], [None] * 3, [0.25, None, None]]
 
 
+async def test_name_in_by_that_no_row_of_the_first_step_has_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    own = [{"name": "margin", "requirement": "8.4", "check": {"contains": "8.4"}}]
+    parts = RubricReward(None, "offline").parts({"facts": ["margin", "sorces"]})
+    for _ in range(2):
+        await call(parts, [RIGHT, ""], rubric=[own, own])
+    assert [record.message for record in caplog.records] == [
+        "no row of the first step has the criteria ['sorces'], which `by` names: if they are misspelled, correct "
+        "them, or their criteria would count in the part 'other'"
+    ]
+    caplog.clear()
+    await call(RubricReward(None, "offline").parts({"facts": ["margin"]}), [RIGHT, RIGHT], rubric=[own, own])
+    assert caplog.records == []
+
+
 async def test_row_with_criteria_in_addition_to_the_shared_rubric_is_refused() -> None:
     own = [{"name": "long", "requirement": "Is long", "check": {"min_words": 99}}]
     for by in ("criterion", {"facts": ["right"]}):
