@@ -222,17 +222,19 @@ class RubricReward:
         - A weight is the sum of a part's absolute weights, divided by the sum of all positive weights. The weighted sum
           of the parts ranks completions as the reward with `normalize=False` does.
         - If the grade failed, all parts are None. If the judge abstains and `cannot_assess` is `"skip"`, all parts are
-          None with `sum_then_normalize`, because TRL would count the part as 0. With `normalize_then_sum`, only the
-          part with the criterion is None.
+          None with `sum_then_normalize`, because TRL would count the part as 0. With `normalize_then_sum`, or if the
+          weight of the criterion is 0, only the part with the criterion is None.
         - A completion without an answer gets 0 in each part, or None with `empty=None`.
         - If each row has its own rubric, all weights are 1, and each part is its share of the points of the row's
           rubric.
 
         Args:
             by: `"criterion"`, or the names of the criteria of each part, such as `{"facts": ["margin", "sources"]}`.
-                All other criteria are then the part `other`. `"criterion"` needs a rubric that all rows share.
+                All other criteria are then the part `other`. `"criterion"` needs a rubric that all rows share. If each
+                row has its own rubric, a name that no row of the first step has is logged.
             aggregation: The `multi_objective_aggregation` of the trainer's configuration. `"normalize_then_sum"` (GDPO)
-                normalizes each part within its group before the sum.
+                normalizes each part within its group before the sum. `RLOOTrainer` only has the default. The parts
+                cannot know the configuration: if it differs, the trainer counts an abstention as 0.
 
         Raises:
             ValueError: An argument is invalid, or the reward is not a weighted sum over the criteria, because of
