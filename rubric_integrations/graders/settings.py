@@ -108,8 +108,8 @@ class CallLimits(Record):
         concurrency is then lowered.
 
         Args:
-            judgments: The number of judgments: submissions times criteria. With `chunk_size`, each part of a long response
-                is another judgment.
+            judgments: The number of judgments: submissions times criteria. With `chunk_size`, each part of a long
+                response is another judgment.
 
         Example:
             >>> CallLimits(timeout=20, max_retries=1, max_outage=60).longest_wait(16)
