@@ -649,7 +649,7 @@ class RewardForm(NamedTuple):
     Attributes:
         choice: `"sum"` if a criterion is saturated or noisy. Otherwise `"parts"`, which may help. None if fewer than
             two criteria have scores in the last third of the steps.
-        criteria: The number of criteria with scores in the last third.
+        criteria: The number of criteria with scores in the last third, without criteria of weight 0.
         saturated: The criteria with a mean score below 0.1 or above 0.9 in the last third.
         noisy: The criteria whose rarer verdicts may mostly be errors: the mean difference between the judges is more
             than half of the share of the rarer verdict. Empty without a second judge.

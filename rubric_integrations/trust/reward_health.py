@@ -336,7 +336,8 @@ def reward_form(criteria: Mapping[str, CriterionTrend], gaps: Mapping[str, Seque
         criteria: The changes of the criteria, by their names.
         gaps: The differences between both judges' scores of a criterion, by its name. Empty without a second judge.
     """
-    means = {name: row.score.last for name, row in criteria.items() if row.score.last is not None}
+    # A criterion of weight 0 is no part of the sum, and its part has the weight 0.
+    means = {name: row.score.last for name, row in criteria.items() if row.score.last is not None and row.weight}
     saturated = tuple(name for name, mean in means.items() if not _LOW_MEAN <= mean <= _HIGH_MEAN)
     sizes = {name: [abs(gap) for gap in gaps[name]] for name in means if gaps.get(name)}
     noisy = tuple(

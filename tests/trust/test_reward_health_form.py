@@ -85,6 +85,12 @@ def test_noise_of_a_second_judge_that_was_stopped_is_printed_with_its_few_judgme
     assert form.text.endswith("mean difference between the judges: 50% (n = 2)")
 
 
+def test_criterion_of_weight_zero_does_not_change_the_choice() -> None:
+    trends = {name: trend_of(0.5) for name in NAMES} | {"seen": trend_of(0.99)._replace(weight=0.0)}
+    form = reward_form(trends, {"seen": [1.0, 1.0]})
+    assert (form.choice, form.criteria, form.saturated, form.disagreement) == ("parts", 3, (), None)
+
+
 def test_one_step_or_one_criterion_has_no_choice() -> None:
     assert report_of(2, 3, 4, count=24).form.choice is None
     rows = [{"response": "1", "metadata": {"step": step, "group": str(step)}} for step in range(30)]
