@@ -120,8 +120,8 @@ async def _compute_score(
     try:
         completion = split_completion(solution_str, starts_in_thinking)
         reward = await samples.grade(completion, query, column_text(ground_truth))
-        metrics = samples.metrics(reward, no_answer=0.0 if gdpo_policy else None)
-        if gdpo_policy and reward.report:
+        metrics = samples.metrics(reward, no_answer=None if gdpo_policy is None else 0.0)
+        if gdpo_policy is not None and reward.report:
             metrics |= {f"rubric.{row.name}": score_of_criterion(row, gdpo_policy) for row in reward.report.criteria}
             if missing := [name for name, value in metrics.items() if value is None]:
                 raise JudgeError(f"there is no verdict on {missing!r}, which GDPO needs", reward.report)

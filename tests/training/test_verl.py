@@ -116,11 +116,14 @@ async def test_gdpo_gives_every_criterion_a_number_and_an_empty_solution_zeros()
     assert [result["rubric.rude"] for result in results] == [1.0, 0.0, 1.0, 0.0]
 
 
-async def test_gdpo_gives_an_abstention_the_value_that_the_grader_gives_it() -> None:
+@pytest.mark.parametrize("cannot_assess", ["fail", "zero", 0.0])
+async def test_gdpo_gives_an_abstention_the_value_that_the_grader_gives_it(cannot_assess: Any) -> None:
     judge = FakeJudge(lambda question: "CANNOT_ASSESS" if question.criterion.name == "right" else "MET")
-    grader = PerCriterionGrader(judge, cannot_assess="fail")
-    result = await verl_reward(RUBRIC, grader=grader, gdpo=True)(**SAMPLE, solution_str="a")
+    grader = PerCriterionGrader(judge, cannot_assess=cannot_assess)
+    compute_score = verl_reward(RUBRIC, grader=grader, gdpo=True)
+    result = await compute_score(**SAMPLE, solution_str="a")
     assert (result["rubric.right"], result["rubric.sourced"]) == (0.0, 1.0)
+    assert None not in (await compute_score(**SAMPLE, solution_str="")).values()
     assert (await verl_reward(RUBRIC, grader=grader)(**SAMPLE, solution_str="a"))["rubric.right"] is None
 
 
