@@ -158,8 +158,8 @@ def test(
     a flip is an answer that is no longer the expected one. With --pairs or --labels, the rubric needs no cases.
 
     Exit codes: 0 all as expected; 1 a result differs, or a criterion has a fault (--mutations); 2 bad usage or bad
-    input; 3 a judge failed on a case, or cannot be used; 4 stopped by --max-cost or --max-calls; 130 stopped by Ctrl-C
-    or SIGTERM.
+    input; 3 a judge failed on a case, a mutant or an answer, or cannot be used; 4 stopped by --max-cost or --max-calls;
+    130 stopped by Ctrl-C or SIGTERM.
     """
     from rubric_integrations.formats.registry import read_with_cases
     from rubric_integrations.judges.store import StoreError
@@ -380,33 +380,42 @@ def _counts(row: CaseResult) -> str:
 def _junit(all_results: _Results, suite: str, seconds: float) -> str:
     """Return the results as JUnit XML: a test case for each case, which fails if one of its results differs.
 
-    Each criterion with mutants is a test case, too.
+    Each criterion with mutants is a test case, too, and so is the separation of answers, which has no failures.
     """
-    from rubric_integrations.cli.rubric_evidence import add_mutations
+    from rubric_integrations.cli.rubric_evidence import add_mutations, add_separation
     from rubric_integrations.reporting.grades import JUnitReport
 
     junit, rows = JUnitReport(suite), all_results.cases.results if all_results.cases else ()
     for name in dict.fromkeys(result.case for result in rows):
         results = [result for result in rows if result.case == name]
         wrong = [result for result in results if result.outcome != "as expected"]
-        has_failed = any(result.outcome == "failed" for result in wrong)
+        failed = [result for result in wrong if result.outcome == "failed"]
         text = "\n".join(map(str, wrong))
         if not wrong:
             junit.add_test(name, f"{counted(len(results), 'expectation')} as expected")
-        elif has_failed:
-            junit.add_test(name, str(wrong[0]), "error", "not graded", text)
+        elif failed:
+            junit.add_test(name, str(failed[0]), "error", "not graded", text)
         else:
             junit.add_test(name, str(wrong[0]), "failure", "different", text)
     if all_results.mutations:
         add_mutations(junit, all_results.mutations)
+    if all_results.separation:
+        add_separation(junit, all_results.separation)
     return junit.to_xml(seconds)
 
 
+def _judge_failed(results: _Results) -> bool:
+    cases, mutations, separation = results
+    return bool((cases and cases.of_outcome("failed")) or (mutations and mutations.failed)) or (
+        separation is not None and separation.failed > 0
+    )
+
+
 def _exit_code(results: _Results) -> Exit:
-    cases, mutations, _ = results
+    cases, mutations = results.cases, results.mutations
     if stopped := [report for report in results if report and report.stopped]:
         return Exit.JUDGE_FAILED if stopped[0].is_unusable else Exit.STOPPED
-    if cases and cases.of_outcome("failed"):
+    if _judge_failed(results):
         return Exit.JUDGE_FAILED
     has_fault = bool(mutations) and any(row.faults for row in mutations.criteria.values())
     return Exit.NOT_PASSED if has_fault or (cases and not cases.is_as_expected) else Exit.DONE

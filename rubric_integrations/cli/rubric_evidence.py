@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import err, figures_table, out, print_lines
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def print_mutations(report: MutationReport) -> None:
         if row.left_out:
             lines.append(f"`{name}`: no mutants of {', '.join(row.left_out)}, which the judge answers otherwise")
         if row.failed:
-            lines.append(f"`{name}`: the judge failed on {row.failed:,} mutants, which are left out")
+            lines.append(f"`{name}`: the judge failed on {counted(row.failed, 'mutant')}: left out of the figures")
     print_lines([*lines, report.proof, f"{report.headline} {report.spend.summary()}, with the unchanged cases."])
     _print_stopped(report.stopped)
 
@@ -49,7 +50,7 @@ def print_separation(report: SeparationReport) -> None:
     for cells in report.table():
         table.add_row(*map(plain, cells))
     out.print(table)
-    print_lines([*report.remarks, f"{report.headline} {report.answers:,} answers, {report.spend.summary()}."])
+    print_lines([*report.remarks, f"{report.headline} {counted(report.answers, 'answer')}, {report.spend.summary()}."])
     _print_stopped(report.stopped)
 
 
@@ -59,13 +60,30 @@ def _print_stopped(reason: str | None) -> None:
 
 
 def add_mutations(junit: JUnitReport, report: MutationReport) -> None:
-    """Add a test for each criterion to a JUnit report, which fails if the criterion has a fault."""
+    """Add a test for each criterion to a JUnit report, which fails if the criterion has a fault.
+
+    It has an error if the judge failed on a mutant. If not all mutants were graded, there is one more error.
+    """
     for name, row in report.criteria.items():
-        if row.faults:
+        if row.failed:
+            message = f"the judge failed on {counted(row.failed, 'mutant')}"
+            junit.add_test(f"mutations: {name}", message, "error", "not graded", "\n".join([message, *row.findings]))
+        elif row.faults:
             details, kinds = "\n".join(row.findings), ", ".join(row.faults)
             junit.add_test(f"mutations: {name}", row.findings[0], "failure", kinds, details)
         elif any(each.criterion == name and each.flipped is not None for each in report.mutants):
             junit.add_test(f"mutations: {name}", "no fault")
+    if report.stopped:
+        junit.add_test("mutations", report.stopped, "error", "not graded", report.headline)
+
+
+def add_separation(junit: JUnitReport, report: SeparationReport) -> None:
+    """Add a test for the separation of answers to a JUnit report, which has an error if the judge failed on one."""
+    if report.failed:
+        message = report.stopped or f"the judge failed on {counted(report.failed, 'answer')}"
+        junit.add_test("separation", message, "error", "not graded", report.headline)
+    else:
+        junit.add_test("separation", report.headline)
 
 
 def to_json(report: CaseReport | MutationReport | SeparationReport) -> dict[str, Any]:

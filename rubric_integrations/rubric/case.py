@@ -7,9 +7,10 @@ ledger or run file contains them, and two rubrics that differ only in their case
 from __future__ import annotations
 
 import difflib
-import math
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeGuard, cast
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -30,18 +31,23 @@ def _read_expected(value: object) -> str | int | float | tuple[int | float, int 
     """Check the form of an expected verdict. Its meaning depends on the criterion (see `normalize_expected`)."""
     if isinstance(value, bool):
         raise ValueError(f"is {str(value).lower()}: put an option's label in quotes, because YAML converts yes and no")
-    if isinstance(value, int | float) and math.isfinite(value):
+    if _is_number(value):
         return value
     if isinstance(value, str) and value.strip():
         return encodable(value)
     if isinstance(value, list | tuple):
-        ends = [end for end in cast("Sequence[object]", value) if isinstance(end, int | float) and math.isfinite(end)]
+        ends = [end for end in cast("Sequence[object]", value) if _is_number(end)]
         if len(ends) == len(cast("Sequence[object]", value)) == 2 and ends[0] <= ends[1]:
             return ends[0], ends[1]
     raise ValueError(
         f"is no verdict, got {_short(repr(value))}: write MET, UNMET, CANNOT_ASSESS, NOT_APPLICABLE, an option's "
         "label, a number, or a range such as [3, 5], the smaller number first"
     )
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    # A larger whole number has no value as a float.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 Expected = Annotated[
@@ -210,7 +216,7 @@ class Case(Record):
         entries = self.evidence.values() if isinstance(self.evidence, Mapping) else (self.evidence,)
         steps = len(submission.trajectory.steps) if submission.trajectory else 0
         for evidence in entries:
-            if isinstance(evidence, str) and find_evidence(self.response, evidence) is None:
+            if isinstance(evidence, str) and not find_evidence(self.response, evidence):
                 raise ValueError(
                     f"the case {self.name!r} has the `evidence` {_short(repr(evidence))}, which is not in its "
                     "`response`: copy a sentence of the response, or give the number of a step of the `trajectory`"
@@ -223,33 +229,16 @@ class Case(Record):
         return self
 
 
-def find_evidence(response: str, evidence: str) -> slice | None:
-    r"""Return the first place of a sentence in a response, or None. White space of any kind and length is the same.
+def find_evidence(response: str, evidence: str) -> list[slice]:
+    r"""Return the places of a sentence in a response. White space of any kind and length is the same.
 
     Example:
         >>> find_evidence("So:\nit is  42.", "it is 42.")
-        slice(4, 14, None)
+        [slice(4, 14, None)]
     """
-    words = evidence.split()
-    if not words:
-        return None
-    start = 0
-    while (start := response.find(words[0], start)) >= 0:
-        if (end := _end_of_words(response, start, words)) is not None:
-            return slice(start, end)
-        start += 1
-    return None
-
-
-def _end_of_words(text: str, start: int, words: Sequence[str]) -> int | None:
-    """Return the index after some words that begin at an index of a text. None if other words begin there."""
-    position = start
-    for number, word in enumerate(words):
-        after_space = position + len(text[position:]) - len(text[position:].lstrip()) if number else position
-        if (number and after_space == position) or not text.startswith(word, after_space):
-            return None
-        position = after_space + len(word)
-    return position
+    # Possessive quantifiers, because no word begins with white space: the search takes linear time.
+    pattern = r"\s++".join(map(re.escape, evidence.split()))
+    return [slice(*match.span()) for match in re.finditer(pattern, response)] if pattern else []
 
 
 def _short(text: str) -> str:

@@ -108,6 +108,7 @@ class SeparationReport(Record):
         criteria: The answers to each criterion, by its name.
         redundant: The pairs of redundant criteria.
         answers: The number of answers that were graded.
+        failed: The number of answers on which the judge failed, or that were not graded.
         spend: The calls, tokens and cost.
         stopped: Why not all answers were graded, or None.
         is_unusable: Whether the judge could not be used.
@@ -118,6 +119,7 @@ class SeparationReport(Record):
     criteria: dict[str, CriterionUse]
     redundant: tuple[RedundantPair, ...]
     answers: int
+    failed: int
     spend: Spend
     stopped: str | None = None
     is_unusable: bool = False
@@ -338,6 +340,7 @@ def check_separation(
         },
         redundant=tuple(redundant_pairs(values, tested.keys)),
         answers=sum(report is not None for report in reports),
+        failed=sum(report is None or report.failed_count > 0 for report in reports),
         spend=asked_once.spend,
         stopped=asked_once.stopped,
         is_unusable=asked_once.is_unusable,

@@ -385,8 +385,12 @@ def _score(report: EvaluationReport, expect: Expectation) -> _Observed:
         return _Observed("undefined", False, _verdicts_text(report))
     low = 0.0 if expect.min_score is None else expect.min_score
     high = 1.0 if expect.max_score is None else expect.max_score
-    is_right = low - _ROUNDING <= report.score <= high + _ROUNDING
-    return _Observed(f"{report.score:.3f}", is_right, _verdicts_text(report))
+    is_right, seems_right = (
+        low - _ROUNDING <= score <= high + _ROUNDING for score in (report.score, round(report.score, 3))
+    )
+    # A score outside the limits is not printed as a rounded one within them.
+    digits = 3 if is_right == seems_right else 6
+    return _Observed(f"{report.score:.{digits}f}", is_right, _verdicts_text(report))
 
 
 def _passed(report: EvaluationReport, *, expected: bool) -> _Observed:

@@ -594,7 +594,7 @@ def _case_of(
     """
 
     def distance(fit: tuple[str, Submission]) -> tuple[bool, bool]:
-        return fit[0] != candidate.source, find_evidence(fit[1].response, candidate.quote) is None
+        return fit[0] != candidate.source, not find_evidence(fit[1].response, candidate.quote)
 
     # A case has no files and steps of an agent. Without them, it would be another answer.
     complete = [fit for fit in fitting if not (fit[1].trajectory or fit[1].attachments or fit[1].thinking)]
@@ -604,7 +604,7 @@ def _case_of(
     name = f"{candidate.name}: {verdict.casefold()}"
     while name in taken:
         name += " (new)"
-    has_quote = verdict == "MET" and find_evidence(answer.response, candidate.quote) is not None
+    has_quote = verdict == "MET" and bool(find_evidence(answer.response, candidate.quote))
     case = {
         "name": name,
         "query": answer.query,

@@ -28,7 +28,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from rubric_integrations._util.records import Record
-from rubric_integrations.rubric.case import NOT_APPLICABLE
+from rubric_integrations.rubric.case import NOT_APPLICABLE, find_evidence
 from rubric_integrations.rubric.criterion import Criterion, Sensitivity
 from rubric_integrations.scoring.judgment import interpret_answer
 from rubric_integrations.submission.submission import MAX_CHARS, Submission
@@ -274,20 +274,14 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     return [(start, end) for start, end in pairwise(ends) if text[start:end].strip()]
 
 
-def evidence_spans(response: str, evidence: str) -> list[tuple[int, int]]:
-    """Return the start and the end of each place of the evidence. White space of any kind and length is the same."""
-    words = [re.escape(word) for word in evidence.split()]
-    return [match.span() for match in re.finditer(r"\s+".join(words), response)] if words else []
-
-
 def _evidence_sentences(response: str, evidence: str) -> list[tuple[int, int]]:
     """Return the spans of the sentences with the evidence. Neighbours that share one place of it are one span."""
-    places, joined = evidence_spans(response, evidence), list[tuple[int, int]]()
+    places, joined = find_evidence(response, evidence), list[tuple[int, int]]()
     for start, end in sentence_spans(response):
-        touched = [place for place in places if place[0] < end and start < place[1]]
+        touched = [place for place in places if place.start < end and start < place.stop]
         if not touched:
             continue
-        if joined and joined[-1][1] == start and any(place[0] < start for place in touched):
+        if joined and joined[-1][1] == start and any(place.start < start for place in touched):
             joined[-1] = joined[-1][0], end
         else:
             joined.append((start, end))

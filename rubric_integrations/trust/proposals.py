@@ -398,7 +398,7 @@ def find_quote(quote: str, sources: Sequence[SourceTexts]) -> tuple[str, str] | 
     for source in sources:
         for role, text in source.quotable.items():
             is_long = len(folded) >= SHORTEST_QUOTE or folded == _spaced(text)
-            if is_long and any(find_evidence(form, folded) is not None for form in (text, neutralize(text))):
+            if is_long and any(find_evidence(form, folded) for form in (text, neutralize(text))):
                 return source.id, role
     return None
 

@@ -201,6 +201,18 @@ def test_junit_file_has_a_test_for_each_case_by_its_outcome(rubric: Path, server
     assert ElementTree.fromstring(path.read_text()).get("errors") == "2"
 
 
+def test_error_of_the_junit_file_is_the_failure_and_not_a_difference(rubric: Path, server: OpenAIServer) -> None:
+    rubric.write_text(
+        "criteria: [{name: a, requirement: Is A}, {name: b, requirement: Is B}]\n"
+        "cases: [{name: one, response: text, expect: {verdicts: {a: MET, b: MET}}}]\n"
+    )
+    server.script = lambda call: Reply(verdict="UNMET") if "Is A" in call.prompt else Reply(text="no JSON")
+    path = rubric.with_name("junit.xml")
+    assert check(rubric, server, "--junit", path).exit_code == 3
+    [error] = ElementTree.fromstring(path.read_text()).iter("error")
+    assert str(error.get("message")).startswith("one: b: expected MET, obtained no answer")
+
+
 def test_interrupted_run_ends_with_130_and_hides_the_password_of_its_ledger(
     rubric: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,11 +125,39 @@ def test_ledger_answers_the_second_run(rubric: Path, server: OpenAIServer, tmp_p
     assert len(server.calls) == calls
 
 
-def test_judge_that_fails_on_mutants_makes_no_fault(rubric: Path, server: OpenAIServer) -> None:
+def test_judge_that_fails_on_mutants_ends_with_3_and_makes_no_fault(
+    rubric: Path, server: OpenAIServer, tmp_path: Path
+) -> None:
     server.script = lambda call: Reply(text="no JSON") if "answer is correct" in call.prompt else good(call)
-    result = check(rubric, server, "--mutations")
-    assert result.exit_code == 0, result.output
-    assert "the judge failed on" in " ".join(result.stdout.split())
+    result = check(rubric, server, "--mutations", "--junit", tmp_path / "junit.xml")
+    assert result.exit_code == 3, result.output
+    assert "`margin`: the judge failed on" in " ".join(result.stdout.split())
+    assert "0 criteria of 1 with a fault" in " ".join(result.stdout.split())
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "1")
+
+
+def test_judge_that_fails_on_one_answer_of_the_pairs_ends_with_3(server: OpenAIServer, tmp_path: Path) -> None:
+    server.script = lambda call: Reply(text="no JSON") if "It rains 7." in call.prompt else good(call)
+    rubric, pairs = tmp_path / "plain.yaml", tmp_path / "pairs.jsonl"
+    rubric.write_text(CRITERION)
+    rows = [{"better": f"The margin was high {n}.", "worse": f"It rains {n}."} for n in range(40)]
+    pairs.write_text("\n".join(map(json.dumps, rows)))
+    result = check(rubric, server, "--pairs", pairs, "--junit", tmp_path / "junit.xml")
+    assert result.exit_code == 3, result.output
+    [test] = ElementTree.parse(tmp_path / "junit.xml").iter("testcase")
+    error = test.find("error")
+    assert error is not None
+    assert error.get("message") == "the judge failed on 1 answer"
+
+
+@pytest.mark.parametrize("calls", [15, 20])
+def test_stopped_mutations_are_an_error_in_the_junit_file(
+    rubric: Path, server: OpenAIServer, tmp_path: Path, calls: int
+) -> None:
+    path = tmp_path / "junit.xml"
+    assert check(rubric, server, "--mutations", "--max-calls", calls, "--junit", path).exit_code == 4
+    assert ElementTree.parse(path).getroot().get("errors") == "1"
 
 
 @pytest.mark.parametrize("option", ["--pairs", "--labels"])

@@ -92,6 +92,7 @@ def test_expected_verdict_in_any_accepted_form_is_normalized(criterion: str, wri
         ({"facts": [1, 2, 3]}, "a range such as [3, 5]"),
         ({"facts": float("nan")}, "is no verdict, got nan"),
         ({"facts": float("inf")}, "is no verdict, got inf"),
+        ({"facts": [True, 3]}, "is no verdict, got [True, 3]"),
         ({"margin": True}, "put an option's label in quotes, because YAML converts yes and no"),
         ({"margin": None}, "is no verdict, got None"),
         ({"margin": " "}, "is no verdict"),
@@ -129,6 +130,12 @@ def test_expected_verdict_that_is_impossible_is_a_fault_that_names_it(verdicts: 
 )
 def test_case_that_cannot_be_tested_is_a_fault_with_its_place(changes: dict[str, Any], message: str) -> None:
     assert message in fault_of({**CASE, **changes})
+
+
+@pytest.mark.parametrize("expected", [10**400, [1, 10**400]])
+def test_expected_number_without_a_float_is_a_fault(expected: Any) -> None:
+    with pytest.raises(ValueError, match="is no verdict"):
+        Expectation(verdicts={"facts": expected})
 
 
 def test_every_impossible_verdict_of_a_file_is_a_fault_of_its_own() -> None:
@@ -186,10 +193,15 @@ def test_evidence_is_recognized_with_any_white_space(words: list[str], gaps: lis
     gap = st.sampled_from([" ", "\n", "\t\n", "  "])
     sentence = "".join(word + data.draw(gap) for word in words)
     text = "".join(gaps) + sentence
-    place = find_evidence(text, " ".join(words))
-    assert place is not None
-    assert text[place].split() == words
-    assert find_evidence(text, "c") is None
+    places = find_evidence(text, " ".join(words))
+    assert places
+    assert all(text[place].split() == words for place in places)
+    assert find_evidence(text, "c") == []
+
+
+def test_evidence_in_a_long_response_takes_linear_time() -> None:
+    # A search that copies the rest of the response at each of these places would take minutes.
+    assert find_evidence("the  dog " * 200_000 + "the cat", "the cat") == [slice(1_800_000, 1_800_007)]
 
 
 def test_files_of_a_case_are_read_from_the_folder_of_the_rubric(tmp_path: Path) -> None:

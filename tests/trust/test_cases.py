@@ -115,6 +115,16 @@ def test_score_and_passed_are_compared_with_the_report(expect: dict[str, Any], o
     assert "margin MET" in result.reason
 
 
+def test_score_just_below_a_limit_is_not_rounded_to_it() -> None:
+    criteria = [
+        {"name": "one", "weight": 10, "requirement": "Short", "check": {"max_words": 3}},
+        {"name": "two", "weight": 2.504, "requirement": "Shorter", "check": {"max_words": 1}},
+    ]
+    rubric = rubric_with(case(response="two words", min_score=0.8), criteria=criteria)
+    [result] = run_cases(rubric, PerCriterionGrader("offline")).results
+    assert (result.expected, result.obtained, result.outcome) == ("at least 0.8", "0.799744", "different")
+
+
 def test_undefined_score_is_a_difference_and_not_a_failure() -> None:
     rubric = rubric_with(case(min_score=0.5), criteria=CRITERIA[:1])
     [result] = run_cases(rubric, PerCriterionGrader(ScriptedJudge("CANNOT_ASSESS"))).results

@@ -8,9 +8,9 @@ import pytest
 
 from rubric_integrations import PerCriterionGrader, Rubric
 from rubric_integrations.judges import Question
+from rubric_integrations.rubric.case import find_evidence
 from rubric_integrations.testing import ScriptedJudge
 from rubric_integrations.trust import probe_criteria
-from rubric_integrations.trust.mutations import evidence_spans
 
 library: Any = pytest.importorskip("rubric_integrations.library", reason="there are no ready-made rubrics yet")
 
@@ -41,7 +41,7 @@ def judge_of(rubric: Rubric) -> ScriptedJudge:
         if added.get(name):
             return "MET"
         is_changed = isinstance(evidence, str) and (
-            not evidence_spans(text, evidence) or "false: " in text or "not true" in text
+            not find_evidence(text, evidence) or "false: " in text or "not true" in text
         )
         return {"MET": "UNMET", "UNMET": "MET"}[expected] if is_changed else expected
 

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations import Check, Criterion, Option, Scale, Submission
-from rubric_integrations.rubric.case import Case, Expectation
+from rubric_integrations.rubric.case import Case, Expectation, find_evidence
 from rubric_integrations.submission import Step, Trajectory
 from rubric_integrations.trust.mutations import (
     MUST_CHANGE,
     SENSITIVITIES,
     Mutant,
     evidence_for,
-    evidence_spans,
     expected_range,
     mutations_of,
     select_mutants,
@@ -210,7 +209,7 @@ def test_mutants_differ_from_the_case_and_from_each_other(
     for mutant in mutants:
         assert Submission.model_validate(mutant.submission.model_dump()) == mutant.submission
         if mutant.kind == "removed" and mutant.name == "sentence deleted":
-            assert not evidence_spans(mutant.submission.response, evidence) or evidence.strip() in "[...]"
+            assert not find_evidence(mutant.submission.response, evidence) or evidence.strip() in "[...]"
 
 
 @given(st.text(max_size=80))
