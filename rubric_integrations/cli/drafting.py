@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubric_integrations._util.terminal import plain
+from rubric_integrations._util.text import counted
 from rubric_integrations.cli.console import (
+    MAX_RANKED,
     UNDEFINED,
     Exit,
     err,
@@ -190,9 +192,11 @@ def _print_draft(result: RubricDraft, written: Path | None, *, as_json: bool) ->
     for each in result.criteria:
         report = UNDEFINED if each.report is None else figure(each.report.share, 2)
         table.add_row(plain(each.candidate.name), plain(each.candidate.requirement), *_cells(each.test), report)
-    for each in result.dropped:
+    for each in result.dropped[:MAX_RANKED]:
         table.add_row(plain(f"({each.reason})"), plain(each.requirement), *_cells(each.test), UNDEFINED)
     out.print(table)
+    if (left_out := len(result.dropped) - MAX_RANKED) > 0:
+        print_lines([f"{counted(left_out, 'further dropped proposal')} not listed: see --json."])
     parts = ", ".join(f"{count:,} to {part}" for part, count in result.parts.items())
     end = "nothing is written" if written is None else f"written to {written}"
     print_lines([*result.lint, f"{parts}; {result.spend.summary()}.", result.headline, f"rubric: {end}"])

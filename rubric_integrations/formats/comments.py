@@ -18,7 +18,7 @@ from rubric_integrations._util.text import one_line
 from rubric_integrations.formats.native import parse as parse_native
 from rubric_integrations.formats.parsing import dump, load_text
 from rubric_integrations.formats.registry import detect
-from rubric_integrations.rubric.rubric import Rubric
+from rubric_integrations.rubric.rubric import Rubric, RubricError
 
 _LONGEST_COMMENT = 300
 _ONLY_COMMENTS = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?(?:\r?\n|\Z))*\Z")
@@ -129,11 +129,15 @@ def append_criteria(text: str, entries: Sequence[CommentedEntry], source: str = 
         place = len(text)
     before, after = text[:place], text[place:]
     newline = "\r\n" if "\r\n" in text else "\n"
-    addition = write_entries(entries, criteria.start_mark.column).replace("\n", newline)
+    addition = write_entries(entries, _column_of(criteria, text)).replace("\n", newline)
     joint = "" if before.endswith(("\n", "\r")) else newline
     result = f"{before}{joint}{addition}{after}"
     expected = extended(document, [entry.data for entry in entries])
-    if load_text(result, "yaml", source) != expected:
+    try:
+        is_extended = load_text(result, "yaml", source) == expected
+    except RubricError:
+        is_extended = False
+    if not is_extended:
         raise AppendError(f"{source}: criteria cannot be appended to its text: write its criteria as a plain list")
     return result
 
@@ -158,6 +162,15 @@ def rubric_with(rubric: Rubric, entries: Sequence[Mapping[str, Any]]) -> Rubric:
         RubricError: A new criterion is invalid, such as a repeated name.
     """
     return parse_native(extended(rubric.to_dict(), entries), "rubric").rubric
+
+
+def _column_of(criteria: SequenceNode, text: str) -> int:
+    """Return the column of the hyphens of a list in block style. The list itself may begin with an anchor."""
+    mark = criteria.start_mark
+    if text[mark.index : mark.index + 1] == "-":
+        return mark.column
+    before = text[: criteria.value[0].start_mark.index].rstrip()
+    return len(before) - 1 - max(before.rfind("\n"), before.rfind("\r")) - 1
 
 
 def _criteria_of(node: Node | None) -> SequenceNode | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rubric_integrations.submission import Submission
 
 MAX_CASES = 1_000
+MAX_NAME = 200
 
 NOT_APPLICABLE = "NOT_APPLICABLE"
 """The verdict on a criterion whose condition (`applies_when`) is false, in a report and in a case."""
@@ -167,7 +168,7 @@ class Case(Record):
         ('The margin was 17.2%.', 'The margin was 17.2%.')
     """
 
-    name: str = Field(min_length=1, max_length=200)
+    name: str = Field(min_length=1, max_length=MAX_NAME)
     response: EncodableText
     query: Any = None
     reference: Any = None
@@ -389,7 +390,20 @@ def renamed_cases(cases: Iterable[Case], names: Mapping[str, str]) -> Iterator[C
     for case in cases:
         verdicts = {names[name]: expected for name, expected in case.expect.verdicts.items() if name in names}
         if verdicts:
-            evidence = case.evidence
-            if isinstance(evidence, Mapping):
-                evidence = {names[name]: value for name, value in evidence.items() if name in names} or None
-            yield case.model_copy(update={"evidence": evidence, "expect": Expectation(verdicts=verdicts)})
+            changed: dict[str, Any] = {"expect": Expectation(verdicts=verdicts)}
+            if isinstance(case.evidence, Mapping):
+                evidence = {names[name]: value for name, value in case.evidence.items() if name in names}
+                changed["evidence"] = evidence or None
+            yield case.model_copy(update=changed)
+
+
+def with_unique_names(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Return cases of several rubrics. A case with the name of an earlier one gets a number."""
+    by_name: dict[str, Case] = {}
+    for case in cases:
+        name, number = case.name, 2
+        while name in by_name:
+            suffix = f" ({number})"
+            name, number = f"{case.name[: MAX_NAME - len(suffix)]}{suffix}", number + 1
+        by_name[name] = case if name == case.name else case.model_copy(update={"name": name})
+    return tuple(by_name.values())

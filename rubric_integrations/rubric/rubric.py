@@ -34,7 +34,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, Va
 
 from rubric_integrations._util.records import MAX_WEIGHT, Record, UnitScore, Weight, html_table
 from rubric_integrations.rubric.answers import CannotAssess, Scale
-from rubric_integrations.rubric.case import Case, check_cases, renamed_cases
+from rubric_integrations.rubric.case import Case, check_cases, renamed_cases, with_unique_names
 from rubric_integrations.rubric.check import HybridMetric
 from rubric_integrations.rubric.criterion import Criterion, Importance, ImportanceWeights, weight_of
 
@@ -556,7 +556,7 @@ class Rubric(Record):
 
         Fields that the right rubric sets override the fields of the left one. The criteria, `guidelines`, `left_out`
         and `cases` of both are joined. Of the cases, only the expected verdicts are kept, because the expected scores
-        are not scores of the joined rubric.
+        are not scores of the joined rubric. A case with the name of an earlier one gets another name.
         """
         if self.tree is not None or other.tree is not None:
             raise ValueError("a rubric with a tree cannot be added to another: put one below a node of the other")
@@ -571,7 +571,9 @@ class Rubric(Record):
         if self.cases or other.cases:
             keys = iter(criterion_keys(self.criteria + other.criteria))
             named = [(rubric, dict(zip(rubric.keys, keys, strict=False))) for rubric in (self, other)]
-            fields["cases"] = tuple(case for rubric, names in named for case in renamed_cases(rubric.cases, names))
+            fields["cases"] = with_unique_names(
+                case for rubric, names in named for case in renamed_cases(rubric.cases, names)
+            )
         try:
             return Rubric.model_validate({"criteria": self.criteria + other.criteria, **fields})
         except ValidationError as error:

@@ -320,7 +320,9 @@ class _Drafting:
             self._judging.open(stack)
             try:
                 return await self._steps()
-            except (JudgeFailure, RunStopped) as reason:
+            except JudgeFailure as failure:
+                raise self._judging.error(f"the model that proposes criteria failed: {failure}") from None
+            except RunStopped as reason:
                 raise self._judging.error(reason, limit_reached=isinstance(reason, SpendLimitReached)) from None
 
     def _require_pairs(self) -> None:

@@ -17,6 +17,7 @@ from rubric_integrations._util.text import counted
 from rubric_integrations.formats.comments import CommentedEntry, append_criteria, rubric_with, write_commented
 from rubric_integrations.formats.parsing import read_content
 from rubric_integrations.formats.registry import RubricLike, as_rubric
+from rubric_integrations.library.catalogue import PREFIX
 from rubric_integrations.rubric.case import Case
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import NO_SPEND, Spend
@@ -100,7 +101,10 @@ class RubricDraft(Record):
     def headline(self) -> str:
         """One sentence with the result on the part for the report, or why there is none."""
         if not self.criteria:
-            return f"No criterion is kept: {counted(len(self.dropped), 'proposal')} dropped."
+            reason = (
+                f"{counted(len(self.dropped), 'proposal')} dropped" if self.dropped else "the model proposed no new one"
+            )
+            return f"No criterion is kept: {reason}."
         if self.separation is None:
             return f"{counted(len(self.criteria), 'criterion', 'criteria')} from examples: nothing is measured."
         return self.separation.headline
@@ -156,8 +160,9 @@ class BaseRubric(NamedTuple):
         rubric = as_rubric(base)
         if not isinstance(base, str | PathLike):
             return cls(rubric, None, "base")
-        read_content(base)  # an error if it is not a rubric's text
-        text = Path(base).read_bytes().decode()  # with a byte order mark, and with its own line breaks
+        text = read_content(base)  # an error if it is not a rubric's text
+        if not str(base).startswith(PREFIX):
+            text = Path(base).read_bytes().decode()  # with a byte order mark, and with its own line breaks
         probe = {"requirement": "Is a trial", **BaseRubric(rubric, None, "").weight("requirement")}
         append_criteria(text, [CommentedEntry(probe)], str(base))
         return cls(rubric, text, str(base))

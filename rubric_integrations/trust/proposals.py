@@ -337,7 +337,8 @@ class Proposer:
         except JudgeFailure as failure:
             if failure.kind != "parse":
                 raise
-            return failure
+            message = failure.message.replace("the judge gave no verdict", "the reply has no proposals")
+            return JudgeFailure("parse", message, spend=failure.spend)
         settings = settings_of(self._lm)
         proposals = [
             each.model_copy(update={name: redact(getattr(each, name), settings) for name in _TEXTS})

@@ -249,9 +249,15 @@ class Separation(Record):
         pairs = counted(self.counts.right + self.counts.wrong + self.counts.tied, "pair")
         if self.decision == "no verdict":
             return f"No verdict: {self.reason}. Of the report part, {self.counts}."
-        shown = "separates better from worse answers" if self.decision == "separates" else "is not shown to separate"
-        low = self.over_length.low
-        beyond = "more than" if low is not None and low > 0 else "not shown to be more than"
+        if self.decision == "separates":
+            shown = "separates better from worse answers"
+        else:
+            is_reversed = self.rubric.high is not None and self.rubric.high < 0.5
+            shown = "prefers the worse answers" if is_reversed else "is not shown to separate"
+        low, high = self.over_length.low, self.over_length.high
+        beyond = "less than" if high is not None and high < 0 else "not shown to be more than"
+        if low is not None and low > 0:
+            beyond = "more than"
         base = "" if self.base is None else f", the base alone {self.base.with_limits(2)}"
         return (
             f"The rubric {shown}: it orders {self.rubric.with_limits(2)} of {pairs} rightly, {beyond} length alone "

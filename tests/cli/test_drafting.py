@@ -70,6 +70,15 @@ def test_draft_is_written_with_its_evidence(folder: Path) -> None:
     assert "draft.cases.yaml" not in {path.name for path in folder.iterdir()}
 
 
+def test_many_dropped_proposals_are_counted_and_not_listed(folder: Path) -> None:
+    many = reply_of(*(proposal(f"Is number {number}", "nowhere") for number in range(80)))
+    with OpenAIServer(lambda call: Reply(text=many) if "`proposals`" in call.prompt else Reply()) as server:
+        result = draft(folder, server=server)
+    assert result.exit_code == Exit.NOT_PASSED
+    assert "30 further dropped proposals not listed: see --json." in " ".join(result.output.split())
+    assert "80 proposals dropped" in result.output
+
+
 def test_json_has_all_figures(folder: Path) -> None:
     with OpenAIServer(script) as server:
         result = draft(folder, "--json", "--seed", 1, server=server)

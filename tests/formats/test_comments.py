@@ -37,6 +37,8 @@ TEXTS = [
     "criteria:\n\n\n - requirement: a\n   \n   # c\n\n\n",
     "criteria:\n- requirement: a b\n   c d\n   e #x\n# y\nname: n\n",
     'criteria:\n- requirement: "a\n\n   b"\n',
+    "criteria: &all\n  - &first {requirement: a}\n  - {<<: *first, name: b}\n",
+    "criteria: !!seq\n- requirement: a\n",
     "criteria:\n- requirement: a\ncases:\n- name: n\n  response: r\n  expect: {max_score: 1}\n",
 ]
 
@@ -62,6 +64,8 @@ def test_text_of_the_file_is_kept_byte_for_byte(text: str) -> None:
         '[{"requirement": "a"}]',
         "{criteria: \n [\n  {requirement: a}\n]}",
         "- &a\n  requirement: a\n- *a\n",
+        "criteria: !!seq\n- # the first - one\n  requirement: a\n",
+        "criteria: &all\n- requirement: a\nmetadata: {again: *all}\n",
         "requirement: a\n",
         "rubrics:\n- Is polite\n",
     ],

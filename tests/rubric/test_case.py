@@ -264,6 +264,17 @@ def test_copies_and_pickles_of_a_rubric_keep_its_cases() -> None:
     assert Rubric.from_dict(rubric.to_dict()).cases == rubric.cases
 
 
+def test_joined_rubrics_with_cases_of_one_name_keep_both() -> None:
+    rubrics = [Rubric.from_dict({
+        "criteria": [{"name": name, "requirement": name}],
+        "cases": [{"name": "good" * 50, "response": name, "expect": {"verdicts": {name: "MET"}}}],
+    }) for name in "abc"]  # fmt: skip
+    joined = rubrics[0] + rubrics[1] + rubrics[2]
+    assert [case.name[-7:] for case in joined.cases] == ["oodgood", "ood (2)", "ood (3)"]
+    assert [list(case.expect.verdicts) for case in joined.cases] == [["a"], ["b"], ["c"]]
+    assert "evidence" not in joined.to_dict()["cases"][0]
+
+
 def test_joined_rubrics_have_the_cases_of_both_under_the_new_names_and_without_scores() -> None:
     unnamed = Rubric(
         [{"requirement": "Says 42"}],
@@ -283,9 +294,6 @@ def test_joined_rubrics_have_the_cases_of_both_under_the_new_names_and_without_s
     ]  # fmt: skip
     assert joined.cases[0].expect.min_score is None
     assert [case.evidence for case in joined.cases] == [{"c1": "It is 42."}, "Dear"]
-    same = right.with_cases([{"name": "left", "response": "x", "expect": {"verdicts": {"c1": "MET"}}}])
-    with pytest.raises(RubricError, match="'left' is the name of an earlier case"):
-        _ = unnamed + same
 
 
 def test_cases_of_grouped_criteria_name_the_leaves() -> None:

@@ -381,9 +381,20 @@ def test_wrong_arguments_are_refused_before_a_call(settings: dict[str, Any], err
 def test_model_that_fails_ends_the_draft_with_its_spend() -> None:
     with pytest.raises(DraftError, match="Nothing is kept") as error:
         drafted(FakeModel(JudgeFailure("config", "no access to this model")))
-    assert "no access" in str(error.value)
+    assert "the model that proposes criteria failed: config: no access" in str(error.value)
     assert "not requested again" not in str(error.value)
     assert not error.value.limit_reached
+
+
+def test_model_that_refuses_is_not_called_the_judge() -> None:
+    with pytest.raises(DraftError, match="the model that proposes criteria failed: parse: the reply has no") as error:
+        drafted(FakeModel("I cannot help with that, sorry."))
+    assert "judge" not in str(error.value)
+
+
+def test_model_without_proposals_is_named_in_the_headline() -> None:
+    result = drafted(FakeModel('{"proposals": []}'))
+    assert result.headline == "No criterion is kept: the model proposed no new one."
 
 
 def test_unusable_judge_ends_the_draft() -> None:

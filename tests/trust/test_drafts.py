@@ -9,6 +9,7 @@ import pytest
 
 from rubric_integrations import Rubric
 from rubric_integrations.formats.comments import AppendError
+from rubric_integrations.formats.parsing import read_content
 from rubric_integrations.trust import draft_rubric
 from tests.trust.planted_pairs import LIMIT, PlantedProposer, planted_pairs, proposal, reads_words, reply_of
 
@@ -63,6 +64,16 @@ def test_base_that_cannot_be_extended_is_refused_before_a_call(tmp_path: Path) -
     with pytest.raises(AppendError, match=r"base\.json: its criteria are not a list of YAML in block style"):
         draft(path, model=model)
     assert model.prompts == []
+
+
+def test_ready_made_base_is_extended() -> None:
+    ready_made = Rubric.from_file("library:conciseness")
+    words = {criterion.requirement: "never" for criterion in ready_made.criteria}
+    text = draft("library:conciseness", words=words).to_yaml()
+    before, _, cases = read_content("library:conciseness").partition("cases:")
+    assert text.startswith(before)
+    assert text.endswith(cases)
+    assert Rubric.from_yaml(text).keys[:6] == ready_made.keys
 
 
 def test_second_draft_extends_the_first_and_changes_none_of_its_text(tmp_path: Path) -> None:

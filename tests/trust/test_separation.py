@@ -156,6 +156,13 @@ def test_rubric_that_ties_all_pairs_is_the_constant_judge() -> None:
     assert (result.decision, result.rubric.value) == ("not shown to separate", 0.5)
 
 
+def test_rubric_that_prefers_the_worse_answers_is_named_in_the_headline() -> None:
+    result = separation(2, 38, 0, lengths=[(2, 1)] * 40)
+    assert result.decision == "not shown to separate"
+    assert "The rubric prefers the worse answers: it orders 0.05" in result.headline
+    assert "of 40 pairs rightly, less than length alone (1.00" in result.headline
+
+
 def test_length_that_orders_as_well_is_reported() -> None:
     result = separation(30, 6, 4, lengths=[(2, 1)] * 30 + [(1, 2)] * 6 + [(1, 1)] * 4)
     assert result.decision == "separates"
