@@ -247,8 +247,8 @@ def _run(
             max_concurrency=max_concurrency,
         )  # fmt: skip
         spent = mutations.spend
-    stopped = any(report.stopped for report in (cases, mutations) if report)
-    if (options.pairs or options.labels) and not stopped:
+    is_stopped = any(report.stopped for report in (cases, mutations) if report)
+    if (options.pairs or options.labels) and not is_stopped:
         separation = check_separation(
             rubric, grader, pairs=options.pairs, labels=options.labels, ledger=ledger,
             max_cost=None if limits.max_cost is None else max(0.0, limits.max_cost - (spent.cost or 0.0)),
@@ -256,6 +256,9 @@ def _run(
             prices=limits.prices, progress=True,
             max_concurrency=max_concurrency,
         )  # fmt: skip
+        if separation.stopped and not separation.is_unusable and spent.calls:
+            stopped = f"{separation.stopped}; the cases had used the rest"
+            separation = separation.model_copy(update={"stopped": stopped})
     return _Results(cases, mutations, separation)
 
 

@@ -56,6 +56,7 @@ from rubric_integrations.judges.spend import (
     price_remedy,
     prompt_bytes,
     spend_of_grade,
+    with_price,
 )
 from rubric_integrations.judges.store import LeaseExpired, StoreError, check_lease
 from rubric_integrations.judges.validation import validate
@@ -593,10 +594,7 @@ class LimitedJudge(RequestWrapper):
         """Return an outcome with the cost of its tokens, if the tokens and the judge's price are known."""
         if outcome is None:
             return outcome
-        price, spend = limit.prices.get(price_name(innermost(self))), cast("Spend", outcome.spend)
-        if price is None or (usage := spend.usage) is None or not usage.total_tokens:
-            return outcome
-        spend = spend.model_copy(update={"cost": price.cost(usage.prompt_tokens, usage.completion_tokens)})
+        spend = with_price(cast("Spend", outcome.spend), limit.prices.get(price_name(innermost(self))))
         if isinstance(outcome, Judgment):
             return outcome.model_copy(update={"spend": spend})
         if isinstance(outcome, JudgeFailure):

@@ -216,6 +216,9 @@ _ROUNDING = 1e-9
 # Tokens that are reserved for the first reply of a run, and the factor of the longest reply for each later reply.
 _FIRST_REPLY, _LONGEST_REPLIES = 2_000, 2
 
+OTHER_LIMIT = ", or use `max_calls` in its place"
+"""The end of `price_remedy`, which does not apply where there is no `max_calls`."""
+
 PRICE_UNKNOWN = "the price of a call is not known, so that `max_cost` cannot be enforced: use `max_calls`"
 
 
@@ -238,6 +241,13 @@ class TokenPrice(NamedTuple):
             0.00125
         """
         return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
+
+
+def with_price(spend: Spend, price: TokenPrice | None) -> Spend:
+    """Return the spend of a call with the cost of its tokens, if the tokens and the price are known."""
+    if price is None or (usage := spend.usage) is None or not usage.total_tokens:
+        return spend
+    return spend.model_copy(update={"cost": price.cost(usage.prompt_tokens, usage.completion_tokens)})
 
 
 NOT_SENT = "cancelled before the request was sent"
@@ -289,8 +299,8 @@ def price_remedy(name: str) -> str:
     """Return why `max_cost` cannot be enforced for a judge, and what to do."""
     return (
         f"the price of a call of {name!r} is not known, so that `max_cost` cannot be enforced: pass "
-        f"`prices={{{name!r}: (input, output)}}` in US dollars per million tokens (`--price {name}=IN,OUT`), or use "
-        "`max_calls` in its place"
+        f"`prices={{{name!r}: (input, output)}}` in US dollars per million tokens (`--price {name}=IN,OUT`)"
+        f"{OTHER_LIMIT}"
     )
 
 

@@ -23,8 +23,9 @@ from rubric_integrations.formats.linting import lint
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.graders.per_criterion import PerCriterionGrader
 from rubric_integrations.judges import JudgeLike, as_judge
+from rubric_integrations.judges.cascade import judges_inside
 from rubric_integrations.judges.protocol import Judge, ModelLike, RunStopped, fingerprint_of
-from rubric_integrations.judges.spend import Prices, SpendLimit, SpendLimitReached
+from rubric_integrations.judges.spend import OTHER_LIMIT, Prices, SpendLimit, SpendLimitReached, price_name
 from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.case import Case, Expectation, find_evidence
 from rubric_integrations.rubric.rubric import Rubric
@@ -129,7 +130,7 @@ def draft_rubric(
         seed: The seed of the split and of the order of the requests. If `base` was drafted from the same data, pass the
             same seed. Otherwise, figures would come from rows from which it was written.
         max_cost: The highest cost in US dollars, of proposals and judgments. None for no limit.
-        prices: The prices of models (see `grade_many`).
+        prices: The prices of the model and of the judge (see `grade_many`).
         ledger: The store of judgments (see `grade_many`). None for a temporary one.
         replies: The file of the model's replies, which are no judgments. By default, a file next to the ledger's file
             (for `draft.sqlite`, `draft.replies.jsonl`). A draft that was killed goes on with them.
@@ -157,6 +158,7 @@ def draft_rubric(
             "model by its name, or `lm_from_fn(function, fingerprint=...)`"
         )
     judging = _Judging(as_judge(judge), ledger, spend_limit, max_concurrency, progress)
+    judging.require_names_of_prices(proposer.price_name)
     drawn = [rows[place] for place in sample_groups(rows, max_rows, seed)]
     return run_sync(_Drafting(kind, drawn, proposer, judging, own_base, seed, max_candidates).draft())
 
@@ -207,7 +209,20 @@ class _Judging:
     ):
         self._judge, self._ledger, self._is_stored = judge, ledger, ledger is not None
         self._spend_limit, self._max_concurrency, self._progress = spend_limit, max_concurrency, progress
+        self._names = {price_name(inner): None for inner in judges_inside(judge)}
         self.spend = NO_SPEND
+
+    def require_names_of_prices(self, proposer: str) -> None:
+        """Check that each price names the judge or the model that proposes criteria, or it would have no effect.
+
+        Raises:
+            ValueError: A name is another one.
+        """
+        names = self._names | {proposer: None}
+        for name in self._spend_limit.prices:
+            if name not in names:
+                known = " and ".join(map(repr, names))
+                raise ValueError(f"`prices` names {name!r}, and the models are {known}: use one of these names")
 
     def open(self, stack: ExitStack) -> None:
         """Open the ledger before anything is paid for. The base and the draft share the judgments of a temporary one.
@@ -234,9 +249,10 @@ class _Judging:
         """
         limit = self._spend_limit.max_cost
         left = None if limit is None else max(0.0, limit - (self.total_spend.cost or 0.0))
+        prices = {name: price for name, price in self._spend_limit.prices.items() if name in self._names}
         run = grade_many(
-            submissions, rubric, PerCriterionGrader(self._judge), ledger=self._ledger, max_cost=left,
-            prices=self._spend_limit.prices or None, max_concurrency=self._max_concurrency, progress=self._progress,
+            submissions, rubric, PerCriterionGrader(self._judge), ledger=self._ledger, max_cost=left, prices=prices,
+            max_concurrency=self._max_concurrency, progress=self._progress,
         )  # fmt: skip
         try:
             async with aclosing(aiter(run)) as results:
@@ -245,13 +261,15 @@ class _Judging:
             self.spend += run.summary.spend
         if run.summary.stopped:
             is_limit = not (run.summary.judge_is_unusable or run.summary.has_wrong_setting)
-            raise self.error(run.summary.stopped, limit_reached=is_limit)
+            rest = f"; the earlier steps had used the rest of ${limit:g}" if is_limit and limit != left else ""
+            raise self.error(f"{run.summary.stopped}{rest}", limit_reached=is_limit)
         return rows
 
     def error(self, reason: object, *, limit_reached: bool = False) -> DraftError:
         """Return the error that ends the draft, with the reason and the spend."""
         spend = self.total_spend
         stored = "" if not self._is_stored else "; stored judgments and replies are not requested again"
+        reason = str(reason).removesuffix(OTHER_LIMIT)  # a draft has no `max_calls`
         return DraftError(
             f"the draft ended after {spend.summary()}: {reason}. Nothing is kept{stored}", spend,
             limit_reached=limit_reached,

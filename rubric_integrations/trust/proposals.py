@@ -35,7 +35,14 @@ from rubric_integrations.judges.models.names import settings_of, to_lm, without_
 from rubric_integrations.judges.prompts.render import PromptInputs
 from rubric_integrations.judges.prompts.sanitize import fence, fence_code, neutralize
 from rubric_integrations.judges.protocol import ModelLike
-from rubric_integrations.judges.spend import SpendLimit, gather_calls
+from rubric_integrations.judges.spend import (
+    PriceUnknown,
+    SpendLimit,
+    gather_calls,
+    price_name,
+    price_remedy,
+    with_price,
+)
 from rubric_integrations.rubric.case import find_evidence
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import UNANSWERED_CALL, JudgeFailure
@@ -250,8 +257,8 @@ class Proposer:
         replies: The file of stored replies.
         max_concurrency: The largest number of concurrent calls.
 
-    Raises:
-        TypeError: Replies are stored, but the model cannot be identified.
+    Attributes:
+        price_name: The name of the model in `prices`.
     """
 
     def __init__(self, model: ModelLike, spend_limit: SpendLimit, replies: ReplyFile, max_concurrency: int):
@@ -261,7 +268,9 @@ class Proposer:
         # A draft that ends early goes on with the stored replies. Therefore it need not wait for long.
         self._limits = CallLimits(max_concurrency=max_concurrency, max_outage=_MAX_OUTAGE)
         self._slots = asyncio.Semaphore(max_concurrency)
-        self._fingerprint = LMJudge(self._lm).fingerprint()
+        judge = LMJudge(self._lm)
+        self._fingerprint, self.price_name = judge.fingerprint(), price_name(judge)
+        self._price = spend_limit.prices.get(self.price_name)
 
     @property
     def is_identified(self) -> bool:
@@ -332,8 +341,10 @@ class Proposer:
         try:
             async with self._slots:
                 reply, _ = await CallLimiter(self._limits).call(
-                    lambda: self._spend_limit.call(send, highest_cost(self._lm, size))
+                    lambda: self._spend_limit.call(send, self._highest_cost(size))
                 )
+        except PriceUnknown:
+            raise PriceUnknown(price_remedy(self.price_name)) from None
         except JudgeFailure as failure:
             if failure.kind != "parse":
                 raise
@@ -347,9 +358,19 @@ class Proposer:
         self._replies.add(key, proposals)
         return proposals
 
+    def _highest_cost(self, size: int) -> float | None:
+        """Return the highest cost of a call with a prompt of so many bytes. None if it is unknown."""
+        if self._price is not None:
+            return self._price.cost(size, self._spend_limit.reply_tokens)
+        return highest_cost(self._lm, size)
+
     async def _send(self, predict: dspy.Predict, prompt: PromptInputs) -> ParsedReply:
         try:
-            return await asyncio.wait_for(self._caller.call(self._lm, predict, prompt), self._limits.timeout)
+            reply = await asyncio.wait_for(self._caller.call(self._lm, predict, prompt), self._limits.timeout)
+            return reply._replace(spend=with_price(reply.spend, self._price))
+        except JudgeFailure as failure:
+            failure.spend = with_price(failure.spend, self._price)
+            raise
         except TimeoutError:
             raise JudgeFailure(
                 "transport",

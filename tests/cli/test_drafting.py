@@ -192,19 +192,44 @@ def test_models_that_cannot_be_used_end_with_their_code(folder: Path) -> None:
     assert "Nothing is kept" in " ".join(result.output.split())
 
 
-def test_cost_limit_stops_the_draft(folder: Path) -> None:
+PRICES = ("--price", "openai/j=1,2", "--price", "openai/p=2,4")
+
+
+@pytest.mark.parametrize(
+    ("limit", "judgments", "rest"), [("0.0001", 0, "of $0.0001 is reached"), ("0.15", 5, "the rest of $0.15.")]
+)
+def test_cost_limit_stops_the_draft(folder: Path, limit: str, judgments: int, rest: str) -> None:
     with OpenAIServer(script) as server:
-        result = draft(
-            folder,
-            "--max-cost",
-            "0.0001",
-            "--price",
-            "openai/j=100,100",
-            server=server,
-            replaced={"proposer": "openai/j"},
-        )
+        result = draft(folder, "--max-cost", limit, *PRICES, server=server)
+        assert sum("`proposals`" not in call.prompt for call in server.calls) >= judgments
     assert result.exit_code == Exit.STOPPED, result.output
-    assert "`max_cost`" in result.output
+    words = " ".join(result.output.split())
+    assert "`max_cost` of $" in words
+    assert "is reached" in words
+    assert rest in words
+
+
+def test_prices_of_both_models_are_the_cost_of_the_draft(folder: Path) -> None:
+    with OpenAIServer(script) as server:
+        result = draft(folder, "--max-cost", "5", *PRICES, "--json", server=server)
+        sizes = [(len(call.prompt) // 4, len(script(call).content) // 4) for call in server.calls]
+        factors = [2 if "`proposals`" in call.prompt else 1 for call in server.calls]
+    assert result.exit_code == Exit.DONE, result.output
+    cost = sum(factor * (sent + 2 * received) for factor, (sent, received) in zip(factors, sizes, strict=True)) / 1e6
+    assert json.loads(result.stdout)["spend"]["cost"] == pytest.approx(cost)
+
+
+def test_unknown_prices_name_the_model_and_the_option(folder: Path) -> None:
+    for price, model in (("openai/j=1,2", "p"), ("openai/p=1,2", "j")):
+        with OpenAIServer(script) as server:
+            result = draft(folder, "--max-cost", "5", "--price", price, server=server)
+        words = " ".join(result.output.split())
+        assert result.exit_code != Exit.DONE
+        assert f"--price openai/{model}=IN,OUT" in words
+        assert "max_calls" not in words
+    result = draft(folder, "--max-cost", "5", "--price", "openai/x=1,2")
+    assert result.exit_code == Exit.BAD_INPUT
+    assert "`prices` names 'openai/x', and the models are 'openai/j' and 'openai/p'" in " ".join(result.output.split())
 
 
 def test_hostile_proposals_are_printed_on_one_line(folder: Path) -> None:

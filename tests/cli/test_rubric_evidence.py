@@ -113,7 +113,9 @@ def test_answers_are_separated_without_cases(server: OpenAIServer, tmp_path: Pat
 
 
 def test_limit_of_calls_holds_for_cases_and_mutants_together(rubric: Path, server: OpenAIServer) -> None:
-    assert check(rubric, server, "--mutations", "--max-calls", 20).exit_code == 4
+    result = check(rubric, server, "--mutations", "--max-calls", 20)
+    assert result.exit_code == 4
+    assert "`max_calls` of 5 is reached; the unchanged cases had used the rest." in " ".join(result.output.split())
     assert len(server.calls) == 20
 
 
