@@ -251,18 +251,24 @@ def test_wrong(rubric_cases):
 def test_lost(rubric_cases):
     failing = ScriptedJudge(JudgeFailure("parse", "no JSON"))
     rubric_cases("rubric.yaml", grader=PerCriterionGrader(failing, max_retries=0))
+def test_lost_later(rubric_cases):
+    answers = iter(["MET", JudgeFailure("parse", "no JSON")])
+    later = ScriptedJudge(lambda _question: next(answers))
+    rubric_cases("rubric.yaml", PerCriterionGrader(later, max_retries=0), repeat=2)
 def test_none(rubric_cases):
     rubric_cases([{"requirement": "Is kind"}], PerCriterionGrader("offline"))
 """,
         "--junitxml=junit.xml",
     )
-    result.assert_outcomes(passed=1, failed=3)
+    result.assert_outcomes(passed=1, failed=4)
     result.stdout.fnmatch_lines(
         [
             "*AssertionError: rubric cases: 1 case: 0 of 1 expectation as expected, 1 different.",
             "E*states it: margin: expected MET, obtained UNMET: It does not.",
             "E*margin: flips 0.000 (n = 1)",
             "*RuntimeError: rubric cases without an answer, which is no fault of the rubric: 1 case: *",
+            "*RuntimeError: rubric cases without an answer, which is no fault of the rubric: 1 case: 1 of 1 *",
+            "E*1 result without an answer.",
             "*ValueError: the rubric has no test cases*",
         ]
     )

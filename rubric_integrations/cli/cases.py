@@ -392,9 +392,12 @@ def _junit(all_results: _Results, suite: str, seconds: float) -> str:
     for name in dict.fromkeys(result.case for result in rows):
         results = [result for result in rows if result.case == name]
         wrong = [result for result in results if result.outcome != "as expected"]
-        failed = [result for result in wrong if result.outcome == "failed"]
+        failed = [result for result in results if result.lost]
         text = "\n".join(map(str, wrong))
-        if not wrong:
+        if failed and failed[0].outcome != "failed":
+            message = f"{failed[0]} ({counted(failed[0].lost, 'repetition')} without an answer)"
+            junit.add_test(name, message, "error", "not graded", text or message)
+        elif not wrong:
             junit.add_test(name, f"{counted(len(results), 'expectation')} as expected")
         elif failed:
             junit.add_test(name, str(failed[0]), "error", "not graded", text)
@@ -409,7 +412,7 @@ def _junit(all_results: _Results, suite: str, seconds: float) -> str:
 
 def _judge_failed(results: _Results) -> bool:
     cases, mutations, separation = results
-    return bool((cases and cases.of_outcome("failed")) or (mutations and mutations.failed)) or (
+    return bool((cases and cases.lost) or (mutations and mutations.failed)) or (
         separation is not None and separation.failed > 0
     )
 

@@ -65,6 +65,11 @@ class CaseResult(Record):
     repeated: tuple[str | None, ...]
 
     @property
+    def lost(self) -> int:
+        """The number of repetitions without an answer."""
+        return self.repeated.count(None)
+
+    @property
     def expectation(self) -> str:
         """The name of the criterion, or the kind of expectation."""
         return self.criterion or self.kind
@@ -132,19 +137,26 @@ class CaseReport(Record):
         return len(self.of_outcome("as expected")) == len(self.results)
 
     @property
+    def lost(self) -> int:
+        """The number of results without an answer, over all repetitions."""
+        return sum(result.lost for result in self.results)
+
+    @property
     def headline(self) -> str:
         """The numbers of results by outcome, in one sentence."""
         different, failed = (len(self.of_outcome(outcome)) for outcome in ("different", "failed"))
         right = len(self.results) - different - failed
         parts = [f"{right:,} of {counted(len(self.results), 'expectation')} as expected"]
         parts += [f"{different:,} different"] if different else []
-        parts += [f"{failed:,} without an answer, because a judge or a check failed"] if failed else []
+        reason = "the run was stopped" if self.stopped else "a judge or a check failed"
+        parts += [f"{failed:,} without an answer, because {reason}"] if failed else []
         return f"{counted(self.cases, 'case')}: {', '.join(parts)}."
 
     def summary(self) -> str:
         """Return the headline, each result that is not as expected, and the flips, as text."""
         lines = [self.headline, *(f"Stopped: {self.stopped}." for _ in [self.stopped] if self.stopped)]
         lines += [str(result) for result in self.results if result.outcome != "as expected"]
+        lines += [f"{counted(self.lost, 'result')} without an answer."] if self.lost else []
         lines += [f"{name}: flips {row.flips}" for name, row in self.criteria.items() if row.flips]
         return "\n".join([*lines, *self.warnings])
 

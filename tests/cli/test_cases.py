@@ -78,6 +78,7 @@ def test_failure_has_priority_over_a_difference(rubric: Path, server: OpenAIServ
 def test_limit_of_calls_ends_with_4(rubric: Path, server: OpenAIServer) -> None:
     result = check(rubric, server, "--max-calls", 1)
     assert result.exit_code == 4
+    assert "without an answer, because the run was stopped" in result.stdout
     assert "Stopped: " in result.stderr
 
 
@@ -167,6 +168,17 @@ def test_repetitions_are_counted_and_stored(rubric: Path, server: OpenAIServer) 
         again.stdout.partition(" calls")[0].rpartition(". ")[0]
         == first.stdout.partition(" calls")[0].rpartition(". ")[0]
     )
+
+
+def test_judge_that_fails_in_a_later_repetition_ends_with_3(rubric: Path, server: OpenAIServer) -> None:
+    server.script = lambda call: answer(call) if len(server.calls) <= 2 else Reply(text="no JSON")
+    path = rubric.with_name("junit.xml")
+    result = check(rubric, server, "--repeat", 2, "--junit", path)
+    assert result.exit_code == 3, result.output
+    assert "6 of 6 expectations as expected" in result.stdout
+    suite = ElementTree.fromstring(path.read_text())
+    assert (suite.get("errors"), suite.get("failures")) == ("2", "0")
+    assert "1 repetition without an answer" in path.read_text()
 
 
 def test_dry_run_calls_nothing_and_counts_only_missing_answers(rubric: Path, server: OpenAIServer) -> None:
