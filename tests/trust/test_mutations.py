@@ -218,6 +218,11 @@ def test_sentences_cover_the_text_except_blank_ends(text: str) -> None:
     assert "".join(text[start:end] for start, end in spans).strip() == text.strip()
 
 
+def test_response_with_many_dots_is_mutated_in_linear_time() -> None:
+    # A search that begins again at each dot would take hours.
+    assert len(sentence_spans("It is 42. " + "." * 200_000 + "x")) == 2
+
+
 def test_other_seed_changes_the_order_and_the_numbers() -> None:
     orders = {
         tuple(mutant.name for mutant in mutations_of(case_with(evidence="17.2%"), "margin", MARGIN, seed))
