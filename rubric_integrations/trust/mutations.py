@@ -22,9 +22,11 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from rubric_integrations._util.records import Record
@@ -274,11 +276,16 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     return [(start, end) for start, end in pairwise(ends) if text[start:end].strip()]
 
 
+_start, _stop = attrgetter("start"), attrgetter("stop")
+
+
 def _evidence_sentences(response: str, evidence: str) -> list[tuple[int, int]]:
     """Return the spans of the sentences with the evidence. Neighbours that share one place of it are one span."""
     places, joined = find_evidence(response, evidence), list[tuple[int, int]]()
     for start, end in sentence_spans(response):
-        touched = [place for place in places if place.start < end and start < place.stop]
+        # The places are in order and do not overlap.
+        first, last = bisect_right(places, start, key=_stop), bisect_left(places, end, key=_start)
+        touched = places[first:last]
         if not touched:
             continue
         if joined and joined[-1][1] == start and any(place.start < start for place in touched):

@@ -223,6 +223,12 @@ def test_response_with_many_dots_is_mutated_in_linear_time() -> None:
     assert len(sentence_spans("It is 42. " + "." * 200_000 + "x")) == 2
 
 
+def test_evidence_that_is_repeated_often_is_removed_everywhere() -> None:
+    response = "Sales rose. " + "It is 42. " * 4_000 + "Taxes fell."
+    mutants = mutations_of(case_with(response=response, evidence="It is 42."), "margin", MARGIN)
+    assert "Sales rose. Taxes fell." in [mutant.submission.response for mutant in mutants]
+
+
 def test_other_seed_changes_the_order_and_the_numbers() -> None:
     orders = {
         tuple(mutant.name for mutant in mutations_of(case_with(evidence="17.2%"), "margin", MARGIN, seed))
