@@ -1,4 +1,4 @@
-"""Conditions on the text of a response: `contains`, `not_contains`, `equals`, `regex`, `number` and word limits."""
+"""Conditions on the text of a response: `contains`, `equals`, `reference`, `regex`, `number`, word limits and others."""
 
 from __future__ import annotations
 
@@ -75,6 +75,27 @@ def equals(check: Check, submission: Submission) -> str:
         if _folded(submission.response, check).strip() == _folded(expected, check).strip()
         else f"is not {expected!r}"
     )
+
+
+@decides("reference")
+def compares_with_reference(check: Check, submission: Submission) -> str:
+    """Return a message if the response does not equal, differ from or contain the reference, otherwise an empty string.
+
+    White space is compared, too.
+
+    Raises:
+        JudgeFailure: Of kind `check`, if the submission has no reference.
+    """
+    if not submission.reference:
+        raise JudgeFailure("check", "the condition `reference` needs the submission's `reference`, which is missing")
+    response, reference = _folded(submission.response, check), _folded(submission.reference, check)
+    match check.reference:
+        case "contains":
+            return "" if reference in response else "does not contain the reference"
+        case "differs":
+            return "" if reference != response else "is the reference"
+        case _:
+            return "" if reference == response else "is not the reference"
 
 
 @decides("regex")

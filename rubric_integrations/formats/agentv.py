@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from rubric_integrations.formats import checklist, prometheus
+from rubric_integrations.formats import agent_skills, checklist, prometheus
 from rubric_integrations.formats.items import Reading, rubric_losses
 from rubric_integrations.formats.parsing import faults_from_error, short
 from rubric_integrations.formats.promptfoo import (
@@ -206,8 +206,21 @@ class EvalCase(NamedTuple):
         }
 
 
+def has_cases(document: Any) -> bool:
+    """Return whether parsed data is a file of cases, each with its own rubric, for `load_eval_cases`."""
+    suite = suite_of(document)
+    if suite is not None:
+        return bool(suite.tests or suite.not_read)
+    return bool(
+        eval_cases(document)
+        or prometheus.rows_of(document)
+        or checklist.rows_of(document)
+        or agent_skills.rows_of(document)
+    )
+
+
 def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalCase]:
-    """Yield the cases of a file of AgentV, promptfoo, BiGGen-Bench, InfoBench or tau2, each with its rubric.
+    """Yield the cases of a file of AgentV, promptfoo, Agent Skills, BiGGen-Bench, InfoBench or tau2, with their rubrics.
 
     Some assertions cannot be read, for example because they need code of the file. A warning and `Rubric.left_out` list
     them, and a grade of the case is then `partial` and never `passed`. A case without any readable assertion is skipped
@@ -243,6 +256,9 @@ def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalC
     if checklist.rows_of(document):
         yield from _cases_of_checklists(document, source, strict=strict)
         return
+    if agent_skills.matches(document):
+        yield from _cases_of_skill(document, source, strict=strict)
+        return
     faults: list[Fault] = []
     shared = shared_criteria(document, faults)
     cases = eval_cases(document)
@@ -274,6 +290,20 @@ def _cases_of_checklists(document: Any, source: str, *, strict: bool) -> Iterato
         if strict and rubric.left_out:
             raise RubricError(name, [Fault("", "", text) for text in rubric.left_out])
         yield EvalCase(case_id, checklist.input_of(row), "", rubric)
+
+
+def _cases_of_skill(document: Any, source: str, *, strict: bool) -> Iterator[EvalCase]:
+    rows = agent_skills.rows_of(document)
+    empty = [row_id for row_id, row in rows if not agent_skills.has_texts(row)]
+    first = empty[0] if empty and (strict or len(empty) == len(rows)) else None
+    warn_of_losses([f"eval {row_id} has no `assertions`, and is left out" for row_id in empty if not first], source)
+    for index, (row_id, row) in enumerate(rows):
+        if row_id in empty and row_id != first:
+            continue
+        rubric = agent_skills.parse_row(document, index, f"{source}, eval {row_id}").rubric
+        yield EvalCase(row_id, as_text(row.get("prompt")), as_text(row.get("expected_output")), rubric)
+    if not rows:
+        raise RubricError(source, [Fault("", "evals", "is empty: there is no case to load")])
 
 
 def _cases_of_suite(suite: Suite, source: str, *, strict: bool) -> Iterator[EvalCase]:

@@ -21,6 +21,7 @@ from rubric_integrations.formats.items import (
     ItemList,
     Reading,
     criterion_losses,
+    each_has_its_rubric,
     error_of,
     make_rubric,
     objects_in,
@@ -136,8 +137,7 @@ def parse(document: Any, source: str) -> Reading:
     """
     rows = rows_of(document)
     if len(rows) > 1:
-        message = f"are {len(rows)}, each with its rubric: read the file with `load_eval_cases`, which returns them all"
-        raise error_of(source, "checklist", [Fault("rows", "", message)])
+        raise error_of(source, "checklist", [Fault("rows", "", each_has_its_rubric(len(rows)))])
     document = rows[0][1] if rows else document
     task: Any = document.get(_TASK_KEY) if isinstance(document, Mapping) else None
     basis = _basis(task) if isinstance(task, Mapping) else []

@@ -12,6 +12,7 @@ from typing import Any
 from rubric_integrations.formats.items import (
     Reading,
     criterion_losses,
+    each_has_its_rubric,
     error_of,
     make_rubric,
     read_criterion,
@@ -83,8 +84,7 @@ def parse(document: Any, source: str) -> Reading:
     """
     rows = rows_of(document)
     if len(rows) > 1:
-        message = f"are {len(rows)}, each with its rubric: read the file with `load_eval_cases`, which returns them all"
-        raise error_of(source, "prometheus", [Fault("rows", "", message)])
+        raise error_of(source, "prometheus", [Fault("rows", "", each_has_its_rubric(len(rows)))])
     where, messages = "", list[str]()
     if rows:
         [(_, row)] = rows

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from rubric_integrations.formats import (
+    agent_skills,
     agentv,
     checklist,
     flask,
     healthbench,
     modelgraded,
     native,
+    openai_evals,
     openrubricrl,
     paperbench,
     prometheus,
@@ -70,7 +72,9 @@ FORMATS: dict[Format, RubricFormat] = {
     "flask": flask,
     "paperbench": paperbench,
     "modelgraded": modelgraded,
+    "openai_evals": openai_evals,
     "checklist": checklist,
+    "agent_skills": agent_skills,
     "agentv": agentv,
     "promptfoo": promptfoo,
     "native": native,

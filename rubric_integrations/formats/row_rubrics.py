@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
-from rubric_integrations.formats.parsing import load, short
+from rubric_integrations.formats.agentv import has_cases, load_eval_cases
+from rubric_integrations.formats.parsing import short
 from rubric_integrations.formats.registry import RubricLike, as_rubric, read_document, read_text
+from rubric_integrations.formats.suite_files import load_with_tests
 from rubric_integrations.library.catalogue import PREFIX
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
@@ -34,6 +37,7 @@ class RowRubrics:
         rubric: The rubric that all rows share, a function that returns the rubric of a row, or None if each row has its
             own rubric.
         library: Rubrics by name, or a file that contains such a mapping. A row can then refer to its rubric by name.
+            Also a file of cases, such as the evals of an Agent Skill: a row refers to the rubric of a case by its id.
         select: Selects some criteria of the rubric that grades a row, such as `Rubric.select`. None grades all of them.
 
     Attributes:
@@ -155,6 +159,8 @@ class RowRubrics:
 
     def _read(self, own: Any) -> Rubric:
         """Read the rubric of a row: a value, the name of a rubric of the library, JSON, YAML or a Python literal."""
+        if isinstance(own, int) and str(own) in self.library:
+            own = str(own)
         if not isinstance(own, str):
             try:
                 return as_rubric(own if isinstance(own, Path) else _without_nulls(own))
@@ -185,7 +191,15 @@ def problem_of(error: Exception) -> str:
 
 
 def _read_library(path: str | PathLike[str]) -> dict[str, Any]:
-    document, source = load(path)
+    """Read the rubrics of a file by name: a mapping of rubrics, or a file of cases, whose names are their ids."""
+    document, source = load_with_tests(path)
+    if has_cases(document):
+        cases = [(case.id, case.rubric) for case in load_eval_cases(path)]
+        repeated = [case_id for case_id, count in Counter(case_id for case_id, _ in cases).items() if count > 1]
+        if repeated:
+            message = f"has {repeated[0]!r} more than once: rows refer to a case by its id, so rename one"
+            raise RubricError(source, [Fault("", "id", message)])
+        return dict(cases)
     if not isinstance(document, Mapping):
         message = f"is {type(document).__name__}, not rubrics by name: write `name: [criteria]` for each"
         raise RubricError(source, [Fault("", "", message)])

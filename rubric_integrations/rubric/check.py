@@ -276,6 +276,10 @@ class NumberCheck(Record):
         return data
 
 
+ReferenceMode = Literal["equals", "differs", "contains"]
+"""How a response is compared with the reference of its submission."""
+
+
 Texts = str | tuple[str, ...]
 """One text or several texts."""
 
@@ -336,6 +340,8 @@ class Check(Record):
         not_contains: A text that must not occur in the response, or several such texts.
         regex: A pattern (Python syntax) that must match somewhere in the response.
         equals: The expected response. White space at its start and end is ignored.
+        reference: How the response is compared with the submission's `reference`, exactly, including white space: it
+            `equals` the reference, `differs` from it, or `contains` it. Without a reference, the check is a failure.
         number: A number that the response must state: `17.2%`, `1234.5`, or `{value, tolerance, unit}`.
         json_schema: A JSON Schema that the response, parsed as JSON, must satisfy.
         fields: The expected values of fields of the response, which is parsed as JSON: a list of `{path, equals,
@@ -366,7 +372,7 @@ class Check(Record):
         max_seconds: The longest duration in seconds, summed over all steps.
         no_errors: If `true`, no tool call may fail.
         no_repeated_calls: If `true`, the agent must not call a tool twice with equal arguments.
-        ignore_case: Whether `contains`, `not_contains`, `regex`, `equals` and `similarity` ignore case.
+        ignore_case: Whether `contains`, `not_contains`, `regex`, `equals`, `reference` and `similarity` ignore case.
 
     Example:
         >>> Check(contains="17.2%", max_words=300).max_words
@@ -377,6 +383,7 @@ class Check(Record):
     not_contains: Texts | None = None
     regex: str | None = None
     equals: str | None = None
+    reference: ReferenceMode | None = None
     number: NumberCheck | None = None
     json_schema: dict[str, Any] | None = None
     fields: FieldsCheck | None = None
@@ -493,7 +500,7 @@ class Check(Record):
 SETTINGS = ("order", "arguments", "ignore_case")
 """The fields of `Check` that are not conditions. They change how some of the conditions compare."""
 
-_WITH_CASE = ("contains", "not_contains", "regex", "equals", "similarity")
+_WITH_CASE = ("contains", "not_contains", "regex", "equals", "reference", "similarity")
 """The conditions that `ignore_case` changes."""
 
 CONDITIONS = tuple(name for name in Check.model_fields if name not in SETTINGS)
