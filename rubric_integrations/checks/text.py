@@ -1,4 +1,4 @@
-"""Conditions on the text of a response: `contains`, `equals`, `reference`, `regex`, `number`, word limits and others."""
+"""Conditions on the text of a response: `contains`, `equals`, `reference`, `regex`, `number`, word limits."""
 
 from __future__ import annotations
 

@@ -99,7 +99,8 @@ def parse_row(document: Mapping[str, Any], index: int, source: str) -> Reading:
     faults: list[Fault] = []
     entry: Any = document["evals"][index]
     where = f"evals[{index}]"
-    losses = [f"`{key}` beside the evals is left out" for key in sorted(set(map(str, document)) - {"skill_name", "evals"})]
+    others = sorted(set(map(str, document)) - {"skill_name", "evals"})
+    losses = [f"`{key}` beside the evals is left out" for key in others]
     ids = Counter(row_id for row_id, _ in rows_of(document))
     faults += [
         Fault("evals", "id", f"has {row_id!r} {count} times: responses are joined by it, so rename one")
@@ -126,9 +127,11 @@ def _criteria(entry: Mapping[str, Any], where: str, faults: list[Fault], losses:
         losses.append(f"`files` of `{where}` are not opened: the judge sees only what a row of responses has")
     if entry.get("prompt"):
         losses.append(f"`prompt` of `{where}` is the query: give it to each row of responses as `query`")
-    for key in ("prompt", "expected_output"):
-        if not isinstance(entry.get(key), str | None):
-            faults.append(Fault(where, key, f"must be a text, got {short(entry[key])}"))
+    faults += [
+        Fault(where, key, f"must be a text, got {short(entry[key])}")
+        for key in ("prompt", "expected_output")
+        if not isinstance(entry.get(key), str | None)
+    ]
     keys = [key for key in LISTS if entry.get(key) is not None]
     if len(keys) != 1:
         others = ", ".join(f"`{key}`" for key in sorted(map(str, entry)))

@@ -6,7 +6,7 @@ The module also reads the cases of eval files of AgentV, promptfoo and others, e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from os import PathLike
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -219,8 +219,8 @@ def has_cases(document: Any) -> bool:
     )
 
 
-def load_eval_cases(path: str | Path, *, strict: bool = False) -> Iterator[EvalCase]:
-    """Yield the cases of a file of AgentV, promptfoo, Agent Skills, BiGGen-Bench, InfoBench or tau2, with their rubrics.
+def load_eval_cases(path: str | PathLike[str], *, strict: bool = False) -> Iterator[EvalCase]:
+    """Yield the cases of a file of AgentV, promptfoo, Agent Skills, BiGGen-Bench, InfoBench or tau2, with rubrics.
 
     Some assertions cannot be read, for example because they need code of the file. A warning and `Rubric.left_out` list
     them, and a grade of the case is then `partial` and never `passed`. A case without any readable assertion is skipped

@@ -176,8 +176,8 @@ def error_of(source: str, dialect: str, faults: Sequence[Fault]) -> RubricError:
 def each_has_its_rubric(count: int) -> str:
     """Return the message of a fault for a file with several cases, each with its own rubric, and how to read it."""
     return (
-        f"are {count}, each with its rubric: read the file with `load_eval_cases`, which returns them all; in the shell, "
-        "name it with `--library`, and the column of the rows' ids with `--rubric-column`"
+        f"are {count}, each with its rubric: read the file with `load_eval_cases`, which returns them all; in "
+        "the shell, name it with `--library`, and the column of the rows' ids with `--rubric-column`"
     )
 
 

@@ -11,7 +11,8 @@ The criteria of an eval are independent, and each must pass. Therefore, they hav
 `left_out` of an eval, and refused in a `multi`, whose score would be another one without them.
 
 The requirement consists of the words of the prompt. In the prompt, `{{ sample.output_text }}` is the response. An
-`{{ item.x }}` is the query, the reference or the response if its name is in `_ITEMS`. Other templates are refused.
+`{{ item.x }}` is the query or the reference if its name is in `_QUERIES` or `_REFERENCES`, or if a `string_check`
+compares the response with it. Other templates are refused.
 """
 
 from __future__ import annotations
@@ -30,19 +31,14 @@ from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
 Role = Literal["response", "query", "reference"]
 
-_ITEMS: dict[str, Role] = {
-    **dict.fromkeys(
-        ("query", "question", "input", "prompt", "request", "task", "instruction", "instructions", "user_input",
-         "user_query", "user_message"),
-        "query",
-    ),
-    **dict.fromkeys(
-        ("reference", "reference_answer", "reference_output", "answer", "correct_answer", "expected", "expected_answer",
-         "expected_output", "expected_response", "ideal", "ground_truth", "target", "gold"),
-        "reference",
-    ),
-    "response": "response",
-}  # fmt: skip
+_QUERIES = (
+    "query", "question", "input", "prompt", "request", "task", "instruction", "instructions", "user_input",
+    "user_query", "user_message",
+)  # fmt: skip
+_REFERENCES = (
+    "reference", "reference_answer", "reference_output", "answer", "correct_answer", "expected", "expected_answer",
+    "expected_output", "expected_response", "ideal", "ground_truth", "target", "gold",
+)  # fmt: skip
 _WORDS: dict[Role, str] = {"response": "[the response]", "query": "[the query]", "reference": "[the reference]"}
 _SAMPLE = "sample.output_text"
 _TEMPLATE = re.compile(r"\{\{([^{}]{0,200})\}\}")
@@ -298,7 +294,7 @@ class _Reader:
                 return {"requirement": f"The response {words} the reference{end}", "check": check}
             return None
         if not reference or any(mark in reference for mark in _MARKS):
-            message = f"is {short(reference)}: only a fixed text, or one template such as {{{{ item.answer }}}}, is read"
+            message = f"is {short(reference)}: only a fixed text, or one {{{{ item.answer }}}}, is read"
             self._notes.faults.append(Fault(where, "reference", message))
             return None
         if operation in ("eq", "ne"):
@@ -316,7 +312,7 @@ class _Reader:
         labels, passing = _texts(grader.get("labels")), _texts(grader.get("passing_labels"))
         faults = self._notes.faults
         if len({label.strip().casefold() for label in labels}) < max(2, len(labels)):
-            message = f"must be two or more texts that differ in more than their case, got {short(grader.get('labels'))}"
+            message = f"must be texts that differ in more than their case, got {short(grader.get('labels'))}"
             faults.append(Fault(where, "labels", message))
         if not passing or not set(passing) <= set(labels):
             message = f"must be some of the labels {short(labels)}, got {short(grader.get('passing_labels'))}"
@@ -392,12 +388,11 @@ class _Reader:
         """Return the text of a message. It must be an instruction, and not an answer of the grader's model."""
         content: Any = message.get("content") if isinstance(message, Mapping) else None
         parts: Sequence[Any] = content if isinstance(content, list | tuple) else [content]
-        texts = [
-            part["text"] if isinstance(part, Mapping) and part.get("type") in _PARTS else part
-            for part in parts
-            if not isinstance(part, Mapping) or isinstance(part.get("text"), str) or part.get("type") not in _PARTS
+        contents = [
+            part.get("text") if isinstance(part, Mapping) and part.get("type") in _PARTS else part for part in parts
         ]
-        if len(texts) < len(parts) or not texts or not all(isinstance(text, str) for text in texts):
+        texts = [text for text in contents if isinstance(text, str)]
+        if len(texts) < len(parts) or not texts:
             problem = f"must be texts, got {short(content)}: images, audio and files are not read"
             self._notes.faults.append(Fault(place, "content", problem))
             return ""
@@ -412,10 +407,10 @@ class _Reader:
         for name in dict.fromkeys(match[1].strip() for match in _TEMPLATE.finditer(text)):
             role = self._role_in_document(name)
             if role is None:
-                known = ", ".join(item for item in _ITEMS if item != "response")
+                known = ", ".join((*_QUERIES, *_REFERENCES))
                 message = (
-                    f"has the template {{{{ {name} }}}}: only {{{{ {_SAMPLE} }}}}, {{{{ item.response }}}}, and for the "
-                    f"query or the reference {{{{ item.x }}}} are read, where x is one of {known}: rename it"
+                    f"has the template {{{{ {name} }}}}: only {{{{ {_SAMPLE} }}}}, {{{{ item.response }}}}, and for "
+                    f"the query or the reference {{{{ item.x }}}} are read, where x is one of {known}: rename it"
                 )
                 self._notes.faults.append(Fault(place, "content", message))
             elif self._claim(role, name, place, "content"):
@@ -426,7 +421,7 @@ class _Reader:
 
     def _role_in_document(self, name: str) -> Role | None:
         """Return the role of a template, which an earlier grader may have compared with the response."""
-        return next((role for role, other in self._notes.items.items() if other == name), _role_of(name))
+        return "reference" if self._notes.items.get("reference") == name else _role_of(name)
 
     def _claim(self, role: Role, name: str, where: str, key: str) -> bool:
         """Record the template for a role. If another template already has the role, add a fault and return False."""
@@ -438,9 +433,12 @@ class _Reader:
 
 
 def _role_of(name: str) -> Role | None:
-    if name == _SAMPLE:
+    if name in (_SAMPLE, "item.response"):
         return "response"
-    return _ITEMS.get(name.removeprefix("item.")) if name.startswith("item.") else None
+    space, _, key = name.partition(".")
+    if space == "item" and key in _QUERIES:
+        return "query"
+    return "reference" if space == "item" and key in _REFERENCES else None
 
 
 def _item_in(text: Any) -> str:
@@ -462,7 +460,7 @@ def _is_number(value: Any) -> bool:
 _MAX_FORMULA = 1_000
 _MAX_NESTING = 30
 _FUNCTIONS = frozenset({"min", "max", "abs", "floor", "ceil", "exp", "sqrt", "log"})
-_TOKEN = re.compile(r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<key>[A-Za-z_]\w*)|(?P<sign>[-+*/^()]))")
+_TOKEN = re.compile(r"\s*(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[A-Za-z_]\w*|[-+*/^()])", re.ASCII)
 
 _Sum = dict[str, float]
 """A linear expression: the factor of each key, and under the empty key a constant."""
@@ -478,7 +476,7 @@ def linear_weights(formula: Any, keys: Sequence[str]) -> dict[str, float]:
         keys: The known keys.
 
     Raises:
-        ValueError: The formula is not such a sum, or a factor is not above 0. The message is a predicate of the formula.
+        ValueError: The formula is not such a sum, or a factor is not above 0. The message is its predicate.
 
     Example:
         >>> linear_weights("(2 * help + queue) / 4", ["help", "queue"])
@@ -545,6 +543,7 @@ class _Formula:
         return result
 
     def _product(self, depth: int) -> _Sum:
+        """Read factors and divisors. At most one of the factors has keys, and no divisor has any."""
         result = self._value(depth)
         while sign := self._take("*", "/", "^"):
             other = self._value(depth)
@@ -584,8 +583,10 @@ class _Formula:
             return {token: factor}
         if token in _FUNCTIONS:
             raise ValueError(f"calls {token}()")
-        if not token or token in "*/^)":
-            raise ValueError(f"has {token!r} where a value is expected" if token else "ends where a value is expected")
+        if not token:
+            raise ValueError("ends where a value is expected")
+        if not token[0].isalpha() and token[0] != "_":
+            raise ValueError(f"has {token!r} where a value is expected")
         raise ValueError(f"names {token!r}, which is no grader")
 
 

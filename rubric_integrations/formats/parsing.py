@@ -1,4 +1,4 @@
-"""Parses JSON and YAML from untrusted sources, and describes faults: the place, the field and the fix.
+"""Parses JSON, YAML and Markdown from untrusted sources, and describes faults: the place, the field and the fix.
 
 Parsing runs no code, and limits size, depth and YAML aliases. A repeated key is an error, because one of its values
 would be lost. Line numbers are available for tools that show faults in an editor or a review.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator
 from os import PathLike
@@ -21,6 +22,7 @@ from pydantic_core import ErrorDetails
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from rubric_integrations._util.json import refuse_endless
+from rubric_integrations._util.records import encodable
 from rubric_integrations.library import catalogue
 from rubric_integrations.rubric.rubric import Fault, RubricError
 
@@ -114,7 +116,10 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models_in(argument)
 
 
-Syntax = Literal["json", "yaml"]
+Syntax = Literal["json", "yaml", "markdown"]
+
+MARKDOWN_KEY = "markdown"
+"""The only key of a parsed Markdown document, whose value is its text. `formats/markdown.py` reads it."""
 
 MAX_DEPTH = 50
 # The limit on values after all aliases are expanded. A rubric has about ten values for each criterion.
@@ -131,13 +136,16 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 # Python refuses to print integers of more than 4,300 digits. A float has at most 308 digits before its point.
 _MAX_BITS = 1024
 
-_SYNTAX: dict[str, Syntax] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
+SYNTAX: dict[str, Syntax] = {
+    ".json": "json", ".yaml": "yaml", ".yml": "yaml", ".md": "markdown", ".markdown": "markdown",
+}  # fmt: skip
+"""The syntax of a file by the ending of its name, in lower case."""
 
-_AS_YAML = "write it as YAML or JSON, such as `- {weight: 10, requirement: Names a source}`"
-# Almost any text is valid YAML. A list in Markdown would be read as criteria of weight 1, with `(-5)` as part of a
+AS_YAML = "write it as YAML or JSON, such as `- {weight: 10, requirement: Names a source}`"
+# Almost any text is valid YAML. A list in such a file would be read as criteria of weight 1, with `(-5)` as part of a
 # text.
 _OTHER_FORMATS = {
-    **dict.fromkeys((".md", ".markdown", ".mdx", ".rst"), "Markdown"),
+    **dict.fromkeys((".mdx", ".rst"), "a document with markup"),
     **dict.fromkeys((".txt", ".text"), "plain text"),
     **dict.fromkeys((".csv", ".tsv", ".xlsx", ".xls", ".ods"), "a table"),
 }
@@ -152,6 +160,8 @@ def parse(text: str, syntax: Syntax, source: str) -> Any:
         RubricError: The text has a syntax error, repeats a key, nests deeper than 50 levels, or has more than 100,000
             values after the expansion of its aliases.
     """
+    if syntax == "markdown":
+        return {MARKDOWN_KEY: text}
     try:
         if syntax == "json":
             return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_unique_pairs)
@@ -186,7 +196,12 @@ def _yaml_remedy(text: str, line_index: int, column: int) -> str:
 
 
 def dump(data: Any, syntax: Syntax) -> str:
-    """Write a document as JSON or YAML text, from which `parse` reads an equal document."""
+    """Write a document as JSON, YAML or Markdown text, from which `parse` reads an equal document.
+
+    Only the document of a Markdown text is written as Markdown. Any other document is written as YAML then.
+    """
+    if syntax == "markdown" and set(data) == {MARKDOWN_KEY}:
+        return str(data[MARKDOWN_KEY])
     if syntax == "json":
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
     text = yaml.safe_dump(data, allow_unicode=True, sort_keys=False, width=100)
@@ -283,13 +298,13 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
         The data and the name of the file.
 
     Raises:
-        RubricError: The file cannot be read, is too large, is not text, or is neither JSON nor YAML.
+        RubricError: The file cannot be read, is too large, is not text, or is neither JSON, YAML nor Markdown.
     """
     name = _name_of(source)
     if (other := _OTHER_FORMATS.get(Path(name).suffix.lower())) is not None:
-        problem = f"is {other}, in which the weights of the criteria cannot be found: {_AS_YAML}"
+        problem = f"is {other}, in which the weights of the criteria cannot be found: {AS_YAML}"
         raise RubricError(name, [Fault("", "", problem)])
-    return load_text(read_content(source), _SYNTAX.get(Path(name).suffix.lower()), name), name
+    return load_text(read_content(source), SYNTAX.get(Path(name).suffix.lower()), name), name
 
 
 def read_content(source: str | PathLike[str] | IO[str] | IO[bytes]) -> str:
@@ -339,7 +354,22 @@ def load_text(text: str, syntax: Syntax | None, source: str) -> Any:
         syntax = "json" if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[") else "yaml"
     document = parse(text, syntax, source)
     check_document(document, source)
+    if syntax == "yaml" and _has_headings(text, document):
+        message = (
+            f"{source}: is a list of texts below lines that begin with `#`, which are comments in YAML. If it is "
+            "Markdown, name it .md: its headings become tags there, and a number such as (-5) is refused"
+        )
+        warnings.warn(encodable(message), stacklevel=3)
     return document
+
+
+_HEADING = re.compile(r"^#{1,6} +\S", re.MULTILINE)
+
+
+def _has_headings(text: str, document: Any) -> bool:
+    """Return whether a YAML document would be a list of criteria below headings in Markdown, too."""
+    is_list = isinstance(document, list) and bool(document) and all(isinstance(entry, str) for entry in document)
+    return is_list and _HEADING.search(text) is not None
 
 
 def check_document(document: Any, source: str) -> None:

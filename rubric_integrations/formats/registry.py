@@ -16,6 +16,7 @@ from rubric_integrations.formats import (
     checklist,
     flask,
     healthbench,
+    markdown,
     modelgraded,
     native,
     openai_evals,
@@ -65,6 +66,7 @@ Format = str
 """The name of a format: a key of `FORMATS`."""
 
 FORMATS: dict[Format, RubricFormat] = {
+    "markdown": markdown,
     "openrubricrl": openrubricrl,
     "healthbench": healthbench,
     "rar": rar,
@@ -80,6 +82,10 @@ FORMATS: dict[Format, RubricFormat] = {
     "native": native,
 }
 """The formats by name, in the order of their detection. `native` comes last because it matches everything."""
+
+
+SYNTAX_OF_FORMAT: dict[Format, Syntax] = {"markdown": "markdown"}
+"""The syntax of the formats that are written neither as JSON nor as YAML."""
 
 
 def detect(document: Any) -> Format:

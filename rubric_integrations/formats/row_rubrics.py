@@ -159,7 +159,7 @@ class RowRubrics:
 
     def _read(self, own: Any) -> Rubric:
         """Read the rubric of a row: a value, the name of a rubric of the library, JSON, YAML or a Python literal."""
-        if isinstance(own, int) and str(own) in self.library:
+        if isinstance(own, int) and self.library:
             own = str(own)
         if not isinstance(own, str):
             try:
