@@ -346,6 +346,7 @@ CASES: tuple[Case, ...] = (
     Case("check contains, any case", checking(contains=("word!", "aaaaab"), ignore_case=True)),
     Case("check not_contains", checking(not_contains="aaaaaab")),
     Case("check equals", checking(equals="42", ignore_case=True)),
+    Case("check reference, contains", from_reference(reference="contains", ignore_case=True)),
     Case("check regex", checking(regex=r"\bmargin of 17\.2\b")),
     Case("check regex, ambiguous", checking(regex=r"^(a|aa)+$")),
     Case("check regex, lazy", checking(regex=r"(.*?,){12}x")),

@@ -366,6 +366,8 @@ class _Blocks:
             self.has_checked |= box[1] in "xX"
             text = text[box.end() :]
         self._continue_bullet(text.lstrip(" "))
+        # After five spaces, the text is code, which no unindented line continues.
+        self._is_paragraph &= not text.startswith(" ")
 
     def _end_bullet(self) -> None:
         if self._column:

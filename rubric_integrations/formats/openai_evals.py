@@ -41,7 +41,7 @@ _REFERENCES = (
 )  # fmt: skip
 _WORDS: dict[Role, str] = {"response": "[the response]", "query": "[the query]", "reference": "[the reference]"}
 _SAMPLE = "sample.output_text"
-_TEMPLATE = re.compile(r"\{\{([^{}]{0,200})\}\}")
+_TEMPLATE = re.compile(r"(?<!\{)\{\{([^{}]{0,200})\}\}(?!\})")
 _ITEM = re.compile(r"\{\{\s{0,50}(item\.\w{1,100})\s{0,50}\}\}")
 _MARKS = ("{{", "}}", "{%", "{#")
 
@@ -460,7 +460,7 @@ def _is_number(value: Any) -> bool:
 _MAX_FORMULA = 1_000
 _MAX_NESTING = 30
 _FUNCTIONS = frozenset({"min", "max", "abs", "floor", "ceil", "exp", "sqrt", "log"})
-_TOKEN = re.compile(r"\s*(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[A-Za-z_]\w*|[-+*/^()])", re.ASCII)
+_TOKEN = re.compile(r"\s*(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[A-Za-z_]\w*|[-+*/^(),])", re.ASCII)
 
 _Sum = dict[str, float]
 """A linear expression: the factor of each key, and under the empty key a constant."""

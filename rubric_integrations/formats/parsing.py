@@ -404,26 +404,29 @@ def _check_values(document: Any) -> None:
 
 
 _STEP = re.compile(r"[^.\[\]]+")
+_MARKDOWN_PLACE = re.compile(r"line (\d{1,9})")
 # The message of a syntax error contains its line and column, followed by how to fix it.
 _PLACE = re.compile(r"at line (\d+), column \d+(?:: |$)")
 
 
 class Positions:
-    r"""The line numbers of the fields of a JSON or YAML document, counted from 1.
+    r"""The line numbers of the fields of a JSON, YAML or Markdown document, counted from 1.
 
     In a document that cannot be parsed, every line number is 1.
 
     Args:
         text: The document.
+        syntax: Its syntax. None for JSON or YAML.
 
     Example:
         >>> Positions("criteria:\n- requirement: Is polite\n  weight: x").line("criteria[0]", "weight")
         3
     """
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, syntax: Syntax | None = None):
         self._root: Node | None = None
-        if len(text) > MAX_BYTES:
+        self._markdown = text.splitlines() if syntax == "markdown" else []
+        if len(text) > MAX_BYTES or syntax == "markdown":
             return
         try:
             # Almost all JSON is valid YAML, but YAML does not allow tabs as indentation. Replacing them by spaces keeps
@@ -442,6 +445,8 @@ class Positions:
             where: The place of the object, such as `criteria[2].criteria[0]`. Empty for the document itself.
             field: The name of the field, or a path such as `check.number`. Empty for the object itself.
         """
+        if self._markdown and (place := _MARKDOWN_PLACE.fullmatch(where)):
+            return int(place[1])
         if self._root is None:
             return 1
         if isinstance(self._root, MappingNode) and _child(self._root, "requirement"):
@@ -464,6 +469,10 @@ class Positions:
 
     def line_of_text(self, text: str) -> int:
         """Return the line where the first value with this text begins, or 1 if there is none."""
+        first = text.split("\n", 1)[0]
+        for number, line in enumerate(self._markdown, start=1):
+            if line.rstrip().endswith(first):
+                return number
         seen: set[int] = set()
         nodes = [self._root] if self._root else []
         while nodes:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rubric_integrations._util.text import counted
 from rubric_integrations.checks.metrics import unregistered_metrics
 from rubric_integrations.formats.linting import RULES, LintWarning, lint
-from rubric_integrations.formats.parsing import Positions, syntax_error_line
+from rubric_integrations.formats.parsing import SYNTAX, Positions, syntax_error_line
 from rubric_integrations.formats.registry import Format, detect
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
@@ -79,7 +79,7 @@ def _requirement_of(warning: LintWarning, rubric: Rubric) -> str:
 
 def _positions(path: Path) -> Positions:
     try:
-        return Positions(path.read_text(encoding="utf-8-sig"))
+        return Positions(path.read_text(encoding="utf-8-sig"), SYNTAX.get(path.suffix.lower()))
     except (OSError, UnicodeDecodeError):
         return Positions("")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubric_integrations import Check
+from rubric_integrations import Check, Submission
 from rubric_integrations.checks import run_check
 from rubric_integrations.checks.registry import CHECKS
 from rubric_integrations.scoring import JudgeFailure
@@ -20,6 +20,12 @@ from rubric_integrations.scoring import JudgeFailure
         (Check(not_contains="sorry", ignore_case=True), "Sorry", "UNMET"),
         (Check(equals="42"), " 42\n", "MET"),
         (Check(equals="42"), "42.", "UNMET"),
+        (Check(reference="equals"), Submission(response="a b", reference="a b"), "MET"),
+        (Check(reference="equals"), Submission(response="a b", reference="a b\n"), "UNMET"),
+        (Check(reference="differs"), Submission(response="a b", reference="a b\n"), "MET"),
+        (Check(reference="differs", ignore_case=True), Submission(response="A", reference="a"), "UNMET"),
+        (Check(reference="contains"), Submission(response="It is B.", reference="b"), "UNMET"),
+        (Check(reference="contains", ignore_case=True), Submission(response="It is B.", reference="b"), "MET"),
         (Check(equals="Yes", max_words=1, ignore_case=True), "yes", "MET"),
         (Check(max_words=1, ignore_case=False), "yes", "MET"),
         (Check(regex=r"^\d+$"), "123", "MET"),
@@ -40,11 +46,19 @@ from rubric_integrations.scoring import JudgeFailure
         (Check(contains="a", max_words=1), "a b", "UNMET"),
     ],
 )
-def test_check_on_a_response_gives_the_verdict_and_a_reason(check: Check, response: str, verdict: str) -> None:
+def test_check_on_a_response_gives_the_verdict_and_a_reason(
+    check: Check, response: str | Submission, verdict: str
+) -> None:
     judgment = run_check(check, response)
     assert judgment.verdict == verdict
     assert judgment.reason
     assert judgment.spend.calls == 0
+
+
+@pytest.mark.parametrize("reference", [None, ""])
+def test_comparison_with_a_missing_reference_is_a_failure(reference: str | None) -> None:
+    with pytest.raises(JudgeFailure, match="needs the submission's `reference`, which is missing"):
+        run_check(Check(reference="contains"), Submission(response="a", reference=reference))
 
 
 @pytest.mark.parametrize(

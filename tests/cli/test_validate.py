@@ -53,13 +53,17 @@ def test_validate_of_an_eval_file_counts_the_criteria_of_every_case() -> None:
 MARKDOWN = "- (10) States the margin as 17.2%\n- (-5) Blames the customer\n"
 
 
-@pytest.mark.parametrize("name", ["rubric.md", "rubric.txt", "rubric.csv", "RUBRIC.MD"])
+@pytest.mark.parametrize("name", ["rubric.md", "rubric.txt", "rubric.csv", "RUBRIC.MD", "rubric.mdx"])
 def test_rubric_in_another_format_is_refused_with_the_remedy(files: Path, name: str) -> None:
     (files / name).write_text(MARKDOWN)
     for result in (run("validate", files / name), run("grade", files / name, files / "responses.jsonl")):
         assert result.exit_code in (1, 2)
         assert "write it as YAML or JSON, such as `- {weight: 10, requirement: Names a source}`" in result.stderr
-    assert "is a table" in result.stderr if name.endswith("csv") else "the weights of the criteria" in result.stderr
+    is_markdown = name.lower().endswith("md")
+    words = "in which the weight of a criterion" if is_markdown else "in which the weights of the criteria"
+    assert words in result.stderr
+    assert ("is a table" in result.stderr) == name.endswith("csv")
+    assert ("line 1: has '(10)'" in result.stderr) == is_markdown
 
 
 def test_markdown_that_is_named_yaml_is_read_in_a_format_that_is_named_and_warned_about(files: Path) -> None:

@@ -31,7 +31,8 @@ KEYS = [
     "tree", "rubrics", "evalcases", "execution", "hybrid_metrics", "min", "max", "value", "min_score", "regex", "self",
     "tests", "assert", "points", "criterion", "description", "title", "tags", "checklist", "operator", "type", "vars",
     "score_rubric", "score1_description", "requirements", "sub_tasks", "threshold", "negate", "scenarios",
-    "config", "$ref", "Scoring", "defaultTest", "conversation_input",
+    "config", "$ref", "Scoring", "defaultTest", "conversation_input", "testing_criteria", "graders", "range", "labels",
+    "calculate_output", "operation", "reference", "input", "evals", "prompt", "assertions", "markdown",
 ]  # fmt: skip
 
 

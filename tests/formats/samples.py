@@ -67,7 +67,51 @@ WILDBENCH: dict[str, Any] = {
     "checklist": ["Is it a poem?", "Does it rhyme?"], "references": {"gpt-4": "Rain ..."},
 }  # fmt: skip
 
+TONE: dict[str, Any] = {
+    "type": "label_model", "name": "tone", "model": "gpt-5-mini", "labels": ["kind", "cool", "rude"],
+    "passing_labels": ["kind", "cool"],
+    "input": [
+        {"role": "developer", "content": "Label the tone."},
+        {"role": "user", "content": "{{ sample.output_text }}"},
+    ],
+}  # fmt: skip
+HELP: dict[str, Any] = {
+    "type": "score_model", "name": "help", "model": "o4-mini", "range": [1, 5], "pass_threshold": 4,
+    "input": [{"role": "user", "content": [{"type": "input_text", "text": "Rate {{sample.output_text}}"}]}],
+}  # fmt: skip
+ROUTE: dict[str, Any] = {
+    "type": "string_check", "name": "route", "input": "{{ sample.output_text }}", "reference": "{{ item.queue }}",
+    "operation": "eq",
+}  # fmt: skip
+OPENAI_EVAL: dict[str, Any] = {
+    "object": "eval", "name": "Tickets", "testing_criteria": [
+        ROUTE, TONE, HELP, {"type": "python", "name": "length", "source": "def grade(sample, item): return 1.0"},
+    ],
+}  # fmt: skip
+OPENAI_MULTI: dict[str, Any] = {
+    "type": "multi", "name": "ticket", "calculate_output": "0.75 * help + 0.25 * route",
+    "graders": {"route": ROUTE, "help": {**HELP, "range": [0, 1], "pass_threshold": None}},
+}  # fmt: skip
+SKILL: dict[str, Any] = {
+    "skill_name": "report", "evals": [
+        {"id": 1, "prompt": "Sum up the sales.", "expected_output": "The North leads.", "files": ["sales.csv"],
+         "expectations": ["Names the North", "Names a figure"]},
+    ],
+}  # fmt: skip
+SKILLS: dict[str, Any] = {
+    "skill_name": "report", "evals": [*SKILL["evals"], {"id": "b", "prompt": "Plot.", "assertions": ["Has a plot"]}],
+}  # fmt: skip
+MARKDOWN: dict[str, Any] = {
+    "markdown": "# Report\n\n## Figures\n- States the margin\n- Names a source\n  - a page counts\n\n## Form\n* Is short\n"
+}
+
+READ_ONLY = ("modelgraded", "flask", "openai_evals")
+"""The formats that are only read."""
+
 SAMPLES: list[tuple[str, Any]] = [
+    ("openai_evals", OPENAI_EVAL), ("openai_evals", OPENAI_MULTI), ("openai_evals", TONE),
+    ("openai_evals", {"object": "list", "data": [OPENAI_EVAL]}), ("agent_skills", SKILL), ("agent_skills", SKILLS),
+    ("markdown", MARKDOWN),
     ("agentv", AGENTV), ("promptfoo", PROMPTFOO), ("healthbench", GRADED), ("rar", RAR), ("rar", RESEARCH),
     ("checklist", [BANDED]), ("checklist", {"checklist": ["Greets"]}), ("checklist", {"nl_assertions": ["Greets"]}),
     ("prometheus", SCORES), ("prometheus", ROW), ("prometheus", [ROW, ROW]), ("prometheus", {"planning_0": ROW}),
