@@ -102,7 +102,7 @@ SKILLS: dict[str, Any] = {
     "skill_name": "report", "evals": [*SKILL["evals"], {"id": "b", "prompt": "Plot.", "assertions": ["Has a plot"]}],
 }  # fmt: skip
 MARKDOWN: dict[str, Any] = {
-    "markdown": "# Report\n\n## Figures\n- States the margin\n- Names a source\n  - a page counts\n\n## Form\n* Is short\n"
+    "markdown": "# Report\n\n## Figures\n- States the margin\n- Names a source\n  - a page\n\n## Form\n* Is short\n",
 }
 
 READ_ONLY = ("modelgraded", "flask", "openai_evals")

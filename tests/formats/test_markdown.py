@@ -31,6 +31,14 @@ def read(text: str) -> Rubric:
     return read_document({"markdown": text}, "rubric.md")
 
 
+def attempt(text: str) -> tuple[Rubric | None, RubricError | None]:
+    """Return the rubric of a text, or the error with which it is refused."""
+    try:
+        return read(text), None
+    except RubricError as error:
+        return None, error
+
+
 def texts_of(text: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(criterion.requirement, criterion.tags) for criterion in read(text).criteria]
 
@@ -39,7 +47,7 @@ def test_bullets_become_criteria_headings_tags_and_the_title_the_name() -> None:
     rubric = read(MARKDOWN["markdown"])
     assert (rubric.name, [criterion.weight for criterion in rubric.criteria]) == ("Report", [1.0, 1.0, 1.0])
     assert texts_of(MARKDOWN["markdown"]) == [
-        ("States the margin", ("Figures",)), ("Names a source\n- a page counts", ("Figures",)), ("Is short", ("Form",)),
+        ("States the margin", ("Figures",)), ("Names a source\n- a page", ("Figures",)), ("Is short", ("Form",)),
     ]  # fmt: skip
     judge = ScriptedJudge({"Is short": "MET"}, default="UNMET")
     assert rubric.grade_sync("x", PerCriterionGrader(judge)).score == pytest.approx(1 / 3)
@@ -136,9 +144,8 @@ def test_random_text_has_the_bullets_of_commonmark_or_is_refused() -> None:
     parser, chance, count = MarkdownIt("commonmark"), random.Random(51), 0
     for _ in range(4000):
         text = "\n".join(chance.choice(LINES) for _ in range(chance.randrange(1, 9)))
-        try:
-            rubric = read(text)
-        except RubricError:
+        rubric, _ = attempt(text)
+        if rubric is None:
             continue
         tokens = parser.parse(text)
         blocks = {token.type for token in tokens if token.level == 0 and token.nesting >= 0}
@@ -149,28 +156,26 @@ def test_random_text_has_the_bullets_of_commonmark_or_is_refused() -> None:
 
 
 @given(st.text(alphabet="-*+# \t\n`~<>!|1.)[x]=_(5)a\r\ufeff", max_size=60))
-def test_any_text_is_read_or_refused_with_lines_of_it(text: str) -> None:
-    try:
-        rubric = read(text)
-    except RubricError as error:
-        assert len(str(error).splitlines()) == len(error.faults)
-        return
-    assert all(criterion.requirement.strip() for criterion in rubric.criteria)
+def test_any_text_is_read_or_refused_with_one_line_for_each_fault(text: str) -> None:
+    rubric, error = attempt(text)
+    assert error is None or len(str(error).splitlines()) == len(error.faults)
+    assert rubric is None or all(criterion.requirement.strip() for criterion in rubric.criteria)
 
 
+@pytest.mark.malformed
 def test_huge_texts_are_read_or_refused_within_seconds() -> None:
     size = 1_000_000
+    runs = " ".join("`" * n for n in range(1, 1000))
     for text in (
-        "- a\n" * (size // 4), "- " + "a" * size, "- a\n" + "  b\n" * (size // 4), "x\n" * (size // 2), "# " + "# " * size,
-        "<!--" * (size // 4), "- " + "`" * size, "- " + "<!-- `" * (size // 6), "- " + "- " * (size // 2), "-" + " " * size + "a",
-        "- a\n" + "```\n" * (size // 4), "#" * size, "|" * size, "- (1) " * (size // 6), "- a" + " *" * (size // 2) + "b",
-        "- " + " ".join("`" * n for n in range(1, 1000)) + " <!-- a -->", "= \n" * (size // 3), "<!--\n" * (size // 5),
+        "- a\n" * (size // 4), f"- {'a' * size}", "- a\n" + "  b\n" * (size // 4), "x\n" * (size // 2), "# " * size,
+        "<!--" * (size // 4), f"- {'`' * size}", "- " + "<!-- `" * (size // 6), "- " * (size // 2),
+        "-" + " " * size + "a",
+        "- a\n" + "```\n" * (size // 4), "#" * size, "|" * size, "- (1) " * (size // 6), f"- a{' *' * size}b",
+        f"- {runs} <!-- a -->", "= \n" * (size // 3), "<!--\n" * (size // 5),
     ):  # fmt: skip
         start = time.process_time()
-        try:
-            read(text)
-        except RubricError as error:
-            assert len(str(error)) < 3000
+        _, error = attempt(text)
+        assert error is None or len(str(error)) < 3000
         assert time.process_time() - start < 10, text[:40]
 
 
@@ -213,7 +218,6 @@ def test_losses_of_a_written_rubric_are_listed() -> None:
     ("requirement", "tags", "words"),
     [
         ("Names it (3)", [], "would be refused there: has '(3)'"),
-        ("a\n\x0b- b", [], "Markdown"),
         ("[ ] a", [], "would be read there as 'a'"),
         ("a <!-- b -->", [], "would be read there as 'a'"),
         ("```\nx", [], "would be refused there"),
@@ -222,14 +226,9 @@ def test_losses_of_a_written_rubric_are_listed() -> None:
     ],
 )
 def test_text_that_is_markdown_is_refused_when_it_is_written(requirement: str, tags: list[str], words: str) -> None:
-    try:
-        document, losses = write_document(Rubric([{"requirement": requirement, "tags": tags}]), "markdown")
-    except RubricError as error:
-        assert words in str(error)
-    else:
-        assert words == "Markdown"
-        assert losses
-        assert read_document(document, "again").criteria[0].requirement.split() == requirement.split()
+    with pytest.raises(RubricError) as refusal:
+        write_document(Rubric([{"requirement": requirement, "tags": tags}]), "markdown")
+    assert words in str(refusal.value)
 
 
 @given(rubrics)
