@@ -21,6 +21,7 @@ from rubric_integrations.formats.items import (
     make_rubric,
     may_be_meant,
     read_criterion,
+    refuse_penalties,
     rubric_losses,
 )
 from rubric_integrations.formats.parsing import short, unknown_key
@@ -61,7 +62,12 @@ def has_texts(row: Any) -> bool:
 
 
 def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
-    """Return a rubric as a file with one eval, with one message for each part that the format cannot express."""
+    """Return a rubric as a file with one eval, with one message for each part that the format cannot express.
+
+    Raises:
+        RubricError: The rubric has penalties.
+    """
+    refuse_penalties(rubric, "agent_skills")
     messages = rubric_losses(rubric, kept=("name",))
     contexts = {criterion.context for criterion in rubric.criteria}
     kept = ("weight", "context") if len(contexts) == 1 else ("weight",)

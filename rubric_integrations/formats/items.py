@@ -173,6 +173,21 @@ def error_of(source: str, dialect: str, faults: Sequence[Fault]) -> RubricError:
     return RubricError(source, [*faults, Fault("", "", hint)])
 
 
+def refuse_penalties(rubric: Rubric, dialect: str) -> None:
+    """Refuse to write a rubric with penalties in a format in which every text is a requirement.
+
+    Raises:
+        RubricError: The rubric has a penalty.
+    """
+    faults = [
+        Fault(f"`{key}`", "", "is a penalty, and there a response would have to make this error: reword it first")
+        for key, criterion in zip(rubric.keys, rubric.criteria, strict=True)
+        if criterion.is_penalty
+    ]
+    if faults:
+        raise RubricError(dialect, faults)
+
+
 def each_has_its_rubric(count: int) -> str:
     """Return the message of a fault for a file with several cases, each with its own rubric, and how to read it."""
     return (

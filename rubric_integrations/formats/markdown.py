@@ -25,6 +25,7 @@ from rubric_integrations.formats.items import (
     error_of,
     make_rubric,
     read_criterion,
+    refuse_penalties,
     rubric_losses,
 )
 from rubric_integrations.formats.linting import weight_in_text
@@ -113,8 +114,9 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     Criteria without tags come first, because a heading is the tag of all bullets below it.
 
     Raises:
-        RubricError: A text of the rubric would be read as something else, such as a heading or a weight.
+        RubricError: The rubric has penalties, or a text would be read as something else, such as a heading or a weight.
     """
+    refuse_penalties(rubric, "markdown")
     messages = rubric_losses(rubric, kept=("name",))
     pairs = list(zip(rubric.keys, rubric.criteria, strict=True))
     ordered = sorted(pairs, key=lambda pair: bool(pair[1].tags))

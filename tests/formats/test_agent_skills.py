@@ -115,12 +115,12 @@ def test_written_rubric_is_equal_after_reading_and_lists_its_losses() -> None:
     document, losses = write_document(rubric, "agent_skills")
     assert losses == ["`prompt` is empty: write the task of the eval into it"]
     assert read_document(document, "again") == rubric
-    other = Rubric([{"requirement": "a", "weight": 3, "required": True}, {"requirement": "b", "weight": -1}])
+    other = Rubric([{"requirement": "a", "weight": 3, "required": True}, {"requirement": "b"}])
     _, losses = write_document(other, "agent_skills")
     assert losses[:3] == [
         "`c1`: `weight` 3 becomes 1",
         "`c1`: `required` has no place in the format",
-        "`c2`: `weight` -1 becomes 1",
+        "`c2`: `weight` 10 becomes 1",
     ]
 
 

@@ -194,7 +194,7 @@ def test_losses_of_a_written_rubric_are_listed() -> None:
             "guidelines": "Be strict.",
             "criteria": [
                 {"requirement": "a", "weight": 3, "tags": ["x"], "required": True},
-                {"requirement": "b\n", "weight": -2, "name": "harm"},
+                {"requirement": "b\n", "weight": 2, "name": "tone"},
                 {"requirement": "c", "weight": 1, "scale": {"min": 1, "max": 5}, "tags": list("abcdef")},
             ],
         }
@@ -204,13 +204,13 @@ def test_losses_of_a_written_rubric_are_listed() -> None:
     assert losses == [
         "`guidelines` has no place in the format",
         "criteria without tags come first, because a heading is the tag of all bullets below it",
-        "`harm`: `name` has no place in the format",
-        "`harm`: `weight` -2 becomes 1",
+        "`tone`: `name` has no place in the format",
+        "`tone`: `weight` 2 becomes 1",
         "`c1`: `required` has no place in the format",
         "`c1`: `weight` 3 becomes 1",
         "`c3`: `scale` has no place in the format",
         "`c3`: the tag 'f' has no heading",
-        "`harm`: white space of the text changes",
+        "`tone`: white space of the text changes",
     ]
 
 
@@ -240,6 +240,12 @@ def test_any_rubric_is_written_with_its_texts_or_refused(rubric: Rubric) -> None
     again = read_document(document, "again")
     words = [" ".join(criterion.full_requirement.split()) for criterion in rubric.criteria]
     assert sorted(" ".join(criterion.requirement.split()) for criterion in again.criteria) == sorted(words)
+
+
+def test_penalty_is_not_written_as_a_requirement() -> None:
+    for name in ("markdown", "agent_skills"):
+        with pytest.raises(RubricError, match="`c1`: is a penalty, and there a response would have to make this error"):
+            write_document(Rubric([{"requirement": "Insults", "weight": -2}]), name)
 
 
 def test_checked_boxes_are_listed_as_losses() -> None:

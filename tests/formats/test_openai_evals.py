@@ -294,7 +294,7 @@ def test_eval_that_cannot_be_graded_alike_is_refused_by_its_place(document: Any,
     "template",
     [
         "{{ item.queue }}", "{{ item.request.text }}", "{{ item }}", "{{ sample.output_json }}", "{{ sample.choices }}",
-        "{{ item['request'] }}", "{{ item.request | upper }}", "{{ request }}", "{{}}", "{% if item.task %}a{% endif %}",
+        "{{ item['request'] }}", "{{ item.request | upper }}", "{{ x }}", "{{}}", "{% if item.task %}a{% endif %}",
         "{# a #}", "{{ item.request", "item.request }}", "{{{ item.request }}}", "{{ item.request\n}} {{",
         "{{ Item.request }}", "{{ item.Request }}", "{{ item.question }} {{ item.request }}",
     ],

@@ -51,6 +51,7 @@ def test_conversion_of_any_rubric_to_any_format_is_lossless_or_reports_its_losse
     refused = {
         "openrubricrl": not rubric.positive_weight,
         "paperbench": bool(rubric.negative_weight),
+        "agent_skills": bool(rubric.negative_weight),
         "markdown": True,  # a text that is Markdown, see test_markdown.py
     }
     for to in FORMATS:
