@@ -1,6 +1,6 @@
 """Rubric files: reads them into a `Rubric`, writes a rubric, converts between formats, and lints.
 
-A format is a module with the functions `matches`, `read`, `losses` and `write` of `RubricFormat`. To add one:
+A format is a module with the functions `matches`, `parse` and `write` of `RubricFormat`. To add one:
 
 1. Write the module in this package.
 2. Add one line to `FORMATS` in `formats/registry.py`, before `native`.
