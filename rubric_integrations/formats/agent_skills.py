@@ -50,9 +50,9 @@ def rows_of(document: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the evals of a file with their ids, or with their numbers from 1. The list is empty for other data."""
     if not matches(document):
         return []
+    rows = [entry if isinstance(entry, Mapping) else {"prompt": entry} for entry in document["evals"]]
     return [
-        (str(entry.get("id") or number), entry) if isinstance(entry, Mapping) else (str(number), {"prompt": entry})
-        for number, entry in enumerate(document["evals"], start=1)
+        (str(number if row.get("id") in (None, "") else row["id"]), row) for number, row in enumerate(rows, start=1)
     ]
 
 

@@ -111,8 +111,8 @@ def _type_of(data: Mapping[str, Any]) -> str:
 def _evals_of_page(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the evals of a page that `evals.list` returned. The list is empty for other data."""
     entries: Any = data.get("data")
-    evals = [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list | tuple) else []
-    return evals if len(data) and evals and all(_EVAL in entry for entry in evals) else []
+    evals: list[Any] = list(entries) if isinstance(entries, list | tuple) else []
+    return evals if all(isinstance(entry, Mapping) and _EVAL in entry for entry in evals) else []
 
 
 @dataclass
@@ -304,7 +304,7 @@ class _Reader:
         return {"requirement": f"The response {words} {short(reference)}{end}", "check": check}
 
     def _is_response(self, text: Any) -> bool:
-        match = _TEMPLATE.fullmatch(text.strip()) if isinstance(text, str) else None
+        match = _TEMPLATE.fullmatch(text) if isinstance(text, str) else None
         return match is not None and _role_of(match[1].strip()) == "response"
 
     def _label_model(self, grader: Mapping[str, Any], where: str, _use: _Use) -> dict[str, Any] | None:
@@ -371,7 +371,7 @@ class _Reader:
             self._find_templates(text, place, roles)
             filled = _TEMPLATE.sub(lambda match: _WORDS.get(roles.get(match[1].strip(), "response"), match[0]), text)
             # A message of nothing but the response is where a judge sees the response anyway.
-            if not self._is_response(text):
+            if not self._is_response(text.strip()):
                 texts.append(filled.strip())
         if len(faults) > count:
             return None
@@ -397,7 +397,7 @@ class _Reader:
             self._notes.faults.append(Fault(place, "content", problem))
             return ""
         text = "\n".join(texts)
-        if message.get("role") == "assistant" and not self._is_response(text):
+        if message.get("role") == "assistant" and not self._is_response(text.strip()):
             problem = "is 'assistant', an answer of the grader's model: write it into the prompt as an example"
             self._notes.faults.append(Fault(place, "role", problem))
         return text
@@ -443,7 +443,7 @@ def _role_of(name: str) -> Role | None:
 
 def _item_in(text: Any) -> str:
     """Return the name in a text that consists of one template, such as `item.answer`. Empty for any other text."""
-    match = _ITEM.fullmatch(text.strip()) if isinstance(text, str) else None
+    match = _ITEM.fullmatch(text) if isinstance(text, str) else None
     return match[1] if match else ""
 
 
@@ -454,9 +454,11 @@ def _texts(value: Any) -> list[str]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # Larger integers cannot be converted to a float.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX
 
 
+_MAX = 1e300
 _MAX_FORMULA = 1_000
 _MAX_NESTING = 30
 _FUNCTIONS = frozenset({"min", "max", "abs", "floor", "ceil", "exp", "sqrt", "log"})

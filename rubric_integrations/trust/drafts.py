@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rubric_integrations._util.records import Record, html_table
 from rubric_integrations._util.text import counted
 from rubric_integrations.formats.comments import CommentedEntry, append_criteria, rubric_with, write_commented
-from rubric_integrations.formats.parsing import read_content
+from rubric_integrations.formats.parsing import SYNTAX, read_content
 from rubric_integrations.formats.registry import RubricLike, as_rubric
 from rubric_integrations.library.catalogue import PREFIX
 from rubric_integrations.rubric.case import Case
@@ -158,7 +158,7 @@ class BaseRubric(NamedTuple):
         if base is None:
             return cls(None, None, "")
         rubric = as_rubric(base)
-        if not isinstance(base, str | PathLike):
+        if not isinstance(base, str | PathLike) or SYNTAX.get(Path(base).suffix.lower()) == "markdown":
             return cls(rubric, None, "base")
         text = read_content(base)  # an error if it is not a rubric's text
         if not str(base).startswith(PREFIX):

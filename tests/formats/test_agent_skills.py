@@ -57,6 +57,8 @@ def test_evals_of_a_file_are_cases_with_their_ids_and_prompts(tmp_path: Path) ->
     first, second = load_eval_cases(path, strict=True)
     assert (first.id, first.input, first.expected_outcome) == ("1", "Sum up the sales.", "The North leads.")
     assert (second.id, second.input, second.expected_outcome) == ("b", "Plot.", "")
+    path.write_text(json.dumps({**SKILLS, "evals": [{**ENTRY, "id": number} for number in (0, 1, None, "")]}))
+    assert [case.id for case in load_eval_cases(path)] == ["0", "1", "3", "4"]
     assert (first.rubric, second.rubric.criteria[0].context) == (Rubric.from_dict(SKILL), None)
 
 

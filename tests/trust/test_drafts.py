@@ -57,6 +57,13 @@ def test_base_in_the_middle_of_a_file_keeps_what_follows(tmp_path: Path) -> None
     assert text.endswith("# about the mark\npass_mark: 0.5 # mine\n")
 
 
+def test_base_in_markdown_is_written_as_yaml_with_its_headings_as_tags(tmp_path: Path) -> None:
+    path = tmp_path / "base.md"
+    path.write_text("# Base\n## Form\n- Is kind\n")
+    rubric = Rubric.from_yaml(draft(path).to_yaml())
+    assert (rubric.name, rubric.criteria[0].requirement, rubric.criteria[0].tags) == ("Base", "Is kind", ("Form",))
+
+
 def test_base_that_cannot_be_extended_is_refused_before_a_call(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
     path.write_text('{"criteria": [{"requirement": "Is kind"}]}')
