@@ -37,6 +37,7 @@ _BULLET = re.compile(r"([-*+])(?: {1,4}(?=\S)| |$)")
 _TASK_MARK = re.compile(r"\[([ xX])\](?:\s+(?=\S)|$)")
 _RULE = re.compile(r"(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}")
 _FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
+_EMPTY_ITEM = re.compile(r"[-*+]|\d{1,9}[.)]")
 _NUMBERED = re.compile(r"\d{1,9}[.)](?:\s|$)")
 _COMMENT_TOKENS = re.compile(r"(`+|<!--|-->)")
 _SPACES = re.compile(r"\s+")
@@ -318,7 +319,8 @@ class _Blocks:
         plain = text.lstrip(" ")
         fence = _FENCE.match(plain)
         self._fence = fence[0] if fence else ""
-        self._is_paragraph = bool(plain) and not fence and not plain.startswith("#") and not _RULE.fullmatch(plain)
+        is_other = fence or plain.startswith("#") or _RULE.fullmatch(plain) or _EMPTY_ITEM.fullmatch(plain)
+        self._is_paragraph = bool(plain) and not is_other
 
     def _read_block(self, number: int, text: str, indent: int) -> bool:
         """Read a line that begins a block at the left margin. Return whether it does."""
