@@ -21,6 +21,7 @@ from rubric_integrations.submission.columns import (
     missing_column,
     repeated_column,
 )
+from rubric_integrations.submission.dialects.claude_code import is_result
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.dialects.refused import refuse_provider_data
 from rubric_integrations.submission.inputs import is_row, row_fields, warn_of_misspelled
@@ -299,6 +300,7 @@ DOCUMENTS = (
     Document("Inspect log", has_keys("version", "eval", "plan"), _inspect_rows),
     Document("deepeval test run", _is_deepeval, _deepeval_rows),
     *(Document(known.name, known.matches, _single_row) for known in TRACE_FORMATS),
+    Document("output of `claude -p`", is_result, _single_row),
     Document("tau2 results", _is_tau2, _tau2_rows),
     Document("pandas table", _is_split_frame, _split_rows),
     Document("pandas table", _is_table_frame, partial(rows_at, path="data")),

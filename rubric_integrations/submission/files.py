@@ -12,7 +12,7 @@ import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain, count, takewhile
 from pathlib import Path
@@ -50,9 +50,17 @@ from rubric_integrations.submission.readers import (
     ROWS_OF_OBJECT,
     read_one_text,
 )
+from rubric_integrations.submission.session_files import lacks_prompt, session_files, session_rows
 from rubric_integrations.submission.tables import Layout
 from rubric_integrations.submission.text_files import LayoutError, ResponsesError, how_to_encode, refuse_controls
-from rubric_integrations.submission.tool_answers import RawRow, RowFormat, as_mapping, parsed_json, unknown_form
+from rubric_integrations.submission.tool_answers import (
+    RawRow,
+    RowFormat,
+    Session,
+    as_mapping,
+    parsed_json,
+    unknown_form,
+)
 from rubric_integrations.submission.tool_rows import find_row_format
 from rubric_integrations.submission.traces import TRACE_FORMATS, TraceEnds, find_ends, join_traces
 
@@ -345,7 +353,8 @@ class ResponsesFile:
                 )
             self._keep(sys.stdin.buffer, "stdin")
         elif path.is_dir():
-            raise LayoutError(_folder_problem(path))
+            if not session_files(path):
+                raise LayoutError(_folder_problem(path))
         else:
             # Who names the format of a pipe knows that it has a writer.
             if not (layout.input_format and path.is_fifo()):
@@ -388,23 +397,56 @@ class ResponsesFile:
             case _:
                 return None
 
-    def _read(self) -> Iterator[RawRow]:
-        return READERS.get(self._suffix, read_one_text)(self._file, self._layout)
+    def _read(self, path: Path, suffix: str) -> Iterator[RawRow]:
+        return READERS.get(suffix, read_one_text)(path, self._layout)
 
     def _raw_rows(self) -> Iterator[RawRow]:
         """Yield the rows of the file. Rows of another tool are converted to the columns of this library.
 
         The first row decides the format. Therefore later rows cannot be read in another way than earlier ones.
         """
-        rows, damaged = self._read(), list[RawRow]()
-        for first in rows:
-            if first.error is None:
-                break
-            damaged = [first]
-            yield first
+        if self._file.is_dir():
+            yield from self._rows_in_folder()
         else:
+            yield from self._rows_of(self._file, self._suffix)
+
+    def _rows_in_folder(self) -> Iterator[RawRow]:
+        """Yield the sessions in the files of a folder. A file that is not a session is a row with an error."""
+        folder, has_session, waiting = self._file, False, list[RawRow]()
+        for path in session_files(folder):
+            name = path.relative_to(folder).as_posix()
+            try:
+                rows = list(self._rows_of(path, path.suffix.lower(), only_sessions=True))
+            except (ValueError, LookupError, OSError) as error:
+                if (problem := self._problem_of(error)) is None:
+                    raise
+                rows = [RawRow({"id": name}, f"row {name}: {problem}", place="line 1")]
+            has_session = has_session or any(row.tool is not None for row in rows)
+            waiting += [row._replace(place=f"{row.place} of {name}") for row in rows]
+            if has_session:
+                yield from waiting
+                waiting = []
+        if not has_session:
+            raise LayoutError(_folder_problem(folder))
+
+    def _rows_of(self, path: Path, suffix: str, *, only_sessions: bool = False) -> Iterator[RawRow]:
+        """Yield the rows of one file.
+
+        Raises:
+            LayoutError: The file is not a session, and only sessions are read.
+        """
+        rows = self._read(path, suffix)
+        damaged, first = _first_row(rows)
+        is_named = self._layout.columns.response is not None
+        known = None if first is None or is_named else find_row_format(first.fields)
+        if first is not None and known is not None and known.sessions is not None:
+            yield from self._sessions_of(known, known.sessions, path, chain(damaged, [first], rows))
             return
-        known = find_row_format(first.fields) if self._layout.columns.response is None else None
+        if only_sessions:
+            raise LayoutError("is not a session of a coding agent: name it alone if it contains responses")
+        yield from damaged
+        if first is None:
+            return
         if known is None:
             yield from self._own_rows(chain([first], rows))
         elif known.spans is None:
@@ -412,8 +454,17 @@ class ResponsesFile:
         else:
             if self._ends is None:
                 self._ends = find_ends(known, chain(damaged, [first], rows))
-                rows = (row for row in self._read() if row.number > first.number)
+                rows = (row for row in self._read(path, suffix) if row.number > first.number)
             yield from join_traces(known, chain([first], rows), self._ends)
+
+    def _sessions_of(
+        self, known: RowFormat, divide: Callable[[list[RawRow]], Iterable[Session]], path: Path, rows: Iterable[RawRow]
+    ) -> Iterator[RawRow]:
+        """Yield a row for each session in a file, and warn if the prompt of one is not in it."""
+        answers = session_rows(known, divide, path, rows)
+        if lacks_prompt(answers):
+            self._warn_of(known)
+        yield from answers
 
     def _own_rows(self, rows: Iterable[RawRow]) -> Iterator[RawRow]:
         """Yield the rows of a file that no tool wrote."""
@@ -535,6 +586,21 @@ class ResponsesFile:
         return rubric
 
 
+def _first_row(rows: Iterator[RawRow]) -> tuple[list[RawRow], RawRow | None]:
+    """Return the damaged rows at the beginning of a file, and the first row that is not damaged.
+
+    The row is None if there is none before the number of damaged rows by which a file is refused.
+    """
+    damaged = list[RawRow]()
+    for row in rows:
+        if row.error is None:
+            return damaged, row
+        damaged.append(row)
+        if len(damaged) >= _MAX_WITHOUT_RESPONSE:
+            break
+    return damaged, None
+
+
 def _folder_problem(folder: Path) -> str:
     """Return the error of a folder, with a command that makes rows of its texts."""
     command = """for f in {}/*; do jq -cRs --arg id "$f" '{{id: $id, response: .}}' "$f"; done > rows.jsonl"""
@@ -577,7 +643,7 @@ def _of_another_tool(row: RawRow, shapes: set[tuple[Any, ...]]) -> str | None:
         if len(shapes) < _MAX_SHAPES:
             shapes.add(shape)
         return None
-    if later.spans:
+    if later.spans or later.sessions:
         raise LayoutError(
             f"has rows of {later.name}, and the first row is not one: correct or remove that row, or steps would be "
             "graded as answers"

@@ -15,7 +15,7 @@ from rubric_integrations._util.json import parse_json
 from rubric_integrations.rubric.rubric import RubricError
 from rubric_integrations.submission.columns import USUAL_COLUMNS, ColumnNames, missing_column
 from rubric_integrations.submission.containers import SWE_AGENT_KEYS, find_rows, is_at, is_single_row, rows_at
-from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.dialects.detect import SESSIONS, dialect_of
 from rubric_integrations.submission.inputs import own_id
 from rubric_integrations.submission.messages import is_conversation, is_message
 from rubric_integrations.submission.tables import Layout, read_csv_rows, read_parquet, read_sheet
@@ -85,7 +85,8 @@ def _document_rows(path: Path, data: Any, text: str, layout: Layout) -> Iterator
         rows = find_rows(cast("dict[str, Any]", data), columns)
     elif isinstance(data, list):
         rows = cast("list[Any]", data)
-        if is_conversation(rows) and not _has_response(rows[0], columns):
+        is_session = dialect_of(rows) in SESSIONS and columns.response is None
+        if not is_session and is_conversation(rows) and not _has_response(rows[0], columns):
             fields = {columns.id or "id": path.stem, columns.response or "response": rows}
             yield RawRow(fields, None, 1, "item 1", ONE_RESPONSE)
             return

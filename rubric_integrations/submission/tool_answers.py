@@ -46,6 +46,20 @@ class RawRow(NamedTuple):
     source: JsonObject | None = None
 
 
+class Session(NamedTuple):
+    """The lines of one session of a coding agent.
+
+    Attributes:
+        id: The id of the session. None if its lines contain none.
+        rows: The lines, at least one.
+        metadata: The model, the version of the agent, and similar values.
+    """
+
+    id: str | None
+    rows: list[RawRow]
+    metadata: dict[str, Any]
+
+
 class RowFormat(NamedTuple):
     """The format of the rows of a tool.
 
@@ -61,6 +75,7 @@ class RowFormat(NamedTuple):
             the rows before it or another file in the folder. Otherwise None.
         respond: The part of the conversations that is graded by default. None uses the `respond` of each row.
         spans: Returns the spans of a row, if a trace has several rows. Otherwise None.
+        sessions: Divides the lines of a file into sessions, if each line is a step of one. Otherwise None.
         has_all_calls: Whether a conversation contains all tool calls of its run. If not, a conversation without calls
             is not used as a trajectory. A check could otherwise conclude that the agent made no calls.
     """
@@ -74,6 +89,7 @@ class RowFormat(NamedTuple):
     respond: Respond | None = None
     has_all_calls: bool = False
     spans: Callable[[JsonObject], Iterable[Span]] | None = None
+    sessions: Callable[[list[RawRow]], Iterable[Session]] | None = None
 
 
 def failed_answer(row_id: str, reason: object) -> RawRow:

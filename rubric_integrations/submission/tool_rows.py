@@ -15,6 +15,7 @@ from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.dialects.replies import matches_reply
 from rubric_integrations.submission.inputs import holds_messages, row_fields
 from rubric_integrations.submission.messages import value_text
+from rubric_integrations.submission.session_files import SESSION_FORMATS
 from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
     RawRow,
@@ -579,6 +580,7 @@ ROW_FORMATS = (
         unread_rows("a LangSmith dataset", "its `outputs` are references; name an export of the runs"),
     ),
     *TRACE_FORMATS,
+    *SESSION_FORMATS,
     RowFormat("LangSmith experiment", _is_langsmith_frame, _langsmith_frame),
     RowFormat("ragas results", _is_ragas, _ragas),
     RowFormat("lm-eval samples", _is_lm_eval, _lm_eval, repeats=True),

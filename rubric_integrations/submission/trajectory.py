@@ -222,6 +222,8 @@ def _conversation_fields(conversation: Conversation, respond: Any, fields: Mappi
     """Return the fields that follow from a conversation as the response."""
     response, context = split_conversation(conversation, respond)
     changed: dict[str, Any] = {"response": response, "query": _append_context(fields.get("query"), context)}
+    if conversation.is_answer_only:
+        return changed
     if not fields.get("trajectory"):
         show = "as_response" if respond == "trajectory" else fields.get("show_trajectory") or "if_needed"
         if show == "as_response" and respond != "trajectory":

@@ -32,7 +32,8 @@ class Text(NamedTuple):
     Attributes:
         text: The text, or a placeholder.
         kind: `text` for an ordinary text. `attachment` for the placeholder of a file. `note` for a block that is not
-            graded: the text is then the type of the block in brackets, such as `[reasoning]`.
+            graded: the text is then the type of the block in brackets, such as `[reasoning]`. Also for a text before
+            calls that no answer follows.
     """
 
     text: str

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from reprlib import repr as short_repr
 from typing import Any, Literal, cast
 
@@ -364,6 +364,8 @@ def matches_langchain(conversation: Any) -> bool:
     """
     if not isinstance(conversation, list | tuple):
         return False
+    if any(get_field(message, "sessionId") is not None for message in conversation):  # lines of Claude Code
+        return False
     return any(isinstance(message, list | tuple) or _is_own(to_record(message)) for message in conversation)
 
 
@@ -420,11 +422,19 @@ def matches_openai_responses(conversation: Any) -> bool:
 
 def read_openai_responses(conversation: Any, attachments: AttachmentList) -> list[Message]:
     """Read the items of OpenAI's Responses API. Some of the items may be messages."""
+    return read_items(((f"messages[{index}]", item) for index, item in enumerate(conversation)), attachments)
+
+
+def read_items(items: Iterable[tuple[str, Any]], attachments: AttachmentList) -> list[Message]:
+    """Read items of OpenAI's Responses API, each with its place for errors.
+
+    Raises:
+        ValueError: An item is neither a message nor a call, a result or reasoning.
+    """
     messages: list[Message] = []
     # Whether the next call belongs to the last message: it is the assistant's, and has no result yet.
     is_open = False
-    for index, item in enumerate(conversation):
-        place = f"messages[{index}]"
+    for place, item in items:
         if not is_item(item):
             message = read_message(item, place, attachments)
             is_open = message.role == "assistant" and not _has_result(message.parts)

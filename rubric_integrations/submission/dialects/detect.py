@@ -35,6 +35,12 @@ from rubric_integrations.submission.dialects.chat import (
     read_openai_responses,
     read_opentelemetry,
 )
+from rubric_integrations.submission.dialects.claude_code import (
+    has_only_results,
+    matches_claude_code,
+    read_claude_code,
+)
+from rubric_integrations.submission.dialects.codex import matches_codex, read_codex
 from rubric_integrations.submission.dialects.mini_swe_agent import matches_mini_swe_agent, read_mini_swe_agent
 from rubric_integrations.submission.dialects.openhands import matches_openhands, read_openhands
 from rubric_integrations.submission.dialects.openhands_sdk import matches_openhands_sdk, read_openhands_sdk
@@ -66,6 +72,8 @@ DIALECTS: dict[str, Dialect] = {
     "dspy_history": Dialect(matches_dspy_history, read_dspy_history),
     "refused": Dialect(matches_refused, read_refused),
     "reply": Dialect(matches_reply, read_reply),
+    "claude_code": Dialect(matches_claude_code, read_claude_code),
+    "codex": Dialect(matches_codex, read_codex),
     "openhands": Dialect(matches_openhands, read_openhands),
     "openhands_sdk": Dialect(matches_openhands_sdk, read_openhands_sdk),
     "mini_swe_agent": Dialect(matches_mini_swe_agent, read_mini_swe_agent),
@@ -91,6 +99,9 @@ DIALECTS: dict[str, Dialect] = {
 The last dialect reads the lists that no other dialect matches.
 """
 
+SESSIONS = ("claude_code", "codex")
+"""The dialects of coding agents. A file with one of their conversations is a session, with an id and metadata."""
+
 _WITH_CALLS_OF_USERS = ("tau2", "openhands", "mini_swe_agent")
 
 
@@ -101,15 +112,26 @@ class Conversation(NamedTuple):
         messages: The messages.
         groups: One list for each message, with the steps that the message became (see `join_calls`).
         attachments: The attachments of the submission, including the files of the conversation.
+        is_answer_only: Whether the conversation is only the answer of a run, whose steps are not known.
     """
 
     messages: list[Message]
     groups: list[list[Step]]
     attachments: tuple[Attachment, ...]
+    is_answer_only: bool = False
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps of all messages, in order."""
+        """The steps of all messages, in order.
+
+        Raises:
+            ValueError: Only the answer is known.
+        """
+        if self.is_answer_only:
+            raise ValueError(
+                "`messages` has only the answer of a run: grade it by respond='last', or pass the output of `claude -p "
+                "--output-format stream-json --verbose`, or a run with calls would seem to have none"
+            )
         return tuple(step for group in self.groups for step in group)
 
 
@@ -162,7 +184,8 @@ def read_conversation(conversation: Any, attachments: AttachmentList | None = No
         raise ValueError("`messages` is empty: pass at least one message, or there is nothing to grade")
     if name not in _WITH_CALLS_OF_USERS:
         _refuse_calls_of_users(messages)
-    return Conversation(messages, join_calls(messages), tuple(attachments.items))
+    is_answer_only = name == "claude_code" and has_only_results(conversation)
+    return Conversation(messages, join_calls(messages), tuple(attachments.items), is_answer_only)
 
 
 def _refuse_calls_of_users(messages: list[Message]) -> None:

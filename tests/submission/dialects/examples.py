@@ -106,6 +106,31 @@ ANTHROPIC = [
 ]
 
 
+def claude_code_line(uuid: str, message: dict[str, Any], parent: str | None = None) -> dict[str, Any]:
+    line = {"type": message["role"], "uuid": uuid, "parentUuid": parent, "sessionId": "s", "isSidechain": False}
+    return {**line, "cwd": "/home/ann/shop", "message": message}
+
+
+def _split(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a line for each block of the model's messages, as Claude Code writes them."""
+    lines: list[dict[str, Any]] = []
+    for number, message in enumerate(messages):
+        is_model = message["role"] == "assistant"
+        for block in message["content"] if is_model else [None]:
+            own = {**message, "id": f"m{number}", "content": [block]} if is_model else message
+            lines.append(claude_code_line(f"u{len(lines)}", own, f"u{len(lines) - 1}" if lines else None))
+    return lines
+
+
+CLAUDE_CODE = _split(ANTHROPIC)
+CODEX: list[dict[str, Any]] = [
+    {"timestamp": "2026-11-20T10:00:00Z", "type": "response_item", "payload": item} for item in RESPONSES
+]
+for _call_id, _code in (("c1", 0), ("c2", 1), ("c3", 0)):
+    _end = {"type": "exec_command_end", "call_id": _call_id, "exit_code": _code}
+    CODEX.append({"timestamp": "2026-11-20T10:00:00Z", "type": "event_msg", "payload": _end})
+
+
 def langchain_call(call_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"name": "look", "args": arguments, "id": call_id, "type": "tool_call"}
 
@@ -623,6 +648,8 @@ EXAMPLES = {
     "openai_responses": Example(RESPONSES, STEPS_WITHOUT_ERRORS),
     "anthropic": Example(ANTHROPIC, STEPS),
     "langchain": Example(LANGCHAIN, STEPS),
+    "claude_code": Example(CLAUDE_CODE, STEPS),
+    "codex": Example(CODEX, STEPS),
     "gemini": Example(GEMINI, STEPS),
     "opentelemetry": Example(OPENTELEMETRY, STEPS_WITHOUT_ERRORS),
     "atif": Example(ATIF, STEPS_WITHOUT_ERRORS),

@@ -34,6 +34,7 @@ from tests.submission.dialects.examples import (
     REFUSED,
     STEPS,
     Example,
+    claude_code_line,
     openai_call,
     tau2_call,
 )
@@ -50,6 +51,8 @@ WITH_UNKNOWN_BLOCK: dict[str, Any] = {
     "openai_responses": [{"type": "reasoning", "summary": []}, ROLE],
     "anthropic": [{"role": "assistant", "content": [{"type": "thinking"}, TEXT, UNKNOWN]}],
     "langchain": [{"type": "ai", "content": [TEXT, UNKNOWN]}],
+    "claude_code": [claude_code_line("u", ROLE)],
+    "codex": [{"type": "response_item", "payload": {"type": "message", **ROLE}}],
     "gemini": [{"role": "model", "parts": [{"text": "TEXT"}, UNKNOWN_PART]}],
     "opentelemetry": [{"role": "assistant", "parts": [{"type": "text", "content": "TEXT"}, UNKNOWN]}],
     "atif": {"steps": [{"source": "agent", "message": [TEXT, UNKNOWN]}]},

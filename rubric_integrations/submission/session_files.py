@@ -1,0 +1,206 @@
+"""Makes rows of the files that coding agents write, one for each session: Claude Code and Codex (`SESSION_FORMATS`).
+
+A file is usually one session, and one row. `/clear` in a session of Claude Code, and several runs that were written to
+one file, make several rows. The steps of a session are read by `submission/dialects/`.
+
+A line of a session that cannot be read could be a call. Therefore all sessions of its file are then errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from rubric_integrations._util.json import JsonObject
+from rubric_integrations.submission.dialects.chat import is_item
+from rubric_integrations.submission.dialects.claude_code import is_claude_code_line, is_clear, is_result
+from rubric_integrations.submission.dialects.codex import is_exec_line, is_rollout_line
+from rubric_integrations.submission.text_files import LayoutError
+from rubric_integrations.submission.tool_answers import (
+    RawRow,
+    RowFormat,
+    Session,
+    as_mapping,
+    has_no_response,
+    short_values,
+    unread_rows,
+)
+
+MAX_LINES = 200_000
+"""The largest number of lines in a file of sessions, which are in memory together."""
+
+
+def session_rows(
+    known: RowFormat, sessions: Callable[[list[RawRow]], Iterable[Session]], path: Path, rows: Iterable[RawRow]
+) -> list[RawRow]:
+    """Return a row for each session in a file.
+
+    Args:
+        known: The format of the sessions.
+        sessions: Divides the lines of a file into sessions.
+        path: The file. A session without an id gets its name.
+        rows: The lines of the file.
+
+    Raises:
+        LayoutError: The file has too many lines.
+    """
+    lines, damage = list[RawRow](), list[RawRow]()
+    for row in rows:
+        (lines if row.error is None else damage).append(row)
+        if len(lines) + len(damage) > MAX_LINES:
+            raise LayoutError(f"has more than {MAX_LINES:,} lines of sessions: split it into a file for each")
+    taken, answers = set[str](), list[RawRow]()
+    for number, session in enumerate(sessions(lines), start=1):
+        row_id = _unused_id(session.id or path.stem, taken)
+        error = None
+        if damage:
+            error = f"row {row_id}: a line of its file cannot be read, which may be a step: {damage[0].error}"
+        response = [line.fields for line in session.rows]
+        fields = {"id": row_id, "response": response, "metadata": session.metadata}
+        first = session.rows[0]
+        answers.append(first._replace(fields=fields, error=error, number=number, tool=known, source=first.fields))
+    return answers
+
+
+def _unused_id(name: str, taken: set[str]) -> str:
+    """Return a name, such as `s`, or `s/2` if a session before it has the name."""
+    number, row_id = 1, name
+    while row_id in taken:
+        number += 1
+        row_id = f"{name}/{number}"
+    taken.add(row_id)
+    return row_id
+
+
+def session_files(folder: Path) -> list[Path]:
+    """Return the files in a folder and below it that may be sessions, sorted. Those of subagents are left out.
+
+    A session of a subagent is graded if its file or the folder that contains it is named.
+    """
+    files = (path for suffix in ("*.jsonl", "*.json") for path in folder.rglob(suffix) if path.is_file())
+    own = [path for path in files if "subagents" not in path.relative_to(folder).parts[:-1]]
+    return sorted(path for path in own if folder.name == "subagents" or not path.name.startswith("agent-"))
+
+
+def _text(fields: JsonObject, *names: str) -> str | None:
+    return next((value for name in names if isinstance(value := fields.get(name), str) and value.strip()), None)
+
+
+def _claude_sessions(rows: list[RawRow]) -> Iterator[Session]:
+    """Yield the sessions of a file of Claude Code, which `/clear` separates."""
+    parts: list[list[RawRow]] = [[]]
+    for row in rows:
+        if is_clear(row.fields) and any(_has_message(earlier) for earlier in parts[-1][-1:] or parts[-1]):
+            parts.append([])
+        parts[-1].append(row)
+    for part in parts:
+        messages = [row.fields for row in part if _has_message(row)] or [row.fields for row in part]
+        # A file that continues another session repeats its lines.
+        ids = dict.fromkeys(own for fields in messages if (own := _text(fields, "sessionId", "session_id")))
+        *earlier, row_id = ids or [None]
+        agent = _text(messages[0], "agentId")
+        if agent is not None and all(fields.get("isSidechain") is True for fields in messages):
+            row_id = f"{row_id}/{agent}"
+        metadata = _model_of(messages) | short_values(messages[-1], "version")
+        yield Session(row_id, part, metadata | ({"continues": earlier[-1]} if earlier else {}))
+
+
+def _has_message(row: RawRow) -> bool:
+    return row.fields.get("type") in ("user", "assistant")
+
+
+def _model_of(messages: Sequence[JsonObject]) -> dict[str, Any]:
+    models = [as_mapping(fields.get("message")).get("model") for fields in messages]
+    return short_values({"model": next((model for model in models if isinstance(model, str)), None)})
+
+
+def _claude_runs(rows: list[RawRow]) -> Iterator[Session]:
+    """Yield the runs of `claude -p` in a file by their session. Output of the format `json` is a run for each line."""
+    runs = dict[str | None, list[RawRow]]()
+    for row in rows:
+        runs.setdefault(_text(row.fields, "session_id"), []).append(row)
+    # A line without a session belongs to the run around it.
+    loose = runs.pop(None, [])
+    if len(runs) < 2:
+        runs = {next(iter(runs), None): rows}
+    elif loose:
+        runs = {row_id: sorted([*run, *loose], key=lambda row: row.number) for row_id, run in runs.items()}
+    for row_id, run in runs.items():
+        only_results = all(is_result(row.fields) for row in run)
+        for part in [[row] for row in run] if only_results else [run]:
+            results = [row.fields for row in part if is_result(row.fields)]
+            end = short_values(results[-1], "num_turns", "total_cost_usd", "duration_ms") if results else {}
+            yield Session(row_id, part, _model_of([row.fields for row in part]) | end)
+
+
+def _codex_sessions(rows: list[RawRow]) -> Iterator[Session]:
+    meta = [as_mapping(row.fields.get("payload")) for row in rows if row.fields.get("type") == "session_meta"]
+    contexts = (as_mapping(row.fields.get("payload")) for row in rows if row.fields.get("type") == "turn_context")
+    own = meta[0] if meta else {}
+    metadata = short_values(own, "cli_version") | short_values(next(contexts, {}), "model", "effort")
+    continued = _text(own, "forked_from_id")
+    yield Session(_text(own, "id"), rows, metadata | ({"continues": continued} if continued else {}))
+
+
+def _codex_runs(rows: list[RawRow]) -> Iterator[Session]:
+    """Yield the runs of `codex exec --json` in a file, each of which begins with `thread.started`."""
+    parts: list[list[RawRow]] = [[]]
+    for row in rows:
+        if row.fields.get("type") == "thread.started" and parts[-1]:
+            parts.append([])
+        parts[-1].append(row)
+    for part in parts:
+        yield Session(_text(part[0].fields, "thread_id"), part, {})
+
+
+def _is_run_line(row: JsonObject) -> bool:
+    return is_claude_code_line(row) and "session_id" in row and "sessionId" not in row
+
+
+def _is_session_line(row: JsonObject) -> bool:
+    return is_claude_code_line(row) and not _is_run_line(row)
+
+
+def _is_bare_item(row: JsonObject) -> bool:
+    """Return whether a row is an item of OpenAI's Responses API, of which old sessions of Codex consist."""
+    blocks = row.get("content")
+    kinds = (
+        {as_mapping(block).get("type") for block in cast("list[Any]", blocks)} if isinstance(blocks, list) else set()
+    )
+    is_message = row.get("type") == "message" and bool(kinds & {"input_text", "output_text"})
+    return (is_item(row) and ("call_id" in row or has_no_response(row))) or (is_message and "role" in row)
+
+
+def no_session(_: JsonObject) -> Iterable[RawRow]:
+    """Return no rows, because a line of a session is never a row."""
+    return ()
+
+
+_PROMPT = "the prompt of its command"
+SESSION_FORMATS = (
+    RowFormat(
+        "a session of Claude Code", _is_session_line, no_session, has_all_calls=True, sessions=_claude_sessions,
+    ),
+    RowFormat("output of `claude -p`", _is_run_line, no_session, _PROMPT, has_all_calls=True, sessions=_claude_runs),
+    RowFormat("a session of Codex", is_rollout_line, no_session, has_all_calls=True, sessions=_codex_sessions),
+    RowFormat(
+        "output of `codex exec --json`", is_exec_line, no_session, _PROMPT, has_all_calls=True, sessions=_codex_runs,
+    ),
+    RowFormat(
+        "a file of items of OpenAI's Responses API", _is_bare_item,
+        unread_rows("a line of one conversation", "write its lines as one list in a `.json` file"),
+    ),
+)  # fmt: skip
+"""The formats of sessions. All lines of a file are read together."""
+
+
+def lacks_prompt(answers: Iterable[RawRow]) -> bool:
+    """Return whether a session of a file has no prompt of the user, but only results of tools."""
+    return any(not any(map(_is_prompt, answer.fields["response"])) for answer in answers)
+
+
+def _is_prompt(line: JsonObject) -> bool:
+    content = as_mapping(line.get("message")).get("content")
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    return line.get("type") == "user" and not any(as_mapping(block).get("type") == "tool_result" for block in blocks)
