@@ -8,13 +8,19 @@ A line of a session that cannot be read could be a call. Therefore all sessions 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from rubric_integrations._util.json import JsonObject
 from rubric_integrations.submission.dialects.chat import is_item
-from rubric_integrations.submission.dialects.claude_code import is_claude_code_line, is_clear, is_result
+from rubric_integrations.submission.dialects.claude_code import (
+    is_claude_code_line,
+    is_clear,
+    is_result,
+    is_step,
+)
 from rubric_integrations.submission.dialects.codex import is_exec_line, is_rollout_line
 from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
@@ -50,27 +56,62 @@ def session_rows(
         (lines if row.error is None else damage).append(row)
         if len(lines) + len(damage) > MAX_LINES:
             raise LayoutError(f"has more than {MAX_LINES:,} lines of sessions: split it into a file for each")
-    taken, answers = set[str](), list[RawRow]()
+    ids, answers = _Ids(), list[RawRow]()
     for number, session in enumerate(sessions(lines), start=1):
-        row_id = _unused_id(session.id or path.stem, taken)
+        row_id = ids.unused(session.id or path.stem)
         error = None
         if damage:
             error = f"row {row_id}: a line of its file cannot be read, which may be a step: {damage[0].error}"
         response = [line.fields for line in session.rows]
         fields = {"id": row_id, "response": response, "metadata": session.metadata}
+        if "continues" in session.metadata:
+            warn_of_continued(row_id, str(session.metadata["continues"]))
         first = session.rows[0]
-        answers.append(first._replace(fields=fields, error=error, number=number, tool=known, source=first.fields))
+        answers.append(first._replace(fields=fields, error=error, number=number, tool=known, source={"lines": response}))
     return answers
 
 
-def _unused_id(name: str, taken: set[str]) -> str:
-    """Return a name, such as `s`, or `s/2` if a session before it has the name."""
-    number, row_id = 1, name
-    while row_id in taken:
-        number += 1
-        row_id = f"{name}/{number}"
-    taken.add(row_id)
-    return row_id
+def warn_of_continued(row_id: str, earlier: str) -> None:
+    """Warn of a session that was resumed or forked from another one."""
+    warnings.warn(
+        f"session {row_id} continues session {earlier} and repeats its steps: if both are rows, they are not "
+        "independent",
+        stacklevel=2,
+    )
+
+
+class RepeatedSteps:
+    """Finds sessions of several files that repeat lines of another one, by the `uuid` of each line."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, str] = {}
+
+    def add(self, row: RawRow) -> RawRow:
+        """Add a session. If it repeats lines of an earlier one, its metadata and a warning name that session."""
+        row_id = str(row.fields.get("id"))
+        lines = cast("list[JsonObject]", row.fields.get("response") or [])
+        firsts = [self._sessions.setdefault(uuid, row_id) for line in lines if (uuid := _text(line, "uuid"))]
+        earlier = next((first for first in firsts if first != row_id), None)
+        if earlier is None or "continues" in row.fields["metadata"]:
+            return row
+        warn_of_continued(row_id, earlier)
+        return row._replace(fields={**row.fields, "metadata": {**row.fields["metadata"], "continues": earlier}})
+
+
+class _Ids:
+    """Makes the ids of sessions different: `s`, and `s/2` for the second session of this name."""
+
+    def __init__(self) -> None:
+        self._taken, self._numbers = set[str](), dict[str, int]()
+
+    def unused(self, name: str) -> str:
+        """Return a name, with a number if a session before it has the name."""
+        row_id = name
+        while row_id in self._taken:
+            self._numbers[name] = self._numbers.get(name, 1) + 1
+            row_id = f"{name}/{self._numbers[name]}"
+        self._taken.add(row_id)
+        return row_id
 
 
 def session_files(folder: Path) -> list[Path]:
@@ -90,10 +131,19 @@ def _text(fields: JsonObject, *names: str) -> str | None:
 def _claude_sessions(rows: list[RawRow]) -> Iterator[Session]:
     """Yield the sessions of a file of Claude Code, which `/clear` separates."""
     parts: list[list[RawRow]] = [[]]
+    waiting, has_step = list[RawRow](), False
     for row in rows:
-        if is_clear(row.fields) and any(_has_message(earlier) for earlier in parts[-1][-1:] or parts[-1]):
-            parts.append([])
-        parts[-1].append(row)
+        # Without a step after it, `/clear` is the end of the session before.
+        if waiting or (has_step and is_clear(row.fields)):
+            waiting.append(row)
+        else:
+            parts[-1].append(row)
+        if is_step(row.fields):
+            has_step = True
+            if waiting:
+                parts.append(waiting)
+                waiting = []
+    parts[-1] += waiting
     for part in parts:
         messages = [row.fields for row in part if _has_message(row)] or [row.fields for row in part]
         # A file that continues another session repeats its lines.
@@ -117,15 +167,14 @@ def _model_of(messages: Sequence[JsonObject]) -> dict[str, Any]:
 
 def _claude_runs(rows: list[RawRow]) -> Iterator[Session]:
     """Yield the runs of `claude -p` in a file by their session. Output of the format `json` is a run for each line."""
-    runs = dict[str | None, list[RawRow]]()
+    runs, row_id = dict[str | None, list[RawRow]](), None
     for row in rows:
-        runs.setdefault(_text(row.fields, "session_id"), []).append(row)
-    # A line without a session belongs to the run around it.
-    loose = runs.pop(None, [])
-    if len(runs) < 2:
-        runs = {next(iter(runs), None): rows}
-    elif loose:
-        runs = {row_id: sorted([*run, *loose], key=lambda row: row.number) for row_id, run in runs.items()}
+        # A line without a session belongs to the run before it.
+        row_id = _text(row.fields, "session_id") or row_id
+        runs.setdefault(row_id, []).append(row)
+    if None in runs and len(runs) > 1:
+        first = runs.pop(None)
+        runs[next(iter(runs))][:0] = first
     for row_id, run in runs.items():
         only_results = all(is_result(row.fields) for row in run)
         for part in [[row] for row in run] if only_results else [run]:
@@ -165,10 +214,8 @@ def _is_session_line(row: JsonObject) -> bool:
 def _is_bare_item(row: JsonObject) -> bool:
     """Return whether a row is an item of OpenAI's Responses API, of which old sessions of Codex consist."""
     blocks = row.get("content")
-    kinds = (
-        {as_mapping(block).get("type") for block in cast("list[Any]", blocks)} if isinstance(blocks, list) else set()
-    )
-    is_message = row.get("type") == "message" and bool(kinds & {"input_text", "output_text"})
+    kinds = [as_mapping(block).get("type") for block in cast("list[Any]", blocks)] if isinstance(blocks, list) else []
+    is_message = row.get("type") == "message" and any(kind in ("input_text", "output_text") for kind in kinds)
     return (is_item(row) and ("call_id" in row or has_no_response(row))) or (is_message and "role" in row)
 
 

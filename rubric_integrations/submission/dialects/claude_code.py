@@ -18,7 +18,7 @@ refused.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from rubric_integrations._util.text import counted
@@ -35,7 +35,6 @@ from rubric_integrations.submission.dialects.blocks import (
     flag_field,
     get_field,
     list_field,
-    object_field,
     read_block,
     text_field,
 )
@@ -95,6 +94,21 @@ def is_clear(line: Mapping[str, Any]) -> bool:
     return line.get("type") == "user" and isinstance(content, str) and content.lstrip().startswith(_CLEAR)
 
 
+def is_step(line: Mapping[str, Any]) -> bool:
+    """Return whether a line has a message of the model, results, or words of the user besides marks of Claude Code."""
+    if line.get("type") != "user" or line.get("isMeta") is True:
+        return line.get("type") == "assistant"
+    content = get_field(line.get("message"), "content")
+    blocks = cast("list[Any]", content) if isinstance(content, list) else [content]
+    return any(_has_words(block if isinstance(block, str) else get_field(block, "text")) for block in blocks) or any(
+        get_field(block, "type") not in (None, "text") for block in blocks
+    )
+
+
+def _has_words(text: Any) -> bool:
+    return isinstance(text, str) and bool(without_marks(text).strip())
+
+
 def matches_claude_code(conversation: Any) -> bool:
     """Return whether a value is a list of lines with a message or a result, or the object of `claude -p`."""
     if isinstance(conversation, Mapping):
@@ -150,16 +164,13 @@ class _Line(NamedTuple):
     def is_prompt(self) -> bool:
         """Whether the line is a prompt of the user, and not only results."""
         content = self.message.get("content")
-        if self.fields["type"] != "user":
-            return False
-        blocks = [content] if isinstance(content, str) else cast("Iterable[Any]", content or ())
-        kinds = {"text" if isinstance(block, str) else get_field(block, "type") for block in blocks}
-        return "tool_result" not in kinds and bool(kinds)
+        blocks = cast("list[Any]", content) if isinstance(content, list) else []
+        return self.fields["type"] == "user" and all(get_field(block, "type") != "tool_result" for block in blocks)
 
 
 def _without_repeats(lines: Sequence[Any]) -> list[_Line]:
     """Return the lines with a message, each `uuid` once, without meta lines and without those that others replace."""
-    replaced, seen = set[str](), set[str]()
+    replaced, seen = set[str](), dict[str, Mapping[str, Any]]()
     for index, line in enumerate(lines):
         if not isinstance(line, Mapping):
             raise UnknownBlockError(f"messages[{index}]", "is not a line of a session", "remove it")
@@ -172,17 +183,28 @@ def _without_repeats(lines: Sequence[Any]) -> list[_Line]:
             if kind == "tool_call" or (fields.get("message") is not None and not _is_left_out(kind)):
                 raise UnknownBlockError(place, f"is a line of the type {str(kind)[:60]!r}, which no reader knows")
             continue
-        message, uuid = object_field(fields, "message"), text_field(fields, "uuid")
-        is_subagent = bool(flag_field(fields, "isSidechain")) or text_field(fields, "parent_tool_use_id") is not None
-        if message is None or message.get("role", kind) != kind:
+        message, uuid = fields.get("message"), _text(fields, "uuid")
+        if not isinstance(message, Mapping) or cast("Mapping[str, Any]", message).get("role", kind) != kind:
             raise UnknownBlockError(place, "has no message of its type", "correct it")
-        if flag_field(fields, "isMeta") or flag_field(fields, "isCompactSummary"):
+        is_subagent = _flag(fields, "isSidechain") or _text(fields, "parent_tool_use_id") is not None
+        if _flag(fields, "isMeta") or _flag(fields, "isCompactSummary") or uuid in replaced:
             continue
-        if uuid is not None and (uuid in seen or uuid in replaced):
+        message = cast("Mapping[str, Any]", message)
+        if uuid is not None and seen.setdefault(uuid, message) is not message:
+            if seen[uuid] != message:
+                raise UnknownBlockError(place, "has the `uuid` of another message", "correct it")
             continue
-        seen |= {uuid} if uuid is not None else set()
         kept.append(_Line(index, fields, message, is_subagent))
     return kept
+
+
+def _flag(fields: Mapping[str, Any], key: str) -> bool:
+    # Without the other fields, which an error would show.
+    return bool(flag_field({key: fields.get(key)}, key))
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str | None:
+    return text_field({key: fields.get(key)}, key)
 
 
 def _is_left_out(kind: object) -> bool:
@@ -203,7 +225,7 @@ def _without_branches(kept: list[_Line], lines: Sequence[Mapping[str, Any]], not
     children = defaultdict[str | None, list[str]](list)
     for line in kept:
         uuid = line.fields.get("uuid")
-        if line.is_prompt and isinstance(uuid, str) and _own_words(line):
+        if line.is_prompt and isinstance(uuid, str) and is_step(line.fields):
             children[_parent_of(line.fields)].append(uuid)
     rewound = [uuids for uuids in children.values() if len(uuids) > 1]
     if not rewound:
@@ -225,7 +247,7 @@ def _without_branches(kept: list[_Line], lines: Sequence[Mapping[str, Any]], not
 
 def _parent_of(line: Mapping[str, Any]) -> str | None:
     # A compaction has its parent under another name.
-    return text_field(line, "parentUuid", "logicalParentUuid")
+    return _text(line, "parentUuid") or _text(line, "logicalParentUuid")
 
 
 def _descendants(roots: set[str], parents: Mapping[str, str | None]) -> dict[str, bool]:
@@ -243,18 +265,22 @@ def _descendants(roots: set[str], parents: Mapping[str, str | None]) -> dict[str
 
 
 def _refuse_clear(lines: list[_Line]) -> None:
-    clears = [number for number, line in enumerate(lines) if is_clear(line.fields)]
-    if any(0 < number < len(lines) - 1 for number in clears):
-        place = lines[next(number for number in clears if number > 0)].place
-        raise UnknownBlockError(place, "is `/clear`, after which another session begins", "pass the lines of one")
+    place, has_step = None, False
+    for line in lines:
+        if is_clear(line.fields):
+            place = line.place if has_step else None
+        elif is_step(line.fields):
+            has_step = True
+            if place is not None:
+                raise UnknownBlockError(place, "is `/clear`, after which another session begins", "pass one session")
 
 
 def _join_lines(lines: list[_Line], attachments: AttachmentList) -> list[Message]:
     """Return the messages. The lines of one message of the model are joined at the first of them."""
     messages, positions, started = list[Message](), dict[str, int](), set[str]()
     for line in lines:
-        own_id, kind = text_field(line.message, "id"), line.fields["type"]
-        if flag_field(line.fields, "isApiErrorMessage"):
+        own_id, kind = _text(line.message, "id"), line.fields["type"]
+        if _flag(line.fields, "isApiErrorMessage"):
             if line is lines[-1]:
                 raise unfinished(line.place, "is an error of the API, by which the session ended")
             continue
@@ -302,13 +328,6 @@ def _read_parts(line: _Line, attachments: AttachmentList, started: set[str]) -> 
     return parts
 
 
-def _own_words(line: _Line) -> bool:
-    """Return whether a prompt contains words of the user, and not only marks of Claude Code."""
-    content = line.message.get("content")
-    texts = [content] if isinstance(content, str) else [get_field(b, "text") for b in cast("list[Any]", content or [])]
-    return any(isinstance(text, str) and without_marks(text).strip() for text in texts)
-
-
 def without_marks(text: str) -> str:
     r"""Return a text of the user without the marks at its beginning that Claude Code writes, such as reminders.
 
@@ -349,10 +368,10 @@ def _final_answer(lines: Sequence[Mapping[str, Any]], last: int) -> str | None:
     place, result = f"messages[{results[-1]}]", lines[results[-1]]
     if results[-1] < last:
         raise unfinished(place, "is not the end of the run, which was cut off after it")
-    if result.get("subtype") != "success" or flag_field(result, "is_error"):
+    if result.get("subtype") != "success" or _flag(result, "is_error"):
         problem = f"says that the run failed: {str(result.get('subtype'))[:60]}"
         raise unfinished(place, problem, result.get("errors") or result.get("result"))
-    answer, structured = text_field(result, "result"), result.get("structured_output")
+    answer, structured = _text(result, "result"), result.get("structured_output")
     if answer is None and structured is not None:
         return data_text(structured)
     if answer is None:

@@ -314,6 +314,7 @@ def _read_exec_item(item: Mapping[str, Any], place: str, attachments: Attachment
 def _read_mcp_call(
     item: Mapping[str, Any], place: str, attachments: AttachmentList, *, has_failed: bool | None
 ) -> list[Part]:
+    """Read a call of an MCP server, which has its result or its error."""
     call_id, name = text_field(item, "id"), text_field(item, "tool")
     if name is None:
         raise UnknownBlockError(place, "is a call without a name")
