@@ -50,7 +50,7 @@ from rubric_integrations.submission.readers import (
     ROWS_OF_OBJECT,
     read_one_text,
 )
-from rubric_integrations.submission.session_files import RepeatedSteps, lacks_prompt, session_files, session_rows
+from rubric_integrations.submission.session_files import SessionsOfFolder, lacks_prompt, session_files, session_rows
 from rubric_integrations.submission.tables import Layout
 from rubric_integrations.submission.text_files import LayoutError, ResponsesError, how_to_encode, refuse_controls
 from rubric_integrations.submission.tool_answers import (
@@ -413,7 +413,7 @@ class ResponsesFile:
 
     def _rows_in_folder(self) -> Iterator[RawRow]:
         """Yield the sessions in the files of a folder. A file that is not a session is a row with an error."""
-        folder, has_session, waiting, repeated = self._file, False, list[RawRow](), RepeatedSteps()
+        folder, has_session, waiting, sessions = self._file, False, list[RawRow](), SessionsOfFolder()
         for path in session_files(folder):
             name = path.relative_to(folder).as_posix()
             try:
@@ -423,8 +423,7 @@ class ResponsesFile:
                     raise
                 rows = [RawRow({"id": name}, f"row {name}: {problem}", place="line 1")]
             has_session = has_session or any(row.tool is not None for row in rows)
-            rows = [repeated.add(row) if row.tool is not None else row for row in rows]
-            waiting += [row._replace(place=f"{row.place} of {name}") for row in rows]
+            waiting += [sessions.add(row)._replace(place=f"{row.place} of {name}") for row in rows]
             if has_session:
                 yield from waiting
                 waiting = []

@@ -67,7 +67,9 @@ def session_rows(
         if "continues" in session.metadata:
             warn_of_continued(row_id, str(session.metadata["continues"]))
         first = session.rows[0]
-        answers.append(first._replace(fields=fields, error=error, number=number, tool=known, source={"lines": response}))
+        answers.append(
+            first._replace(fields=fields, error=error, number=number, tool=known, source={"lines": response})
+        )
     return answers
 
 
@@ -78,24 +80,6 @@ def warn_of_continued(row_id: str, earlier: str) -> None:
         "independent",
         stacklevel=2,
     )
-
-
-class RepeatedSteps:
-    """Finds sessions of several files that repeat lines of another one, by the `uuid` of each line."""
-
-    def __init__(self) -> None:
-        self._sessions: dict[str, str] = {}
-
-    def add(self, row: RawRow) -> RawRow:
-        """Add a session. If it repeats lines of an earlier one, its metadata and a warning name that session."""
-        row_id = str(row.fields.get("id"))
-        lines = cast("list[JsonObject]", row.fields.get("response") or [])
-        firsts = [self._sessions.setdefault(uuid, row_id) for line in lines if (uuid := _text(line, "uuid"))]
-        earlier = next((first for first in firsts if first != row_id), None)
-        if earlier is None or "continues" in row.fields["metadata"]:
-            return row
-        warn_of_continued(row_id, earlier)
-        return row._replace(fields={**row.fields, "metadata": {**row.fields["metadata"], "continues": earlier}})
 
 
 class _Ids:
@@ -112,6 +96,27 @@ class _Ids:
             row_id = f"{name}/{self._numbers[name]}"
         self._taken.add(row_id)
         return row_id
+
+
+class SessionsOfFolder:
+    """Gives the sessions of several files different ids, and finds those that repeat lines of another one."""
+
+    def __init__(self) -> None:
+        self._ids, self._sessions = _Ids(), dict[str, str]()
+
+    def add(self, row: RawRow) -> RawRow:
+        """Add the row of a session, or of a file that is not one.
+
+        If the session repeats lines of an earlier one, by their `uuid`, its metadata and a warning name that session.
+        """
+        row_id = self._ids.unused(str(row.fields["id"]))
+        fields, lines = {**row.fields, "id": row_id}, cast("list[JsonObject]", row.fields.get("response") or [])
+        firsts = [self._sessions.setdefault(uuid, row_id) for line in lines if (uuid := _text(line, "uuid"))]
+        earlier = next((first for first in firsts if first != row_id), None)
+        if earlier is not None and "continues" not in fields["metadata"]:
+            warn_of_continued(row_id, earlier)
+            fields["metadata"] = {**fields["metadata"], "continues": earlier}
+        return row._replace(fields=fields)
 
 
 def session_files(folder: Path) -> list[Path]:

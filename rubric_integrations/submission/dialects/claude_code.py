@@ -190,10 +190,11 @@ def _without_repeats(lines: Sequence[Any]) -> list[_Line]:
         if _flag(fields, "isMeta") or _flag(fields, "isCompactSummary") or uuid in replaced:
             continue
         message = cast("Mapping[str, Any]", message)
-        if uuid is not None and seen.setdefault(uuid, message) is not message:
+        if uuid is not None and uuid in seen:
             if seen[uuid] != message:
                 raise UnknownBlockError(place, "has the `uuid` of another message", "correct it")
             continue
+        seen |= {uuid: message} if uuid is not None else {}
         kept.append(_Line(index, fields, message, is_subagent))
     return kept
 
@@ -222,11 +223,17 @@ def _without_subagents(lines: list[_Line]) -> tuple[list[_Line], list[str]]:
 
 def _without_branches(kept: list[_Line], lines: Sequence[Mapping[str, Any]], notes: list[str]) -> list[_Line]:
     """Return the lines without the branches that the user rewound. A note names the first line of each."""
-    children = defaultdict[str | None, list[str]](list)
+    children, roots = defaultdict[str, list[str]](list), 0
     for line in kept:
-        uuid = line.fields.get("uuid")
+        uuid, parent = line.fields.get("uuid"), _parent_of(line.fields)
         if line.is_prompt and isinstance(uuid, str) and is_step(line.fields):
-            children[_parent_of(line.fields)].append(uuid)
+            roots += parent is None and "parentUuid" in line.fields
+            if parent is not None:
+                children[parent].append(uuid)
+    if roots > 1:  # Old versions of Claude Code also wrote this after a compaction.
+        notes.append(
+            f"{roots} prompts in it have no line before them: all are read, also if the user rewound the first"
+        )
     rewound = [uuids for uuids in children.values() if len(uuids) > 1]
     if not rewound:
         return kept
@@ -241,7 +248,9 @@ def _without_branches(kept: list[_Line], lines: Sequence[Mapping[str, Any]], not
     left -= {uuids[-1] for uuids in rewound if ancestors.isdisjoint(uuids)}
     in_branch = _descendants(left, parents)
     names = ", ".join(repr(uuid[:40]) for uuid in sorted(left)[:5])
-    notes.append(f"{counted(len(left), 'branch', 'branches')} that the user rewound is left out, from {names}")
+    verb = "is" if len(left) == 1 else "are"
+    branches = counted(len(left), "branch", "branches")
+    notes.append(f"{branches} that the user rewound {verb} left out, from {names}")
     return [line for line in kept if not in_branch.get(str(line.fields.get("uuid")), False)]
 
 
