@@ -110,7 +110,8 @@ class SessionsOfFolder:
         If the session repeats lines of an earlier one, by their `uuid`, its metadata and a warning name that session.
         """
         row_id = self._ids.unused(str(row.fields["id"]))
-        fields, lines = {**row.fields, "id": row_id}, cast("list[JsonObject]", row.fields.get("response") or [])
+        fields: dict[str, Any] = {**row.fields, "id": row_id}
+        lines: list[JsonObject] = fields.get("response") or []
         firsts = [self._sessions.setdefault(uuid, row_id) for line in lines if (uuid := _text(line, "uuid"))]
         earlier = next((first for first in firsts if first != row_id), None)
         if earlier is not None and "continues" not in fields["metadata"]:

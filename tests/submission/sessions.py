@@ -37,7 +37,7 @@ def result(call_id: str, content: Any = "ok", **fields: Any) -> list[dict[str, A
     return [{"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}]
 
 
-CLAUDE = [
+CLAUDE: list[dict[str, Any]] = [
     {"type": "summary", "summary": "Totals", "leafUuid": "x"},
     {"type": "file-history-snapshot", "messageId": "u1", "snapshot": {}, "isSnapshotUpdate": False},
     user("u0", "<local-command-caveat>Caveat.</local-command-caveat>", isMeta=True),
@@ -64,14 +64,14 @@ def stream(line: dict[str, Any], parent: str | None = None) -> dict[str, Any]:
     return {**own, "session_id": SESSION, "parent_tool_use_id": parent}
 
 
-RESULT = {
+RESULT: dict[str, Any] = {
     "type": "result", "subtype": "success", "is_error": False, "num_turns": 2, "result": "Fixed.",
     "session_id": SESSION, "total_cost_usd": 0.25, "uuid": "r",
 }  # fmt: skip
-FAILED = {
+FAILED: dict[str, Any] = {
     **RESULT, "subtype": "error_max_turns", "is_error": True, "result": None, "errors": ["Reached the number of turns"]
 }  # fmt: skip
-STREAM = [
+STREAM: list[dict[str, Any]] = [
     {"type": "system", "subtype": "init", "session_id": SESSION, "uuid": "i", "model": "claude-opus-5", "tools": []},
     *(stream(line) for line in (CLAUDE[3], *CLAUDE[5:11])),
     {"type": "stream_event", "session_id": SESSION, "uuid": "e", "event": {"type": "message_stop"}},
@@ -104,11 +104,11 @@ def returns(call_id: str, output: Any) -> dict[str, Any]:
     return item(type="function_call_output", call_id=call_id, output=output)
 
 
-META = {
+META: dict[str, Any] = {
     "timestamp": "2026-11-20T10:00:00Z", "type": "session_meta",
     "payload": {"id": "0199", "cwd": "/home/ann/shop", "cli_version": "0.163.0", "git": {"branch": "main"}},
 }  # fmt: skip
-ROLLOUT = [
+ROLLOUT: list[dict[str, Any]] = [
     META,
     says("developer", "<permissions instructions>"),
     says("user", "<environment_context><cwd>/home/ann/shop</cwd></environment_context>"),
@@ -137,7 +137,7 @@ def completed(number: int, kind: str, **fields: Any) -> dict[str, Any]:
     return {"type": "item.completed", "item": {"id": f"item_{number}", "type": kind, **fields}}
 
 
-EXEC = [
+EXEC: list[dict[str, Any]] = [
     {"type": "thread.started", "thread_id": "0199-bb"},
     {"type": "turn.started"},
     completed(0, "reasoning", text="Run the tests."),

@@ -170,7 +170,7 @@ def test_session_that_continues_another_is_named(write: Write) -> None:
     with pytest.warns(UserWarning, match=f"session new continues session {SESSION} and repeats its steps"):
         [row] = read_responses(write("f.jsonl", resumed))
     assert (row.id, (row.metadata or {})["continues"]) == ("new", SESSION)
-    forked = [{**META, "payload": {**META["payload"], "forked_from_id": "0001"}}, *ROLLOUT[1:]]
+    forked = [{**META, "payload": {"id": "0199", "forked_from_id": "0001"}}, *ROLLOUT[1:]]
     with pytest.warns(UserWarning, match="session 0199 continues session 0001"):
         [row] = read_responses(write("f.jsonl", forked))
     assert (row.metadata or {})["continues"] == "0001"

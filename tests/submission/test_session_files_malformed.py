@@ -67,7 +67,7 @@ def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 def change_value(draw: random.Random, lines: list[Any]) -> None:
     """Replace, remove or rename one value."""
     place = draw.choice([*places(lines)])
-    holder = lines
+    holder: Any = lines
     for key in place[:-1]:
         holder = holder[key]
     kind = draw.choice(["replace", "replace", "remove", "rename"])
