@@ -89,6 +89,9 @@ def read_responses(
     contains a list of objects is refused, because the objects in the list could be the rows. The file is read while the
     rows are used.
 
+    The sessions of Claude Code and Codex, and the output of `claude -p` and `codex exec --json`, are one row each. A
+    folder has a row for each session in it.
+
     The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval, tau-bench and others, and the
     output of batches of OpenAI and Anthropic, are recognized and converted. With a `response_column`, their rows are
     not converted.
@@ -101,7 +104,7 @@ def read_responses(
     its folder), `data` (base64 or a `data:` URI) or a `url`, and optionally with `mime_type`, `name` and `detail`.
 
     Args:
-        path: The file.
+        path: The file, or a folder of sessions.
         query: The task of each row without a `query`.
         response_column: The column of the responses, if it is not a usual name such as `response` or `output`. Like the
             other columns, it can be a path into nested values, such as `response.body.choices.0.message.content`.

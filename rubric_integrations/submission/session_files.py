@@ -210,11 +210,12 @@ def _codex_runs(rows: list[RawRow]) -> Iterator[Session]:
 
 
 def _is_run_line(row: JsonObject) -> bool:
-    return is_claude_code_line(row) and "session_id" in row and "sessionId" not in row
+    return is_claude_code_line(row) and "session_id" in row and "sessionId" not in row and has_no_response(row)
 
 
 def _is_session_line(row: JsonObject) -> bool:
-    return is_claude_code_line(row) and not _is_run_line(row)
+    # A row of a user may have a `sessionId`, too.
+    return is_claude_code_line(row) and not _is_run_line(row) and has_no_response(row)
 
 
 def _is_bare_item(row: JsonObject) -> bool:

@@ -47,8 +47,9 @@ class Trajectory(Record):
         Args:
             messages: Messages of OpenAI (chat, or items of the Responses API), Anthropic, LangChain, Gemini,
                 OpenTelemetry, Inspect, AgentV, Bedrock, pydantic-ai, OpenHands, SWE-agent, mini-swe-agent, AutoGen,
-                smolagents or tau2. Also the state of a LangGraph agent, a document of Harbor (ATIF), a sample of
-                Inspect, a `dspy.History`, and the `trajectory` of a `dspy.ReAct` prediction.
+                smolagents or tau2. Also the lines of a session of Claude Code or Codex, the state of a LangGraph
+                agent, a document of Harbor (ATIF), a sample of Inspect, a `dspy.History`, and the `trajectory` of a
+                `dspy.ReAct` prediction.
 
         Raises:
             TypeError: `messages` has none of these types.

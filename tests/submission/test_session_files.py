@@ -215,6 +215,20 @@ def test_line_of_a_session_below_other_rows_is_refused(write: Write) -> None:
     assert rows_of(write("f.jsonl", [RESULT]), response_column="result", id_column="uuid") == {"r": "Fixed."}
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"type": "qa", "sessionId": "s", "uuid": "u", "response": "x"},
+        {"type": "result", "subtype": "success", "session_id": "s", "result": "y", "response": "x"},
+        {"type": "user", "uuid": "u", "message": {"content": "y"}, "output": "x"},
+        {"type": "reasoning", "response": "x"},
+    ],
+)
+@pytest.mark.filterwarnings("ignore:an input has")
+def test_row_of_a_user_that_resembles_a_session_is_read_as_it_is(write: Write, row: dict[str, Any]) -> None:
+    assert rows_of(write("f.jsonl", [row])) == {"1": "x"}
+
+
 def test_items_without_their_rollout_are_refused_as_lines(write: Write) -> None:
     items = [line["payload"] for line in ROLLOUT if line["type"] == "response_item"]
     with pytest.raises(ResponsesError, match="write its lines as one list"):

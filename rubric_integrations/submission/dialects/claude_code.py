@@ -73,8 +73,7 @@ def is_claude_code_line(line: Any) -> bool:
         return "leafUuid" in fields
     if kind == "file-history-snapshot":
         return "snapshot" in fields
-    is_known = isinstance(kind, str) and (kind in _LEFT_OUT or "sessionId" in fields)
-    return is_known and has_session and any(key in fields for key in ("uuid", "sessionId"))
+    return has_session and (_is_left_out(kind) or "uuid" in fields) and ("uuid" in fields or "sessionId" in fields)
 
 
 def is_result(line: Any) -> bool:
