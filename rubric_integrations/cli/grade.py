@@ -304,7 +304,8 @@ def grade(
         str | None,
         typer.Argument(
             help="The responses: .jsonl, .csv or .parquet with a `response` (and optionally `query`, `reference`, "
-            "`id`, `rubric`), a session of a coding agent or a folder of sessions, or a text file, which is one response.",
+            "`id`, `rubric`), a session of a coding agent or a folder of sessions, or a text file, which is one "
+            "response.",
             show_default=False,
         ),
     ] = None,

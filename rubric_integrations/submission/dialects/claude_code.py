@@ -171,7 +171,7 @@ def _without_repeats(lines: Sequence[Any]) -> list[_Line]:
     """Return the lines with a message, each `uuid` once, without meta lines and without those that others replace."""
     replaced, seen = set[str](), dict[str, Mapping[str, Any]]()
     for index, line in enumerate(lines):
-        if not isinstance(line, Mapping):
+        if not isinstance(get_field(line, "type"), str):
             raise UnknownBlockError(f"messages[{index}]", "is not a line of a session", "remove it")
         if line.get("supersedes") is not None:
             replaced |= {str(uuid) for uuid in list_field(line, "supersedes", f"messages[{index}]")}
@@ -319,9 +319,9 @@ def _read_parts(line: _Line, attachments: AttachmentList, started: set[str]) -> 
         started: The ids of calls that only start something in the background. The ids of such calls are added.
     """
     content, place = line.message.get("content"), f"{line.place}.content"
-    if content is None:
-        raise UnknownBlockError(place, "is missing", "correct it")
-    blocks = [content] if isinstance(content, str) else list_field(line.message, "content", line.place)
+    if not isinstance(content, str | list):
+        raise UnknownBlockError(place, "is neither a text nor a list of blocks", "correct it")
+    blocks = [content] if isinstance(content, str) else cast("list[Any]", content)
     parts = list[Part]()
     for number, block in enumerate(blocks):
         for part in read_block(block, f"{place}[{number}]", attachments):

@@ -100,7 +100,7 @@ def read_codex(conversation: Any, attachments: AttachmentList) -> list[Message]:
     """
     lines = list(conversation)
     for index, line in enumerate(lines):
-        if not isinstance(line, Mapping):
+        if not isinstance(get_field(line, "type"), str):
             raise UnknownBlockError(f"messages[{index}]", "is not a line of a session", "remove it")
     notes = list[str]()
     is_exec = not any(map(is_rollout_line, lines))
@@ -293,8 +293,9 @@ def _read_exec_item(item: Mapping[str, Any], place: str, attachments: Attachment
     if kind == "reasoning":
         return [Text("[reasoning]", "note")]
     if kind == "agent_message":
-        text = text_field(item, "text")
-        return [] if text is None else [Text(text)]
+        if not isinstance(item.get("text"), str):
+            raise UnknownBlockError(place, "has no `text`", "correct it")
+        return [Text(item["text"])] if item["text"] else []
     if kind == "command_execution":
         code = code_field(item, "exit_code")
         output = result_text(item.get("aggregated_output"), place, attachments)

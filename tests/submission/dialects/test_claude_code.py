@@ -194,6 +194,11 @@ UNREAD: dict[str, tuple[Any, str]] = {
     "an unknown line": ([*CLAUDE, {**CLAUDE[3], "type": "hologram"}], "is a line of the type 'hologram'"),
     "a call of Cursor": ([*STREAM[:2], {"type": "tool_call", "call_id": "t"}, *STREAM[2:]], "of the type 'tool_call'"),
     "a line that is no object": ([*CLAUDE, 5], "`messages[15]` is not a line of a session"),
+    "a line without a type": ([*CLAUDE, {"x": 1}], "`messages[15]` is not a line of a session"),
+    "a message without content": (
+        [*CLAUDE[:4], model("a", "m", use("c")) | {"message": {"role": "assistant", "content": {}}}],
+        "`messages[4].message.content` is neither a text nor a list of blocks",
+    ),
     "a message of another role": ([*CLAUDE[:4], {**CLAUDE[4], "type": "assistant", "message": {"role": "user"}}],
                                   "has no message of its type"),
     "one uuid twice": ([*CLAUDE, user("u1", "Other words.")], "has the `uuid` of another message"),

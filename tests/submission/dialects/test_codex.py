@@ -153,6 +153,8 @@ UNREAD: dict[str, tuple[list[Any], str]] = {
     "an unknown line": ([*ROLLOUT, {**ROLLOUT[9], "type": "hologram"}], "`messages[19]` is a line of the type"),
     "an unknown item of a rollout": ([META, item(type="hologram")], "`messages[1].payload`"),
     "a line that is no object": ([*ROLLOUT, None], "`messages[19]` is not a line of a session"),
+    "a line without a type": ([*ROLLOUT, {"x": 1}], "`messages[19]` is not a line of a session"),
+    "an answer without a text": ([*EXEC[:2], completed(9, "agent_message"), *EXEC[2:]], "has no `text`"),
     "a call without a name": ([*EXEC[:2], completed(9, "mcp_tool_call"), *EXEC[2:]], "is a call without a name"),
 }
 
