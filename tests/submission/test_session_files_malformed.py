@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import random
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rubric_integrations.submission.dialects.detect import SESSIONS, dialect_of, read_conversation
 from tests.submission.sessions import (
     CLAUDE,
     EXEC,
@@ -214,3 +216,35 @@ def test_twice_the_session_takes_at_most_twice_the_calls(tmp_path: Path, name: s
         path.write_text("".join(json.dumps(line) + "\n" for line in LARGE[name](size)))
         counts.append(count_calls(path))
     assert counts[2] <= 2.2 * counts[1], counts
+
+
+def _made(lines: list[Any]) -> tuple[list[str], bool]:
+    """Return the tools that are called in a session, and whether a warning says that lines are left out."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        steps = read_conversation(lines).steps
+    return [call.name for step in steps for call in step.calls], any("left out" in str(one.message) for one in caught)
+
+
+@pytest.mark.malformed
+@pytest.mark.parametrize("lines", [CLAUDE, STREAM, ROLLOUT, EXEC], ids=["session", "stream", "rollout", "exec"])
+def test_value_of_another_type_loses_no_call_silently(lines: list[Any]) -> None:
+    made, _ = _made(lines)
+    for place in places(lines):
+        for value in VALUES[:-4]:
+            changed: Any = json.loads(json.dumps(lines))
+            holder = changed
+            for key in place[:-1]:
+                holder = holder[key]
+            holder[place[-1]] = json.loads(json.dumps(value))
+            # A line of an unknown type without a message, or a message with another text or without content, is another
+            # session.
+            is_text = isinstance(value, str) and "content" in place[-2:]
+            is_other = len(place) == 1 or is_text or (place[-1] == "content" and value == [])
+            if is_other or dialect_of(changed) not in SESSIONS:
+                continue
+            try:
+                now, is_named = _made(changed)
+            except ValueError:
+                continue
+            assert is_named or len(now) == len(made), (place, value)
