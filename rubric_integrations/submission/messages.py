@@ -23,7 +23,7 @@ from rubric_integrations.submission.dialects.blocks import (
 )
 from rubric_integrations.submission.dialects.chat import is_item, read_message
 from rubric_integrations.submission.dialects.detect import Conversation, read_conversation
-from rubric_integrations.submission.steps import render_steps
+from rubric_integrations.submission.steps import Step, render_steps
 
 Messages = list[Any] | tuple[Any, ...]
 """Messages of a conversation, in any dialect of `submission.dialects.detect.DIALECTS`."""
@@ -98,8 +98,9 @@ def split_conversation(messages: Messages | Conversation, respond: Respond = "la
     Args:
         messages: The conversation: messages in any dialect, or a `Conversation`.
         respond: With `last`, the text of the last message is graded, which must be a message of the assistant. Its
-            reasoning is left out and its tool calls are part of the context. With `transcript`, the text of all
-            messages is graded. With `trajectory`, the same text with the number of each step is graded.
+            reasoning is left out and its tool calls are part of the context. For a session of a coding agent, the
+            context is only the prompts of the user. With `transcript`, the text of all messages is graded. With
+            `trajectory`, the same text with the number of each step is graded.
 
     Returns:
         The text to grade and the text of the context. The text of the context is None if the conversation has no
@@ -126,11 +127,17 @@ def split_conversation(messages: Messages | Conversation, respond: Respond = "la
     elif not (text := last.answer()):
         problem = "calls tools and has no text" if calls else "has no text"
     else:
-        return text, render_steps([*(step for group in earlier for step in group), *calls]) or None
+        before = [step for group in earlier for step in group]
+        return text, _prompts(before) if conversation.is_session else render_steps([*before, *calls]) or None
     raise ValueError(
         f"`{last.place}`, the last, {problem}, but with respond='last' it is the text to grade: "
         "end with the assistant's answer, or pass respond='transcript' to grade the whole"
     )
+
+
+def _prompts(steps: list[Step]) -> str | None:
+    prompts = [step for step in steps if step.role == "user"]
+    return prompts[0].text if len(prompts) == 1 else render_steps(prompts) or None
 
 
 def check_respond(respond: object) -> None:

@@ -226,7 +226,9 @@ def _conversation_fields(conversation: Conversation, respond: Any, fields: Mappi
     if conversation.is_answer_only:
         return changed
     if not fields.get("trajectory"):
-        show = "as_response" if respond == "trajectory" else fields.get("show_trajectory") or "if_needed"
+        # The task of a session does not contain its steps.
+        default = "always" if conversation.is_session else "if_needed"
+        show = "as_response" if respond == "trajectory" else fields.get("show_trajectory") or default
         if show == "as_response" and respond != "trajectory":
             raise ValueError(
                 "`show_trajectory` is 'as_response', but the response is not the text of the steps: pass "

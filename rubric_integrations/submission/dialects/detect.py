@@ -112,12 +112,14 @@ class Conversation(NamedTuple):
         messages: The messages.
         groups: One list for each message, with the steps that the message became (see `join_calls`).
         attachments: The attachments of the submission, including the files of the conversation.
-        is_answer_only: Whether the conversation is only the answer of a run, whose steps are not known.
+        is_session: Whether a coding agent wrote it. Its steps are then a trajectory, and not a part of the task.
+        is_answer_only: Whether it is only the answer of a session, whose steps are not known.
     """
 
     messages: list[Message]
     groups: list[list[Step]]
     attachments: tuple[Attachment, ...]
+    is_session: bool = False
     is_answer_only: bool = False
 
     @property
@@ -185,7 +187,8 @@ def read_conversation(conversation: Any, attachments: AttachmentList | None = No
     if name not in _WITH_CALLS_OF_USERS:
         _refuse_calls_of_users(messages)
     is_answer_only = name == "claude_code" and has_only_results(conversation)
-    return Conversation(messages, join_calls(messages), tuple(attachments.items), is_answer_only)
+    groups = join_calls(messages)
+    return Conversation(messages, groups, tuple(attachments.items), name in SESSIONS, is_answer_only)
 
 
 def _refuse_calls_of_users(messages: list[Message]) -> None:

@@ -54,7 +54,7 @@ def test_blocks_of_one_message_are_one_step_with_the_results_of_its_calls(lines:
     assert [step.tokens for step in steps] == [None, 100, 100]
     assert steps[1].calls[0].arguments == {"file_path": "~/shop/cart.py"}
     submission = Submission.from_messages(lines)
-    assert submission.response == "Fixed."
+    assert (submission.response, submission.query, submission.show_trajectory) == ("Fixed.", "Fix the total.", "always")
     assert "SECRET FILE" not in submission.model_dump_json()
 
 
@@ -169,6 +169,22 @@ def test_answer_of_a_run_is_its_result() -> None:
     assert outline(changed)[-2:] == [WHOLE[-1], ("assistant", "Another end.", [])]
     structured = {**RESULT, "result": "", "structured_output": {"files": 3}}
     assert Submission.from_messages(structured).response == '{"files": 3}'
+
+
+def test_task_of_a_session_is_its_prompts_and_its_steps_may_be_long() -> None:
+    lines = [
+        user("u1", "Look."),
+        model("a1", "m1", use("c1"), parent="u1"),
+        user("u2", result("c1", "x" * 1_500_000), "a1"),
+        user("u3", "And?", "u2"),
+        model("a2", "m2", text("Done."), parent="u3"),
+    ]
+    submission = Submission.from_messages(lines)
+    assert submission.query == '{"role": "user", "content": "Look."}\n{"role": "user", "content": "And?"}'
+    assert submission.trajectory
+    assert len(submission.trajectory.calls[0].result or "") == 1_500_000
+    chosen = Submission.model_validate({"response": lines, "query": "Be brief.", "show_trajectory": "if_needed"})
+    assert (str(chosen.query)[:10], chosen.show_trajectory) == ("Be brief.\n", "if_needed")
 
 
 def test_answer_without_steps_has_no_trajectory() -> None:
