@@ -153,7 +153,7 @@ class _Rollout:
         if kind == "response_item":
             self._add_item(object_field(line, "payload") or {}, f"{place}.payload")
         elif kind == "event_msg":
-            self._add_event(object_field(line, "payload") or {})
+            self._add_event(object_field(line, "payload") or {}, f"{place}.payload")
         elif kind == "compacted":
             self.compactions += 1
         elif kind not in ("session_meta", "turn_context") and (is_item(payload) or get_field(payload, "role")):
@@ -173,9 +173,11 @@ class _Rollout:
             self.is_aborted = False
         self.items.append((place, item))
 
-    def _add_event(self, event: Mapping[str, Any]) -> None:
+    def _add_event(self, event: Mapping[str, Any], place: str) -> None:
         """Use an event that says whether a call failed, or that a turn ended without an answer."""
-        kind, call_id = event.get("type"), event.get("call_id")
+        kind = event.get("type")
+        if not isinstance(kind, str):
+            raise UnknownBlockError(place, "has no `type`", "correct it")
         if kind == "turn_aborted":
             self.is_aborted = True
         elif kind == "thread_rolled_back":
@@ -184,13 +186,8 @@ class _Rollout:
                 del self.items[self._turns[-count] :], self._turns[-count:]
             self.rolled_back += count
             self.is_aborted = False
-        elif isinstance(call_id, str):
-            if kind == "exec_command_end" and (code := code_field(event, "exit_code")) is not None:
-                self._failed[call_id] = code != 0
-            elif kind == "patch_apply_end" and (success := flag_field(event, "success")) is not None:
-                self._failed[call_id] = not success
-            elif kind == "mcp_tool_call_end":
-                self._failed[call_id] = _has_mcp_failed(event.get("result"))
+        elif kind in _ENDS and (call_id := text_field(event, "call_id")) is not None:
+            self._failed[call_id] = _ENDS[kind](event)
 
     def with_error(self, part: Part) -> Part:
         """Return a part. If it is a result, it has whether its call failed, as far as that is recorded."""
@@ -214,14 +211,30 @@ def _is_context(text: Any) -> bool:
     return isinstance(text, str) and text.lstrip().startswith(_NO_PROMPTS)
 
 
-def _has_mcp_failed(result: Any) -> bool | None:
-    if not isinstance(result, Mapping):
-        return None
-    outcome = cast("Mapping[str, Any]", result)
+def _has_command_failed(event: Mapping[str, Any]) -> bool | None:
+    code = code_field(event, "exit_code")
+    return None if code is None else code != 0
+
+
+def _has_patch_failed(event: Mapping[str, Any]) -> bool | None:
+    success = flag_field(event, "success")
+    return None if success is None else not success
+
+
+def _has_mcp_failed(event: Mapping[str, Any]) -> bool | None:
+    outcome = object_field(event, "result") or {}
     if "Err" in outcome:
         return True
     has_failed = first_field(outcome.get("Ok"), "is_error", "isError")
     return bool(has_failed) if "Ok" in outcome else None
+
+
+# Whether a call failed, by the event at its end.
+_ENDS = {
+    "exec_command_end": _has_command_failed,
+    "patch_apply_end": _has_patch_failed,
+    "mcp_tool_call_end": _has_mcp_failed,
+}
 
 
 def _has_failed(output: str) -> bool | None:
