@@ -18,6 +18,7 @@ from rubric_integrations.submission.containers import SWE_AGENT_KEYS, find_rows,
 from rubric_integrations.submission.dialects.detect import SESSIONS, dialect_of
 from rubric_integrations.submission.inputs import own_id
 from rubric_integrations.submission.messages import is_conversation, is_message
+from rubric_integrations.submission.session_files import is_session_text
 from rubric_integrations.submission.tables import Layout, read_csv_rows, read_parquet, read_sheet
 from rubric_integrations.submission.text_files import (
     MAX_PARSED,
@@ -197,6 +198,11 @@ def read_one_text(path: Path, layout: Layout) -> Iterator[RawRow]:
         raise LayoutError("is read as one text, which has no columns: name none")
     if PROMPTFOO_TEXT.match(text):
         raise LayoutError("is promptfoo's results as YAML: rename it to `.yaml`, or all would be one response")
+    if is_session_text(text):
+        raise LayoutError(
+            "is a session or the output of a coding agent: rename it to `.jsonl`, or to `.json` if it is one value (for "
+            "stdin, `--input-format jsonl`), or its JSON would be graded as a text"
+        )
     yield RawRow({"id": path.stem, "response": text}, None, 1, "line 1", ONE_TEXT)
 
 

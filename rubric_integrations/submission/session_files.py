@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from rubric_integrations._util.json import JsonObject
+from rubric_integrations._util.json import JsonObject, parse_json
 from rubric_integrations.submission.dialects.chat import is_item
 from rubric_integrations.submission.dialects.claude_code import (
     is_claude_code_line,
@@ -35,6 +35,24 @@ from rubric_integrations.submission.tool_answers import (
 
 MAX_LINES = 200_000
 """The largest number of lines in a file of sessions, which are in memory together."""
+
+
+def is_session_text(text: str) -> bool:
+    """Return whether a text begins with the JSON of a line of a session, or of the output of a coding agent.
+
+    Example:
+        >>> is_session_text('{"type": "thread.started", "thread_id": "0199"}'), is_session_text("It is 42.")
+        (True, False)
+    """
+    line = text.lstrip("\ufeff \t\r\n").partition("\n")[0]
+    if not line.startswith(("{", "[")):
+        return False
+    try:
+        value = parse_json(line)
+    except ValueError:
+        return False
+    first = cast("list[Any]", value)[0] if isinstance(value, list) and value else value
+    return any(matches(first) for matches in (is_claude_code_line, is_rollout_line, is_exec_line))
 
 
 def session_rows(

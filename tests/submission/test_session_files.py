@@ -215,6 +215,21 @@ def test_line_of_a_session_below_other_rows_is_refused(write: Write) -> None:
     assert rows_of(write("f.jsonl", [RESULT]), response_column="result", id_column="uuid") == {"r": "Fixed."}
 
 
+@pytest.mark.parametrize("value", [RESULT, [STREAM[0], RESULT], EXEC[0], META, CLAUDE[0]])
+def test_session_in_a_text_file_is_refused_and_not_graded_as_json(tmp_path: Path, value: Any) -> None:
+    for name in ("f.txt", "f.log", "f"):
+        path = tmp_path / name
+        path.write_text(f"{json.dumps(value)}\nmore\n")
+        with pytest.raises(ResponsesError, match=r"rename it to `\.jsonl`"):
+            rows_of(path)
+
+
+@pytest.mark.parametrize("words", ['{"type": "result"}', "[]", "{", "[1]", '{"type": ["user"]}', '{"result": "x"}'])
+def test_json_in_a_text_file_is_one_text(tmp_path: Path, words: str) -> None:
+    (tmp_path / "f.txt").write_text(words)
+    assert rows_of(tmp_path / "f.txt") == {"f": words}
+
+
 @pytest.mark.parametrize(
     "row",
     [
