@@ -200,8 +200,8 @@ def read_one_text(path: Path, layout: Layout) -> Iterator[RawRow]:
         raise LayoutError("is promptfoo's results as YAML: rename it to `.yaml`, or all would be one response")
     if is_session_text(text):
         raise LayoutError(
-            "is a session or the output of a coding agent: rename it to `.jsonl`, or to `.json` if it is one value (for "
-            "stdin, `--input-format jsonl`), or its JSON would be graded as a text"
+            "is a session or the output of a coding agent: rename it to `.jsonl`, or to `.json` if it is one value "
+            "(for stdin, `--input-format jsonl`), or its JSON would be graded as a text"
         )
     yield RawRow({"id": path.stem, "response": text}, None, 1, "line 1", ONE_TEXT)
 
