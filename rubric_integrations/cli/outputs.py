@@ -14,18 +14,19 @@ from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from rubric_integrations.cli.console import refuse, unwritable
 from rubric_integrations.cli.options import LedgerAddress
 
 if TYPE_CHECKING:
+    from rubric_integrations.formats.parsing import Syntax
     from rubric_integrations.runs.summary import Graded
 
 # The suffixes of the files that SQLite keeps next to an open database.
 _BESIDE_LEDGER = ("-wal", "-shm", "-journal")
 _SQLITE = b"SQLite format 3\0"
-_RUBRIC_SUFFIXES = (".json", ".yaml", ".yml")
+_RUBRIC_SUFFIXES = (".json", ".yaml", ".yml", ".toml")
 # The number of bytes at the beginning of a file that are read to detect its kind. A line of a run file may begin with a
 # long text.
 _HEAD = 1_000_000
@@ -382,19 +383,17 @@ def open_document(output: Path | None, *, overwrite: bool, inputs: Iterable[Path
     return OutputFile(output, option="--output", overwrite=overwrite, inputs=inputs, may_be_rubric=True)
 
 
-def print_document(
-    document: dict[str, Any], output: OutputFile | None, syntax: Literal["json", "yaml"] = "yaml"
-) -> None:
-    """Write a document as YAML or JSON.
+def print_document(document: dict[str, Any], output: OutputFile | None, syntax: Syntax = "yaml") -> None:
+    """Write a document as YAML or JSON, or in the syntax of its format.
 
     Args:
         document: The document.
-        output: The file, which is written as JSON if its name ends in `.json`. None means stdout.
-        syntax: The syntax for stdout and for files with another ending.
+        output: The file. The ending of its name decides the syntax. None means stdout.
+        syntax: The syntax for stdout and for files with an unknown ending.
     """
-    from rubric_integrations.formats.parsing import dump
+    from rubric_integrations.formats.parsing import SYNTAX, dump
 
-    text = dump(document, "json" if output and output.path.suffix == ".json" else syntax)
+    text = dump(document, SYNTAX.get(output.path.suffix.lower(), syntax) if output else syntax)
     if output is None:
         print(text, end="")  # noqa: T201 -- rich would wrap lines and read markup
         return

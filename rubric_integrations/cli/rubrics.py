@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 OutputOption = Annotated[
-    Path | None, typer.Option(help="The file to write, .json or .yaml. By default YAML on stdout.")
+    Path | None, typer.Option(help="The file to write, such as .json or .yaml. By default YAML on stdout.")
 ]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output if it exists.")]
 
@@ -49,9 +49,12 @@ def convert(
     Exit codes: 0 written, with or without losses; 2 the rubric is invalid, the format is unknown or cannot express the
     rubric, or the file cannot be written.
     """
-    from rubric_integrations.formats.registry import read_document, reading_losses, write_document
+    from rubric_integrations.formats.parsing import SYNTAX
+    from rubric_integrations.formats.registry import SYNTAX_OF_FORMAT, read_document, reading_losses, write_document
     from rubric_integrations.formats.suite_files import load_with_tests
 
+    if output and SYNTAX.get(output.suffix.lower()) == "toml" and SYNTAX_OF_FORMAT.get(to) != "toml":
+        refuse(f"`--output` {str(output)!r} ends in .toml, and {to} is not written as TOML: end it in .yaml or .json")
     file = open_document(output, overwrite=overwrite, inputs=[rubric, *([weights] if weights else [])])
     try:
         content, source = load_with_tests(rubric)
@@ -62,7 +65,7 @@ def convert(
             losses = reading_losses(content, rubric_format) + losses
     except ValueError as error:  # a RubricError, or an unknown format, whose message names the known ones
         refuse(str(error))
-    print_document(document, file)
+    print_document(document, file, SYNTAX_OF_FORMAT.get(to, "yaml"))
     for loss in losses:
         err.print(plain(f"lost: {loss}"), style="yellow", soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""Parses JSON and YAML from untrusted sources, and describes faults: the place, the field and the fix.
+"""Parses JSON, YAML and TOML from untrusted sources, and describes faults: the place, the field and the fix.
 
 Parsing runs no code, and limits size, depth and YAML aliases. A repeated key is an error, because one of its values
 would be lost. Line numbers are available for tools that show faults in an editor or a review.
@@ -6,11 +6,13 @@ would be lost. Line numbers are available for tools that show faults in an edito
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import json
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Literal, NoReturn, get_args
@@ -21,6 +23,7 @@ from pydantic_core import ErrorDetails
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from rubric_integrations._util.json import refuse_endless
+from rubric_integrations._util.records import encodable
 from rubric_integrations.library import catalogue
 from rubric_integrations.rubric.rubric import Fault, RubricError
 
@@ -114,7 +117,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models_in(argument)
 
 
-Syntax = Literal["json", "yaml"]
+Syntax = Literal["json", "yaml", "toml"]
 
 MAX_DEPTH = 50
 # The limit on values after all aliases are expanded. A rubric has about ten values for each criterion.
@@ -126,12 +129,15 @@ MAX_BYTES = 10_000_000
 # length.
 _MAX_NUMBER = 1000
 _NUMBER = re.compile(r"[-+]?\d[\w.:+-]*")
+# The most characters of a TOML file, and the most dots in one of its lines.
+_MAX_TOML, _MAX_DOTS = 1_000_000, 300
 _YAML_LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 # Python refuses to print integers of more than 4,300 digits. A float has at most 308 digits before its point.
 _MAX_BITS = 1024
 
-_SYNTAX: dict[str, Syntax] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
+SYNTAX: dict[str, Syntax] = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}
+"""The syntax of a file by the ending of its name, in lower case."""
 
 _AS_YAML = "write it as YAML or JSON, such as `- {weight: 10, requirement: Names a source}`"
 # Almost any text is valid YAML. A list in Markdown would be read as criteria of weight 1, with `(-5)` as part of a
@@ -155,8 +161,13 @@ def parse(text: str, syntax: Syntax, source: str) -> Any:
     try:
         if syntax == "json":
             return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_unique_pairs)
+        if syntax == "toml":
+            bound_toml(text)
+            return _without_dates(tomllib.loads(text.removeprefix("\ufeff")))
         bound_yaml(text)
         return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 -- a SafeLoader
+    except tomllib.TOMLDecodeError as error:
+        message = f"is not TOML: {_without_parentheses(str(error))}"
     except json.JSONDecodeError as error:
         message = f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
     except yaml.MarkedYAMLError as error:
@@ -186,12 +197,53 @@ def _yaml_remedy(text: str, line_index: int, column: int) -> str:
 
 
 def dump(data: Any, syntax: Syntax) -> str:
-    """Write a document as JSON or YAML text, from which `parse` reads an equal document."""
+    """Write a document as JSON, YAML or TOML text, from which `parse` reads an equal document.
+
+    TOML has tables, lists of tables, and values without None. Half of an emoji is written as its escape.
+    """
     if syntax == "json":
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
+    if syntax == "toml":
+        return _toml_of(data)
     text = yaml.safe_dump(data, allow_unicode=True, sort_keys=False, width=100)
     # PyYAML writes some line separators unescaped but reads them as newlines. In ASCII, it escapes them.
     return text if yaml.safe_load(text) == data else yaml.safe_dump(data, sort_keys=False, width=100)
+
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def _toml_of(document: Mapping[str, Any]) -> str:
+    """Write a table as TOML: first its values, then each table and each list of tables below its own header."""
+    own: list[str] = []
+    tables: list[str] = []
+    for key, value in document.items():
+        entries: Any = [value] if isinstance(value, Mapping) else value
+        header = f"[{_toml_key(key)}]" if isinstance(value, Mapping) else f"[[{_toml_key(key)}]]"
+        if isinstance(entries, list) and entries and all(isinstance(entry, Mapping) for entry in entries):
+            tables += [header + "\n" + "".join(_toml_line(*item) for item in entry.items()) for entry in entries]
+        else:
+            own.append(_toml_line(key, value))
+    return "\n".join(["".join(own), *tables] if own else tables)
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _toml_value(key)
+
+
+def _toml_line(key: str, value: Any) -> str:
+    return f"{_toml_key(key)} = {_toml_value(value)}\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_toml_key(key)} = {_toml_value(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, str):
+        # The strings of JSON are those of TOML, which also escapes the control character DEL.
+        return json.dumps(encodable(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
 
 
 def check_depth(data: Any, depth: int = 0) -> None:
@@ -273,6 +325,31 @@ def bound_yaml(text: str) -> None:
             raise ValueError(f"has more than {MAX_NODES:,} values after the expansion of its aliases")
 
 
+def bound_toml(text: str) -> None:
+    """Check that `tomllib` parses a text in seconds: its time is quadratic in the number of parts of a dotted key.
+
+    Raises:
+        ValueError: The text or one of its lines is too long.
+    """
+    if len(text) > _MAX_TOML:
+        raise ValueError(f"has {len(text):,} characters, more than the {_MAX_TOML:,} of a TOML file: split the rubric")
+    if any(line.count(".") > _MAX_DOTS for line in text.split("\n")):
+        raise ValueError(f"has a line with more than {_MAX_DOTS} dots: write a long text on several lines")
+
+
+def _without_dates(value: Any) -> Any:
+    """Return the data of a TOML file with its dates and times as text, as in JSON."""
+    if isinstance(value, dict):
+        return {key: _without_dates(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_dates(inner) for inner in value]
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else value
+
+
+def _without_parentheses(message: str) -> str:
+    return message.replace("(at ", "at ").removesuffix(")")
+
+
 def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
     """Parse a file.
 
@@ -283,13 +360,13 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
         The data and the name of the file.
 
     Raises:
-        RubricError: The file cannot be read, is too large, is not text, or is neither JSON nor YAML.
+        RubricError: The file cannot be read, is too large, is not text, or is neither JSON, YAML nor TOML.
     """
     name = _name_of(source)
     if (other := _OTHER_FORMATS.get(Path(name).suffix.lower())) is not None:
         problem = f"is {other}, in which the weights of the criteria cannot be found: {_AS_YAML}"
         raise RubricError(name, [Fault("", "", problem)])
-    return load_text(read_content(source), _SYNTAX.get(Path(name).suffix.lower()), name), name
+    return load_text(read_content(source), SYNTAX.get(Path(name).suffix.lower()), name), name
 
 
 def read_content(source: str | PathLike[str] | IO[str] | IO[bytes]) -> str:
@@ -328,7 +405,7 @@ def _name_of(source: str | PathLike[str] | IO[str] | IO[bytes]) -> str:
 
 
 def load_text(text: str, syntax: Syntax | None, source: str) -> Any:
-    """Parse JSON or YAML text. If `syntax` is None, text that starts with `[` or `{` is JSON.
+    """Parse JSON, YAML or TOML text. If `syntax` is None, text that starts with `[` or `{` is JSON.
 
     Raises:
         RubricError: The text is too large, nests too deeply, or has a syntax error.

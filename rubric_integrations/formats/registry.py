@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from rubric_integrations.formats import (
+    adk,
     agentv,
     checklist,
     flask,
@@ -22,6 +23,8 @@ from rubric_integrations.formats import (
     prometheus,
     promptfoo,
     rar,
+    rewardkit,
+    verifiers,
 )
 from rubric_integrations.formats.items import Reading
 from rubric_integrations.formats.parsing import Syntax, check_document, dump, load_text
@@ -73,9 +76,16 @@ FORMATS: dict[Format, RubricFormat] = {
     "checklist": checklist,
     "agentv": agentv,
     "promptfoo": promptfoo,
+    "rewardkit": rewardkit,
+    "adk": adk,
+    "verifiers": verifiers,
     "native": native,
 }
 """The formats by name, in the order of their detection. `native` comes last because it matches everything."""
+
+
+SYNTAX_OF_FORMAT: dict[Format, Syntax] = {"rewardkit": "toml"}
+"""The syntax of the formats that are written neither as JSON nor as YAML."""
 
 
 def detect(document: Any) -> Format:
