@@ -15,7 +15,6 @@ from rubric_integrations.formats import (
     agentv,
     checklist,
     flask,
-    healthbench,
     modelgraded,
     native,
     openrubricrl,
@@ -26,6 +25,7 @@ from rubric_integrations.formats import (
     rewardkit,
     verifiers,
 )
+from rubric_integrations.formats.datasets import DATASETS
 from rubric_integrations.formats.items import Reading
 from rubric_integrations.formats.parsing import Syntax, check_document, dump, load_text
 from rubric_integrations.formats.promptfoo import warn_of_losses
@@ -67,7 +67,7 @@ Format = str
 
 FORMATS: dict[Format, RubricFormat] = {
     "openrubricrl": openrubricrl,
-    "healthbench": healthbench,
+    **{dataset.name: dataset for dataset in DATASETS},
     "rar": rar,
     "prometheus": prometheus,
     "flask": flask,

@@ -13,7 +13,7 @@ import yaml
 
 from tests.formats.samples import SAMPLES
 from tests.formats.test_checklist import BANDED
-from tests.formats.test_healthbench import GRADED
+from tests.formats.test_datasets import GRADED
 from tests.rubric.test_rubric_tree import TREE
 
 ROOT = Path(__file__).resolve().parents[2]

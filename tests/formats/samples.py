@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.formats.test_assertions import AGENTV, PROMPTFOO
 from tests.formats.test_checklist import BANDED
-from tests.formats.test_healthbench import GRADED
+from tests.formats.test_datasets import GRADED
 from tests.formats.test_rar import RAR, RESEARCH
 
 SCORES: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pytest
 
 from rubric_integrations import Rubric, RubricError
 from rubric_integrations.formats import reading_losses, write_document
-from rubric_integrations.formats.healthbench import labels_of
+from rubric_integrations.formats.datasets import labels_of
 from rubric_integrations.formats.registry import detect
 
 RUBRICS = [
