@@ -71,15 +71,15 @@ def parse(document: Any, source: str) -> Reading:
     Raises:
         RubricError: The file has faults, or several rubrics. The error lists every fault.
     """
-    found = list(parts_of(document, source))
-    if len(found) > 1:
-        ids = ", ".join(part.id for part in found[:5])
+    parts = list(parts_of(document, source))
+    if len(parts) > 1:
+        ids = ", ".join(part.id for part in parts[:5])
         message = (
-            f"are {len(found)} rubrics ({ids}), each with its own pass mark: read the file with `load_eval_cases`, "
+            f"are {len(parts)} rubrics ({ids}), each with its own pass mark: read the file with `load_eval_cases`, "
             "which returns them all; in the shell, choose one with `convert FILE --case ID --to native`"
         )
-        raise error_of(source, "adk", [Fault("criteria" if found[0].config else "eval_cases", "", message)])
-    return read_part(document, found[0], source)
+        raise error_of(source, "adk", [Fault("criteria" if parts[0].config else "eval_cases", "", message)])
+    return read_part(document, parts[0], source)
 
 
 def parts_of(document: Any, source: str) -> Iterator[Part]:

@@ -29,6 +29,7 @@ from rubric_integrations.formats.datasets import DATASETS
 from rubric_integrations.formats.items import Reading
 from rubric_integrations.formats.parsing import Syntax, check_document, dump, load_text
 from rubric_integrations.formats.promptfoo import warn_of_losses
+from rubric_integrations.formats.refused import refuse_known
 from rubric_integrations.formats.suite_files import load_with_tests, with_attachments
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
@@ -126,6 +127,8 @@ def read_document(document: Any, source: str, rubric_format: Format | None = Non
         'Is polite'
     """
     check_document(document, source)
+    if rubric_format is None:
+        refuse_known(document, source)
     reading = _format_of(document, rubric_format).parse(document, source)
     warn_of_losses(reading.not_graded, source)
     return reading.rubric
@@ -180,6 +183,7 @@ def read_text(text: str, syntax: Syntax | None, source: str) -> Rubric:
     Raises:
         RubricError: The text has faults. The error lists every fault.
     """
+    refuse_known({"rubric": text}, source)
     return read_document(load_text(text, syntax, source), source)
 
 

@@ -93,19 +93,11 @@ def unregistered_fault(where: str, name: str) -> Fault:
 
 def _read_rubrics(path: Path, *, strict: bool) -> tuple[list[Rubric], Format]:
     """Read all rubrics of a file, and detect its format."""
-    from rubric_integrations.formats import checklist, prometheus
-    from rubric_integrations.formats.agentv import load_eval_cases
-    from rubric_integrations.formats.promptfoo import suite_of
+    from rubric_integrations.formats.agentv import has_cases, load_eval_cases
     from rubric_integrations.formats.suite_files import load_with_tests
 
     document, _ = load_with_tests(path)
-    suite = suite_of(document)
-    has_rows = bool(prometheus.rows_of(document) or checklist.rows_of(document))
-    if (
-        has_rows
-        or (suite and (suite.tests or suite.not_read))
-        or (isinstance(document, dict) and document.get("evalcases"))
-    ):
+    if has_cases(document):
         return [case.rubric for case in load_eval_cases(path, strict=strict)], detect(document)
     rubric = Rubric.from_file(path)
     if strict and rubric.left_out:

@@ -21,6 +21,9 @@ from tests.openai_server import OpenAIServer, Reply
 from tests.rubric.strategies import rubrics
 
 
+READ_ONLY = ("modelgraded", "flask", "adk", "verifiers")
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example_file_is_detected_graded_and_equal_after_writing(path: Path, server: OpenAIServer) -> None:
     @register_metric("distinct_words")
@@ -47,16 +50,32 @@ def test_example_file_is_detected_graded_and_equal_after_writing(path: Path, ser
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rubric=rubrics)
 def test_conversion_of_any_rubric_to_any_format_is_lossless_or_reports_its_losses(rubric: Rubric) -> None:
-    # Formats without penalties, or with nothing else; of a single criterion on a scale; and one that is only read.
-    refused = {"openrubricrl": not rubric.positive_weight, "paperbench": bool(rubric.negative_weight)}
+    # Formats without penalties, or with nothing else; of a single criterion on a scale; and those that are only read.
+    refused = {
+        "openrubricrl": not rubric.positive_weight,
+        "paperbench": bool(rubric.negative_weight),
+        "rewardkit": any(map(has_no_place_in_rewardkit, rubric.criteria)),
+    }
     for to in FORMATS:
         try:
             document, losses = write_document(rubric, to)
         except RubricError:
-            assert refused.get(to, to in ("prometheus", "modelgraded", "flask")), to
+            assert refused.get(to, to in ("prometheus", *READ_ONLY)), to
             continue
         again = read_document(json.loads(json.dumps(document)), "again")
         assert again == rubric or losses, to
+
+
+def has_no_place_in_rewardkit(criterion: Criterion) -> bool:
+    """Return whether a criterion would have another score in Reward Kit."""
+    values = sorted(option.value for option in criterion.choices)
+    even = [index / (len(values) - 1) for index in range(len(values))]
+    return (
+        criterion.is_penalty
+        or {criterion.applies_when, criterion.check, criterion.per} != {None}
+        or values != pytest.approx(even)
+        or len(values) > 10
+    )
 
 
 ONE_TO_FIVE: dict[str, Any] = {"min": 1, "max": 5, "integer": True, "levels": dict(enumerate("abcde", start=1))}
@@ -71,7 +90,7 @@ def test_sample_of_a_format_is_claimed_by_that_format_alone(name: Format, docume
     assert detect(document) == name
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("modelgraded", "flask")])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in READ_ONLY])
 def test_written_document_is_detected_as_its_format(name: Format) -> None:
     scale = {"scale": ONE_TO_FIVE} if name == "prometheus" else {}
     rubric = Rubric([{"requirement": "r", "name": "n", "weight": 1.0, **scale}], name="x", version="1.0.0")
@@ -102,7 +121,7 @@ def test_conversion_lists_tags_importance_and_metadata_as_losses(name: str) -> N
     assert FORMATS[name].parse(document, "file").rubric.criteria[0].requirement == "r"
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("modelgraded", "flask")])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in READ_ONLY])
 def test_evidence_operator_judge_and_sensitivities_are_kept_or_listed_as_losses(name: Format) -> None:
     scale = ONE_TO_FIVE if name == "prometheus" else None
     fields: dict[str, Any] = {"name": "a", "requirement": "r", "needs": ["query"], "judge": "second", "scale": scale}
