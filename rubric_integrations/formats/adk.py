@@ -218,6 +218,8 @@ def _native_fields(entry: Any, where: str, metric: str, faults: list[Fault]) -> 
         return None
     data = _snake_keys(entry)
     before = len(faults)
+    if len(data) < len(entry):
+        faults.append(Fault(where, "", "has a key in two spellings, such as `rubricId` and `rubric_id`: remove one"))
     faults += [unknown_key(where, key, _RUBRIC_KEYS) for key in sorted(data.keys() - set(_RUBRIC_KEYS))]
     content: Any = data.get("rubric_content")
     text = _snake_keys(content).get("text_property")

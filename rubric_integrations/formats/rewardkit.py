@@ -268,20 +268,13 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
     faults = [fault for key, c in zip(rubric.keys, rubric.criteria, strict=True) for fault in _refusals(key, c)]
     if faults:
         raise RubricError("rewardkit", faults)
-    gates = [criterion for criterion in rubric.criteria if criterion.is_gate]
-    are_full = all(c.min_score == 1.0 or (c.min_score is None and len(c.choices) <= 2 and not c.scale) for c in gates)
-    is_required_pass = bool(gates) and are_full and rubric.pass_mark == 0
     messages = rubric_losses(rubric, kept=("pass_mark",))
-    scoring: dict[str, Any] = {}
-    if is_required_pass:
-        scoring = {"aggregation": "required-pass"}
-    elif "pass_mark" in rubric.model_fields_set:
-        scoring = {"aggregation": "threshold", "threshold": rubric.pass_mark}
+    scoring = _scoring_of(rubric)
+    aggregation = scoring.get("aggregation", "weighted-mean")
     if scoring:
-        messages.append(
-            f"`pass_mark` and required criteria become `{scoring['aggregation']}`: the score is 1 or 0 there"
-        )
-    kept = ("name", "weight", "options", "scale", "metadata", *(("required", "min_score") if is_required_pass else ()))
+        messages.append(f"`pass_mark` and required criteria become `{aggregation}`: the score is 1 or 0 there")
+    gates = ("required", "min_score") if aggregation in _GATES else ()
+    kept = ("name", "weight", "options", "scale", "metadata", *gates)
     names: list[str] = []
     tables: list[dict[str, Any]] = []
     for key, criterion in zip(rubric.keys, rubric.criteria, strict=True):
@@ -290,15 +283,27 @@ def write(rubric: Rubric) -> tuple[dict[str, Any], list[str]]:
         if name != criterion.name:
             messages.append(f"`{key}`: its name becomes {name!r}")
         messages += criterion_losses(key, criterion, kept)
-        table = {"name": name, "description": criterion.full_requirement, **_answers(key, criterion, messages)}
+        table: dict[str, Any] = {"name": name, "description": criterion.full_requirement}
         metadata = dict(criterion.metadata or {})
-        is_optional = not criterion.is_gate if is_required_pass else metadata.get("optional") is True
+        is_optional = not criterion.is_gate if aggregation == _GATES[1] else metadata.get("optional") is True
         if metadata.get("optional") is is_optional:
             metadata.pop("optional")
+        table |= _notes(key, metadata, messages) | _answers(key, criterion, messages)
         table |= {"optional": True} if is_optional else {}
-        table |= _notes(key, metadata, messages)
         tables.append({**table, "weight": criterion.weight})
     return {"criterion": tables, **({"scoring": scoring} if scoring else {})}, messages
+
+
+def _scoring_of(rubric: Rubric) -> dict[str, Any]:
+    """Return the `[scoring]` table of a rubric. It is empty for the weighted mean."""
+    gates = [criterion for criterion in rubric.criteria if criterion.is_gate]
+    # A criterion with two answers has no other value above 0 than 1.
+    are_full = all(c.min_score == 1.0 or (not c.min_score and len(c.choices) <= 2 and not c.scale) for c in gates)
+    if gates and are_full and rubric.pass_mark == 0:
+        return {"aggregation": _GATES[0] if len(gates) == len(rubric.criteria) else _GATES[1]}
+    if "pass_mark" in rubric.model_fields_set:
+        return {"aggregation": "threshold", "threshold": rubric.pass_mark}
+    return {}
 
 
 def _refusals(key: str, criterion: Criterion) -> list[Fault]:
@@ -308,8 +313,8 @@ def _refusals(key: str, criterion: Criterion) -> list[Fault]:
     if criterion.is_penalty:
         faults.append(Fault(key, "weight", "is negative, and Reward Kit has no penalties: write another format"))
     values = sorted(option.value for option in criterion.choices)
-    if values and (len(values) > 10 or not _are_equidistant(values)):
-        message = "must be at most 10, at equal distances from 0 to 1: write another format"
+    if len(values) > 10 or not _are_equidistant(values) or not all(c.label.strip() for c in criterion.choices):
+        message = "must be at most 10 texts, at equal distances from 0 to 1: write another format"
         faults.append(Fault(key, "options", message))
     return faults
 
@@ -356,9 +361,19 @@ def _notes(key: str, metadata: Mapping[str, Any], messages: list[str]) -> dict[s
         is_list = isinstance(value, list) and all(isinstance(entry, str) for entry in value)
         if (name == "id" and isinstance(value, str)) or (name == "files" and is_list):
             notes[name] = value
+        elif name == "annotations" and isinstance(value, Mapping) and _is_writable(value):
+            # Without these keys, the annotations would decide both.
+            notes = {"negate": False, "optional": False, **notes, "annotations": value}
         else:
             messages.append(f"`{key}`: {short(name)} of its metadata has no place in the format")
     return notes
+
+
+def _is_writable(value: Any) -> bool:
+    """Return whether TOML can express some data: it has no None, and its keys are texts."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_writable(inner) for key, inner in value.items())
+    return all(map(_is_writable, value)) if isinstance(value, list | tuple) else isinstance(value, str | int | float)
 
 
 def _safe_name(key: str, taken: Sequence[str]) -> str:
