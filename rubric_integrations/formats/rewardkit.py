@@ -28,6 +28,7 @@ from rubric_integrations.formats.items import (
     rubric_losses,
 )
 from rubric_integrations.formats.parsing import faults_from_error, short, unknown_key
+from rubric_integrations.rubric.answers import Option
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
@@ -344,14 +345,20 @@ def _answers(key: str, criterion: Criterion, messages: list[str]) -> dict[str, A
     labels = [option.label for option in choices]
     if labels != [option.label for option in criterion.choices]:
         messages.append(f"`{key}`: its options are written from the worst to the best")
-    if any(option.description for option in choices):
+    if any(option.description and len(option.description) <= _MAX_LABEL for option in choices):
         messages.append(f"`{key}`: the descriptions of its options become parts of their levels")
     if labels == ["yes", "no"]:
         return {"negate": True}
     if labels == [str(number) for number in range(len(labels), 0, -1)]:
         return {"type": "likert", "points": len(labels), "negate": True}
-    levels = [f"{option.label}: {option.description}" if option.description else option.label for option in choices]
-    return {"type": "rubric", "levels": levels}
+    return {"type": "rubric", "levels": list(map(_level_of, choices))}
+
+
+def _level_of(option: Option) -> str:
+    """Return the text of a level. The label of a text that is too long for a label is left out."""
+    if option.description and len(option.description) > _MAX_LABEL:
+        return option.description
+    return f"{option.label}: {option.description}" if option.description else option.label
 
 
 def _notes(key: str, metadata: Mapping[str, Any], messages: list[str]) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from tests.formats.samples import SAMPLES
 from tests.openai_server import OpenAIServer, Reply
 from tests.rubric.strategies import rubrics
 
-
 READ_ONLY = ("modelgraded", "flask", "adk", "verifiers")
 
 
