@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rubric_integrations._util.records import encodable
 from rubric_integrations.formats.items import Reading, error_of, make_rubric, may_be_meant, read_criterion
 from rubric_integrations.formats.parsing import short, unknown_key
 from rubric_integrations.rubric.criterion import Criterion
@@ -163,22 +164,27 @@ def _case_parts(data: Mapping[str, Any], source: str) -> Iterator[Part]:
             turn = _snake_keys(turn_entry)
             place = f"{where}.conversation[{turn_index}]"
             rubrics = [*_listed(case, where, source), *_listed(turn, place, source)]
-            name = str(case.get("eval_id") or index + 1)
-            name += f" {turn.get('invocation_id') or turn_index + 1}" if len(turns) > 1 else ""
+            name = encodable(str(case.get("eval_id") or index + 1))
+            name += encodable(f" {turn.get('invocation_id') or turn_index + 1}") if len(turns) > 1 else ""
             yield from _typed_parts(name, turn, rubrics)
 
 
 def _typed_parts(name: str, turn: Mapping[str, Any], rubrics: Sequence[tuple[str, Any]]) -> Iterator[Part]:
     """Yield a part for each metric for which an invocation has rubrics. Rubrics of another type never count there."""
-    types = [kind for kind in _METRICS if any(_snake_keys(entry).get("type") == kind for _, entry in rubrics)]
+    types = [kind for kind in _METRICS if any(_type_of(entry) == kind for _, entry in rubrics)]
     if not types and rubrics:
         # They are read as those of a response, and `_native_fields` reports their type.
         types = ["FINAL_RESPONSE_QUALITY"]
     for kind in types:
-        own = [(place, entry) for place, entry in rubrics if _snake_keys(entry).get("type") == kind]
-        own += [(place, entry) for place, entry in rubrics if _snake_keys(entry).get("type") not in _METRICS]
+        own = [(place, entry) for place, entry in rubrics if _type_of(entry) in (kind, None)]
         part_id = f"{name} {_METRICS[kind]}" if len(types) > 1 else name
         yield Part(part_id, _text_of(turn, "user_content"), _text_of(turn, "final_response"), own, _METRICS[kind], {})
+
+
+def _type_of(entry: Any) -> str | None:
+    """Return the type of a rubric, or None if no metric has such rubrics."""
+    kind: Any = _snake_keys(entry).get("type")
+    return kind if isinstance(kind, str) and kind in _METRICS else None
 
 
 def _listed(holder: Mapping[str, Any], where: str, source: str) -> list[tuple[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rubric_integrations._util.records import encodable
 from rubric_integrations.formats.items import (
     LIST_KEYS,
     Reading,
@@ -144,7 +145,7 @@ def rows_of(document: Any, dataset: Dataset) -> list[tuple[str, Mapping[str, Any
     if not isinstance(document, list | tuple) or not dataset.matches(document):
         return []
     rows = enumerate(_rows_in(document, dataset.column), start=1)
-    return [(str(next((row[key] for key in _IDS if row.get(key)), number)), row) for number, row in rows]
+    return [(encodable(str(next((row[key] for key in _IDS if row.get(key)), number))), row) for number, row in rows]
 
 
 def _rows_in(document: Any, column: str) -> list[Mapping[str, Any]]:

@@ -31,7 +31,8 @@ KEYS = [
     "tree", "rubrics", "evalcases", "execution", "hybrid_metrics", "min", "max", "value", "min_score", "regex", "self",
     "tests", "assert", "points", "criterion", "description", "title", "tags", "checklist", "operator", "type", "vars",
     "score_rubric", "score1_description", "requirements", "sub_tasks", "threshold", "negate", "scenarios",
-    "config", "$ref", "Scoring", "defaultTest", "conversation_input",
+    "config", "$ref", "Scoring", "defaultTest", "conversation_input", "judge", "scoring", "aggregation", "points",
+    "annotations", "text", "choices", "rubricContent", "eval_cases", "rubric_items", "rubric_json", "score", "tags",
 ]  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def has_no_place_in_rewardkit(criterion: Criterion) -> bool:
     even = [index / (len(values) - 1) for index in range(len(values))]
     return (
         criterion.is_penalty
-        or {criterion.applies_when, criterion.check, criterion.per} != {None}
+        or any(part is not None for part in (criterion.applies_when, criterion.check, criterion.per))
         or values != pytest.approx(even)
         or len(values) > 10
     )

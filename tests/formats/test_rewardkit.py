@@ -157,7 +157,8 @@ def test_score_and_pass_equal_reward_kits_formula_on_random_verdicts() -> None:
         entries = [entry for entry, _, _ in drawn]
         if all(entry["optional"] for entry in entries):
             continue
-        scoring = {"aggregation": aggregation, "threshold": chance.choice([0.25, 0.5, 1.0])}
+        threshold = chance.choice([0.25, 0.5, 1.0])
+        scoring = {"aggregation": aggregation, "threshold": threshold}
         rubric = read_document({"criterion": entries, "scoring": scoring}, "x")
         values = [reference_value(entry, raw) for entry, raw, _ in drawn]
         weights = [entry["weight"] for entry in entries]
@@ -168,7 +169,7 @@ def test_score_and_pass_equal_reward_kits_formula_on_random_verdicts() -> None:
         assert rubric.compute_score(answers) == pytest.approx(mean)
         if aggregation not in ("weighted-mean", "weighted_mean") and decided < 60:
             decided += 1
-            expected = mean >= scoring["threshold"] - 1e-9 if aggregation == "threshold" else min(needed) >= 1 - 1e-9
+            expected = mean >= threshold - 1e-9 if aggregation == "threshold" else min(needed) >= 1 - 1e-9
             assert rubric.grade_sync("x", PerCriterionGrader(judge)).passed is expected, (entries, answers)
     assert decided == 60
 
