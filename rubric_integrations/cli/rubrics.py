@@ -146,7 +146,7 @@ def schema(
 
 
 def validate(
-    rubrics: Annotated[list[Path], typer.Argument(help="Rubric files, YAML or JSON, in any supported format.")],
+    rubrics: Annotated[list[Path], typer.Argument(help="Rubric files, YAML, JSON or TOML, in any supported format.")],
     modules: ModulesOption = None,
     report: Annotated[
         Literal["text", "json", "sarif"], typer.Option("--format", help="Text to read, or JSON or SARIF for tools.")

@@ -35,7 +35,7 @@ from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
 
 class RubricFormat(Protocol):
-    """The protocol of a format of rubric files. A format is a module with the three functions of this protocol."""
+    """The protocol of a format of rubric files: a module or an object with the three functions of this protocol."""
 
     def matches(self, document: Any, /) -> bool:
         """Return whether parsed data looks like this format, even if it has faults. It must not raise an exception."""
@@ -74,12 +74,12 @@ FORMATS: dict[Format, RubricFormat] = {
     "flask": flask,
     "paperbench": paperbench,
     "modelgraded": modelgraded,
-    "checklist": checklist,
-    "agentv": agentv,
-    "promptfoo": promptfoo,
     "rewardkit": rewardkit,
     "adk": adk,
     "verifiers": verifiers,
+    "checklist": checklist,
+    "agentv": agentv,
+    "promptfoo": promptfoo,
     "native": native,
 }
 """The formats by name, in the order of their detection. `native` comes last because it matches everything."""
