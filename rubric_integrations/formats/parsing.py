@@ -456,7 +456,7 @@ _PLACE = re.compile(r"at line (\d+), column \d+(?:: |$)")
 
 
 class Positions:
-    r"""The line numbers of the fields of a JSON or YAML document, counted from 1.
+    r"""The line numbers of the fields of a JSON, YAML or TOML document, counted from 1.
 
     In a document that cannot be parsed, every line number is 1.
 
@@ -470,6 +470,7 @@ class Positions:
 
     def __init__(self, text: str):
         self._root: Node | None = None
+        self._toml: dict[str, int] = {}
         if len(text) > MAX_BYTES:
             return
         try:
@@ -480,7 +481,7 @@ class Positions:
             bound_yaml(plain)
             self._root = yaml.compose(plain, Loader=_Loader)
         except (yaml.YAMLError, ValueError, RecursionError):
-            return
+            self._toml = _toml_lines(text)
 
     def line(self, where: str, field: str) -> int:
         """Return the line of a field or, if it is missing, of the innermost object around it.
@@ -490,7 +491,7 @@ class Positions:
             field: The name of the field, or a path such as `check.number`. Empty for the object itself.
         """
         if self._root is None:
-            return 1
+            return self._toml.get(f"{where}.{field}".strip("."), self._toml.get(where, 1))
         if isinstance(self._root, MappingNode) and _child(self._root, "requirement"):
             # A document with a single criterion has the place `criteria[0]`.
             where = where.removeprefix("criteria[0]")
@@ -525,6 +526,26 @@ class Positions:
             elif isinstance(node, MappingNode):
                 nodes += [value for _, value in reversed(node.value)]
         return 1
+
+
+_TOML_HEADER = re.compile(r"(\[\[?)\s*([\w-]+)\s*\]")
+_TOML_KEY = re.compile(r"([\w-]+)\s*=")
+
+
+def _toml_lines(text: str) -> dict[str, int]:
+    """Return the line number of each table of a TOML document, such as `criterion[1]`, and of each key at its top."""
+    lines: dict[str, int] = {}
+    place = ""
+    counts: Counter[str] = Counter()
+    for number, line in enumerate(text.split("\n"), start=1):
+        if header := _TOML_HEADER.match(line.strip()):
+            name = header[2]
+            place = f"{name}[{counts[name]}]" if header[1] == "[[" else name
+            counts[name] += 1
+            lines[place] = number
+        elif key := _TOML_KEY.match(line.strip()):
+            lines.setdefault(f"{place}.{key[1]}".lstrip("."), number)
+    return lines
 
 
 def syntax_error_line(message: str) -> int | None:

@@ -312,7 +312,9 @@ def _refusals(key: str, criterion: Criterion) -> list[Fault]:
     fields = [field for field in ("applies_when", "check", "per") if getattr(criterion, field) is not None]
     faults = [Fault(key, field, "has no place in Reward Kit: write another format") for field in fields]
     if criterion.is_penalty:
-        faults.append(Fault(key, "weight", "is negative, and Reward Kit has no penalties: write another format"))
+        faults.append(
+            Fault(key, "weight", "is negative, and Reward Kit has no penalties: give it the options yes: 0 and no: 1")
+        )
     values = sorted(option.value for option in criterion.choices)
     if len(values) > 10 or not _are_equidistant(values) or not all(c.label.strip() for c in criterion.choices):
         message = "must be at most 10 texts, at equal distances from 0 to 1: write another format"
