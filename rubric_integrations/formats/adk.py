@@ -10,10 +10,11 @@ a failure of the judge.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from rubric_integrations._util.records import encodable
-from rubric_integrations.formats.items import Reading, error_of, make_rubric, may_be_meant, read_criterion
+from rubric_integrations.formats.items import Reading, error_of, make_rubric, read_criterion
 from rubric_integrations.formats.parsing import short, unknown_key
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
@@ -26,6 +27,8 @@ _METRICS = {
 }
 _OF_RESPONSES = _METRICS["FINAL_RESPONSE_QUALITY"]
 _LEFT_OUT = ("judge_model_options", "include_intermediate_responses_in_final")
+_CASE_KEYS = ("eval_id", "conversation", "conversation_scenario", "rubrics")
+_TURN_KEYS = ("invocation_id", "user_content", "final_response", "rubrics")
 _RUBRIC_KEYS = ("rubric_id", "rubric_content", "description", "type")
 
 
@@ -111,6 +114,7 @@ def read_part(document: Any, part: Part, source: str) -> Reading:
     left_out: list[str] = []
     if part.config:
         fields["pass_mark"] = _read_config(part, faults, losses)
+        losses += [f"`{key}` is left out" for key in sorted(map(str, document.keys() - {"criteria"}))]
         left_out = [
             f"`{name}` is another metric, and is not graded"
             for name, value in document["criteria"].items()
@@ -163,6 +167,9 @@ def _case_parts(data: Mapping[str, Any], source: str) -> Iterator[Part]:
         for turn_index, turn_entry in enumerate(turns):
             turn = _snake_keys(turn_entry)
             place = f"{where}.conversation[{turn_index}]"
+            faults = [*_misspelled(case, where, _CASE_KEYS), *_misspelled(turn, place, _TURN_KEYS)]
+            if faults:
+                raise error_of(source, "adk", faults)
             rubrics = [*_listed(case, where, source), *_listed(turn, place, source)]
             name = encodable(str(case.get("eval_id") or index + 1))
             name += encodable(f" {turn.get('invocation_id') or turn_index + 1}") if len(turns) > 1 else ""
@@ -205,16 +212,21 @@ def _read_config(part: Part, faults: list[Fault], losses: list[str]) -> float:
     """Return the pass mark of a metric, and report its other settings."""
     where = f"criteria.{part.metric}"
     known = ("threshold", "rubrics", *_LEFT_OUT)
-    for key in sorted(part.config.keys() - {"threshold", "rubrics"}):
-        if key not in known and may_be_meant(key, known):
-            faults.append(unknown_key(where, key, known))
-        else:
-            losses.append(f"`{key}` of `{part.metric}` is left out, because the judge is chosen for each grade")
+    misspelled = _misspelled(part.config, where, known)
+    faults += misspelled
+    others = part.config.keys() - {"threshold", "rubrics", *(fault.field for fault in misspelled)}
+    losses += [f"`{key}` of `{part.metric}` is left out: the judge is chosen for each grade" for key in sorted(others)]
     threshold: Any = part.config.get("threshold")
     if not _is_number(threshold) or not 0 <= threshold <= 1:
         faults.append(Fault(where, "threshold", f"must be a number from 0 to 1, got {short(threshold)}"))
         return 0.0
     return float(threshold)
+
+
+def _misspelled(data: Mapping[str, Any], where: str, known: Sequence[str]) -> list[Fault]:
+    """Return a fault for each key that is probably a misspelled known key. ADK has more keys than these."""
+    keys = sorted(data.keys() - set(known))
+    return [unknown_key(where, key, known) for key in keys if get_close_matches(key, known, n=1, cutoff=0.8)]
 
 
 def _native_fields(entry: Any, where: str, metric: str, faults: list[Fault]) -> dict[str, Any] | None:

@@ -119,7 +119,7 @@ def read_list(
             continue
         data = {str(key): value for key, value in entry.items()}
         for key in sorted(data.keys() - set(words.values())):
-            if may_be_meant(key, words.values()) and key not in notes:
+            if _may_be_meant(key, words.values()) and key not in notes:
                 faults.append(unknown_key(where, key, list(words.values())))
             else:
                 left_out[key] += 1
@@ -175,7 +175,7 @@ def error_of(source: str, dialect: str, faults: Sequence[Fault]) -> RubricError:
     return RubricError(source, [*faults, Fault("", "", hint)])
 
 
-def may_be_meant(key: str, known: Any) -> bool:
+def _may_be_meant(key: str, known: Any) -> bool:
     """Return whether a key may be a misspelled key, or a native key that changes the score."""
     return key in Criterion.model_fields or bool(difflib.get_close_matches(key, list(known), n=1, cutoff=0.7))
 

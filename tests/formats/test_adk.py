@@ -146,6 +146,7 @@ def test_each_invocation_and_each_type_of_rubric_is_a_case(tmp_path: Path) -> No
         (config([]), "`criteria`: has no metric with `rubrics`"),
         ({"criteria": {"response_match_score": 0.5}}, "`criteria`: has no metric with `rubrics`"),
         ({"criteria": {"my_metric": {"threshold": 1, "rubrics": [rubric_entry("a")]}}}, "has no metric with `rubrics`"),
+        ({"eval_cases": [{"conversation": [{"rubric": [1]}]}]}, "`rubric`: is not a known key: did you mean `rubrics`"),
         (eval_set(), "`eval_cases`: has no metric with `rubrics`"),
         (eval_set([of_case("a", None)]), "`type`: must be one of FINAL_RESPONSE_QUALITY"),
         (eval_set([of_case("a", "SPEED")]), "got 'SPEED': the rubric would never count there"),

@@ -96,7 +96,8 @@ def test_sarif_and_json_have_the_line_of_each_fault_and_warning(tmp_path: Path) 
 def test_fault_of_a_toml_file_has_the_line_of_its_key_or_its_table(tmp_path: Path) -> None:
     path = tmp_path / "judge.toml"
     path.write_text(
-        '[judge]\nmode = "batched"\n\n[[criterion]]\ndescription = "Is kind"\n\n[[criterion]]\nweight = nan\nwight = 3\n'
+        '[judge]\nmode = "batched"\n\n[[criterion]]\ndescription = "Is kind"\n'
+        "\n[[criterion]]\nweight = nan\nwight = 3\n"
     )
     checked = check_file(path)
     lines = {(fault.where, fault.field): line for fault, line in zip(checked.faults, checked.fault_lines, strict=True)}
