@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # The suffixes of the files that SQLite keeps next to an open database.
 _BESIDE_LEDGER = ("-wal", "-shm", "-journal")
 _SQLITE = b"SQLite format 3\0"
-_RUBRIC_SUFFIXES = (".json", ".yaml", ".yml", ".md", ".markdown")
+_RUBRIC_SUFFIXES = (".json", ".yaml", ".yml", ".md", ".markdown", ".toml")
 # The number of bytes at the beginning of a file that are read to detect its kind. A line of a run file may begin with a
 # long text.
 _HEAD = 1_000_000
@@ -389,7 +389,7 @@ def print_document(document: dict[str, Any], output: OutputFile | None, syntax: 
     Args:
         document: The document.
         output: The file. The ending of its name decides the syntax. None means stdout.
-        syntax: The syntax for stdout and for files with another ending than .json, .yaml, .yml, .md and .markdown.
+        syntax: The syntax for stdout and for files with an unknown ending.
     """
     from rubric_integrations.formats.parsing import SYNTAX, dump
 

@@ -36,6 +36,9 @@ def convert(
         str | None,
         typer.Option("--from", help="The format of the file, such as healthbench. By default it is detected."),
     ] = None,
+    case: Annotated[
+        str | None, typer.Option(help="The id of a case of the file, whose rubric is converted, or the metric of ADK.")
+    ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="A file with new weights and a pass mark, as the report page exports it.")
     ] = None,
@@ -55,19 +58,37 @@ def convert(
 
     if output and SYNTAX.get(output.suffix.lower()) == "markdown" and to != "markdown":
         refuse(f"`--output` {output} is Markdown, in which {to} cannot be read: end its name in .yaml or .json")
+    if output and SYNTAX.get(output.suffix.lower()) == "toml" and SYNTAX_OF_FORMAT.get(to) != "toml":
+        refuse(f"`--output` {str(output)!r} ends in .toml, and {to} is not written as TOML: end it in .yaml or .json")
     file = open_document(output, overwrite=overwrite, inputs=[rubric, *([weights] if weights else [])])
     try:
         content, source = load_with_tests(rubric)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the parts that are listed below
-            read = read_document(content, source, rubric_format)
+            read = _case_of(rubric, case) if case else read_document(content, source, rubric_format)
             document, losses = write_document(read if weights is None else _reweighted(read, weights), to)
-            losses = reading_losses(content, rubric_format) + losses
+            losses = [*(read.left_out if case else reading_losses(content, rubric_format)), *losses]
     except ValueError as error:  # a RubricError, or an unknown format, whose message names the known ones
         refuse(str(error))
     print_document(document, file, SYNTAX_OF_FORMAT.get(to, "yaml"))
     for loss in losses:
         err.print(plain(f"lost: {loss}"), style="yellow", soft_wrap=True)
+
+
+def _case_of(path: Path, case_id: str) -> Rubric:
+    """Return the rubric of a case of a file.
+
+    Raises:
+        ValueError: The file has no such case, or has faults.
+    """
+    from rubric_integrations.formats.agentv import load_eval_cases
+
+    rubrics = [(case.id, case.rubric) for case in load_eval_cases(path)]
+    chosen = [rubric for name, rubric in rubrics if name == case_id]
+    if len(chosen) != 1:
+        known = ", ".join(repr(name) for name, _ in rubrics[:20])
+        raise ValueError(f"`--case` {case_id!r} is the id of {len(chosen)} cases of {path}: its cases are {known}")
+    return chosen[0]
 
 
 def _reweighted(rubric: Rubric, path: Path) -> Rubric:
@@ -127,7 +148,7 @@ def schema(
 
 
 def validate(
-    rubrics: Annotated[list[Path], typer.Argument(help="Rubric files, YAML or JSON, in any supported format.")],
+    rubrics: Annotated[list[Path], typer.Argument(help="Rubric files in any supported format.")],
     modules: ModulesOption = None,
     report: Annotated[
         Literal["text", "json", "sarif"], typer.Option("--format", help="Text to read, or JSON or SARIF for tools.")

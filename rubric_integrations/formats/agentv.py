@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from rubric_integrations.formats import agent_skills, checklist, prometheus
+from rubric_integrations.formats import adk, agent_skills, checklist, datasets, prometheus
 from rubric_integrations.formats.items import Reading, rubric_losses
 from rubric_integrations.formats.parsing import faults_from_error, short
 from rubric_integrations.formats.promptfoo import (
@@ -23,6 +23,7 @@ from rubric_integrations.formats.promptfoo import (
     suite_of,
     warn_of_losses,
 )
+from rubric_integrations.formats.refused import refuse_known
 from rubric_integrations.formats.rubric_items import as_text, read_items
 from rubric_integrations.formats.suite_files import load_with_tests
 from rubric_integrations.rubric.answers import Scale, band_of
@@ -216,11 +217,15 @@ def has_cases(document: Any) -> bool:
         or prometheus.rows_of(document)
         or checklist.rows_of(document)
         or agent_skills.rows_of(document)
+        or datasets.dataset_of(document)
+        or adk.matches(document)
     )
 
 
 def load_eval_cases(path: str | PathLike[str], *, strict: bool = False) -> Iterator[EvalCase]:
     """Yield the cases of a file of AgentV, promptfoo, Agent Skills, BiGGen-Bench, InfoBench or tau2, with rubrics.
+
+    Also the rows of HealthBench, HealthBench Professional and gdpval, and the metrics or invocations of ADK.
 
     Some assertions cannot be read, for example because they need code of the file. A warning and `Rubric.left_out` list
     them, and a grade of the case is then `partial` and never `passed`. A case without any readable assertion is skipped
@@ -259,11 +264,19 @@ def load_eval_cases(path: str | PathLike[str], *, strict: bool = False) -> Itera
     if agent_skills.matches(document):
         yield from _cases_of_skill(document, source, strict=strict)
         return
-    faults: list[Fault] = []
-    shared = shared_criteria(document, faults)
+    if (dataset := datasets.dataset_of(document)) is not None:
+        for case_id, row in datasets.rows_of(document, dataset):
+            rubric = dataset.parse(row, f"{source}, case {case_id}").rubric
+            yield EvalCase(case_id, datasets.input_of(row), "", rubric)
+        return
+    if adk.matches(document):
+        yield from _cases_of_adk(document, source, strict=strict)
+        return
     cases = eval_cases(document)
     if not cases:
-        faults.append(Fault("", "evalcases", "is missing or empty: there is no case to load"))
+        raise _without_cases(document, source)
+    faults: list[Fault] = []
+    shared = shared_criteria(document, faults)
     if faults:
         raise RubricError(source, faults)
     for index, case in enumerate(cases):
@@ -274,6 +287,29 @@ def load_eval_cases(path: str | PathLike[str], *, strict: bool = False) -> Itera
         case_id = as_text(case.get("id")) or str(index + 1)
         rubric = make_rubric(shared + own, document, f"{source}, case {case_id}", faults)
         yield EvalCase(case_id, _input_text(case.get("input")), expected, rubric)
+
+
+def _without_cases(document: Any, source: str) -> RubricError:
+    """Return the error for a file without cases. For a file of another format, it names the format."""
+    from rubric_integrations.formats.registry import FORMATS, detect
+
+    refuse_known(document, source)
+    name = detect(document)
+    if name == "agentv" or (isinstance(document, Mapping) and name == "native"):
+        return RubricError(source, [Fault("", "evalcases", "is missing or empty: there is no case to load")])
+    FORMATS[name].parse(document, source)
+    message = f"has one rubric, in the format {name}, and no cases: read it with `Rubric.from_file`"
+    return RubricError(source, [Fault("", "", message)])
+
+
+def _cases_of_adk(document: Any, source: str, *, strict: bool) -> Iterator[EvalCase]:
+    for part in adk.parts_of(document, source):
+        name = f"{source}, case {part.id}"
+        rubric, _, not_graded = adk.read_part(document, part, name)
+        if strict and rubric.left_out:
+            raise RubricError(name, [Fault("", "", text) for text in rubric.left_out])
+        warn_of_losses(not_graded, name)
+        yield EvalCase(part.id, part.input, part.expected, rubric)
 
 
 def _cases_of_checklists(document: Any, source: str, *, strict: bool) -> Iterator[EvalCase]:

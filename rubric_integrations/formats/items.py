@@ -13,7 +13,9 @@ from rubric_integrations.formats.parsing import faults_from_error, short, unknow
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError, has_caps
 
-_LIST_KEYS = ("rubrics", "rubric", "criteria")
+LIST_KEYS = ("rubrics", "rubric", "criteria")
+"""The usual keys of the list of criteria in an object."""
+
 _OWN_FIELDS = ("name", "description", "guidelines", "pass_mark", "min_coverage", "version")
 
 
@@ -67,7 +69,7 @@ def find_list(document: Any) -> ItemList | None:
     if not isinstance(document, Mapping):
         return None
     data = {str(key): value for key, value in document.items()}
-    keys = [key for key in _LIST_KEYS if isinstance(data.get(key), list | tuple)]
+    keys = [key for key in LIST_KEYS if isinstance(data.get(key), list | tuple)]
     if len(keys) != 1:
         return None
     fields = {key: data[key] for key in _OWN_FIELDS if data.get(key) is not None}

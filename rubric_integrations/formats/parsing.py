@@ -1,4 +1,4 @@
-"""Parses JSON, YAML and Markdown from untrusted sources, and describes faults: the place, the field and the fix.
+"""Parses JSON, YAML, TOML and Markdown from untrusted sources, and describes faults: the place, the field and the fix.
 
 Parsing runs no code, and limits size, depth and YAML aliases. A repeated key is an error, because one of its values
 would be lost. Line numbers are available for tools that show faults in an editor or a review.
@@ -6,12 +6,14 @@ would be lost. Line numbers are available for tools that show faults in an edito
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import json
 import re
+import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Literal, NoReturn, get_args
@@ -116,7 +118,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models_in(argument)
 
 
-Syntax = Literal["json", "yaml", "markdown"]
+Syntax = Literal["json", "yaml", "toml", "markdown"]
 
 MARKDOWN_KEY = "markdown"
 """The only key of a parsed Markdown document, whose value is its text. `formats/markdown.py` reads it."""
@@ -131,13 +133,15 @@ MAX_BYTES = 10_000_000
 # length.
 _MAX_NUMBER = 1000
 _NUMBER = re.compile(r"[-+]?\d[\w.:+-]*")
+# The most characters of a TOML file, and the most dots in one of its lines.
+_MAX_TOML, _MAX_DOTS = 1_000_000, 300
 _YAML_LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 # Python refuses to print integers of more than 4,300 digits. A float has at most 308 digits before its point.
 _MAX_BITS = 1024
 
 SYNTAX: dict[str, Syntax] = {
-    ".json": "json", ".yaml": "yaml", ".yml": "yaml", ".md": "markdown", ".markdown": "markdown",
+    ".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".md": "markdown", ".markdown": "markdown",
 }  # fmt: skip
 """The syntax of a file by the ending of its name, in lower case."""
 
@@ -165,8 +169,13 @@ def parse(text: str, syntax: Syntax, source: str) -> Any:
     try:
         if syntax == "json":
             return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_unique_pairs)
+        if syntax == "toml":
+            bound_toml(text)
+            return _without_dates(tomllib.loads(text.removeprefix("\ufeff")))
         bound_yaml(text)
         return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 -- a SafeLoader
+    except tomllib.TOMLDecodeError as error:
+        message = f"is not TOML: {_without_parentheses(str(error))}"
     except json.JSONDecodeError as error:
         message = f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
     except yaml.MarkedYAMLError as error:
@@ -196,17 +205,56 @@ def _yaml_remedy(text: str, line_index: int, column: int) -> str:
 
 
 def dump(data: Any, syntax: Syntax) -> str:
-    """Write a document as JSON, YAML or Markdown text, from which `parse` reads an equal document.
+    """Write a document as JSON, YAML, TOML or Markdown text, from which `parse` reads an equal document.
 
-    Only the document of a Markdown text is written as Markdown. Any other document is written as YAML then.
+    TOML has tables, lists of tables, and values without None. Half of an emoji is written as its escape. Only the
+    document of a Markdown text is written as Markdown. Any other document is written as YAML then.
     """
     if syntax == "markdown" and set(data) == {MARKDOWN_KEY}:
         return str(data[MARKDOWN_KEY])
     if syntax == "json":
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
+    if syntax == "toml":
+        return _toml_of(data)
     text = yaml.safe_dump(data, allow_unicode=True, sort_keys=False, width=100)
     # PyYAML writes some line separators unescaped but reads them as newlines. In ASCII, it escapes them.
     return text if yaml.safe_load(text) == data else yaml.safe_dump(data, sort_keys=False, width=100)
+
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def _toml_of(document: Mapping[str, Any]) -> str:
+    """Write a table as TOML: first its values, then each table and each list of tables below its own header."""
+    own: list[str] = []
+    tables: list[str] = []
+    for key, value in document.items():
+        entries: Any = [value] if isinstance(value, Mapping) else value
+        header = f"[{_toml_key(key)}]" if isinstance(value, Mapping) else f"[[{_toml_key(key)}]]"
+        if isinstance(entries, list) and entries and all(isinstance(entry, Mapping) for entry in entries):
+            tables += [header + "\n" + "".join(_toml_line(*item) for item in entry.items()) for entry in entries]
+        else:
+            own.append(_toml_line(key, value))
+    return "\n".join(["".join(own), *tables] if own else tables)
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _toml_value(key)
+
+
+def _toml_line(key: str, value: Any) -> str:
+    return f"{_toml_key(key)} = {_toml_value(value)}\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_toml_key(key)} = {_toml_value(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, str):
+        # The strings of JSON are those of TOML, which also escapes the control character DEL.
+        return json.dumps(encodable(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
 
 
 def check_depth(data: Any, depth: int = 0) -> None:
@@ -288,6 +336,31 @@ def bound_yaml(text: str) -> None:
             raise ValueError(f"has more than {MAX_NODES:,} values after the expansion of its aliases")
 
 
+def bound_toml(text: str) -> None:
+    """Check that `tomllib` parses a text in seconds: its time is quadratic in the number of parts of a dotted key.
+
+    Raises:
+        ValueError: The text or one of its lines is too long.
+    """
+    if len(text) > _MAX_TOML:
+        raise ValueError(f"has {len(text):,} characters, more than the {_MAX_TOML:,} of a TOML file: split the rubric")
+    if any(line.count(".") > _MAX_DOTS for line in text.split("\n")):
+        raise ValueError(f"has a line with more than {_MAX_DOTS} dots: write a long text on several lines")
+
+
+def _without_dates(value: Any) -> Any:
+    """Return the data of a TOML file with its dates and times as text, as in JSON."""
+    if isinstance(value, dict):
+        return {key: _without_dates(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_dates(inner) for inner in value]
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else value
+
+
+def _without_parentheses(message: str) -> str:
+    return message.replace("(at ", "at ").removesuffix(")")
+
+
 def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
     """Parse a file.
 
@@ -298,7 +371,7 @@ def load(source: str | PathLike[str] | IO[str] | IO[bytes]) -> tuple[Any, str]:
         The data and the name of the file.
 
     Raises:
-        RubricError: The file cannot be read, is too large, is not text, or is neither JSON, YAML nor Markdown.
+        RubricError: The file cannot be read, is too large, is not text, or is not JSON, YAML, TOML or Markdown.
     """
     name = _name_of(source)
     if (other := _OTHER_FORMATS.get(Path(name).suffix.lower())) is not None:
@@ -343,7 +416,7 @@ def _name_of(source: str | PathLike[str] | IO[str] | IO[bytes]) -> str:
 
 
 def load_text(text: str, syntax: Syntax | None, source: str) -> Any:
-    """Parse JSON or YAML text. If `syntax` is None, text that starts with `[` or `{` is JSON.
+    """Parse JSON, YAML or TOML text. If `syntax` is None, text that starts with `[` or `{` is JSON.
 
     Raises:
         RubricError: The text is too large, nests too deeply, or has a syntax error.
@@ -410,7 +483,7 @@ _PLACE = re.compile(r"at line (\d+), column \d+(?:: |$)")
 
 
 class Positions:
-    r"""The line numbers of the fields of a JSON, YAML or Markdown document, counted from 1.
+    r"""The line numbers of the fields of a JSON, YAML, TOML or Markdown document, counted from 1.
 
     In a document that cannot be parsed, every line number is 1.
 
@@ -425,6 +498,7 @@ class Positions:
 
     def __init__(self, text: str, syntax: Syntax | None = None):
         self._root: Node | None = None
+        self._toml: dict[str, int] = {}
         self._markdown = text.splitlines() if syntax == "markdown" else []
         if len(text) > MAX_BYTES or syntax == "markdown":
             return
@@ -436,7 +510,7 @@ class Positions:
             bound_yaml(plain)
             self._root = yaml.compose(plain, Loader=_Loader)
         except (yaml.YAMLError, ValueError, RecursionError):
-            return
+            self._toml = _toml_lines(text)
 
     def line(self, where: str, field: str) -> int:
         """Return the line of a field or, if it is missing, of the innermost object around it.
@@ -448,7 +522,7 @@ class Positions:
         if self._markdown and (place := _MARKDOWN_PLACE.fullmatch(where)):
             return int(place[1])
         if self._root is None:
-            return 1
+            return self._toml.get(f"{where}.{field}".strip("."), self._toml.get(where, 1))
         if isinstance(self._root, MappingNode) and _child(self._root, "requirement"):
             # A document with a single criterion has the place `criteria[0]`.
             where = where.removeprefix("criteria[0]")
@@ -487,6 +561,26 @@ class Positions:
             elif isinstance(node, MappingNode):
                 nodes += [value for _, value in reversed(node.value)]
         return 1
+
+
+_TOML_HEADER = re.compile(r"(\[\[?)\s*([\w-]+)\s*\]")
+_TOML_KEY = re.compile(r"([\w-]+)\s*=")
+
+
+def _toml_lines(text: str) -> dict[str, int]:
+    """Return the line number of each table of a TOML document, such as `criterion[1]`, and of each key at its top."""
+    lines: dict[str, int] = {}
+    place = ""
+    counts: Counter[str] = Counter()
+    for number, line in enumerate(text.split("\n"), start=1):
+        if header := _TOML_HEADER.match(line.strip()):
+            name = header[2]
+            place = f"{name}[{counts[name]}]" if header[1] == "[[" else name
+            counts[name] += 1
+            lines[place] = number
+        elif key := _TOML_KEY.match(line.strip()):
+            lines.setdefault(f"{place}.{key[1]}".lstrip("."), number)
+    return lines
 
 
 def syntax_error_line(message: str) -> int | None:

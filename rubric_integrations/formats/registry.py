@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from rubric_integrations.formats import (
+    adk,
     agent_skills,
     agentv,
     checklist,
     flask,
-    healthbench,
     markdown,
     modelgraded,
     native,
@@ -25,16 +25,20 @@ from rubric_integrations.formats import (
     prometheus,
     promptfoo,
     rar,
+    rewardkit,
+    verifiers,
 )
+from rubric_integrations.formats.datasets import DATASETS
 from rubric_integrations.formats.items import Reading
 from rubric_integrations.formats.parsing import Syntax, check_document, dump, load_text
 from rubric_integrations.formats.promptfoo import warn_of_losses
+from rubric_integrations.formats.refused import refuse_known
 from rubric_integrations.formats.suite_files import load_with_tests, with_attachments
 from rubric_integrations.rubric.rubric import Fault, Rubric, RubricError
 
 
 class RubricFormat(Protocol):
-    """The protocol of a format of rubric files. A format is a module with the three functions of this protocol."""
+    """The protocol of a format of rubric files: a module or an object with the three functions of this protocol."""
 
     def matches(self, document: Any, /) -> bool:
         """Return whether parsed data looks like this format, even if it has faults. It must not raise an exception."""
@@ -68,13 +72,16 @@ Format = str
 FORMATS: dict[Format, RubricFormat] = {
     "markdown": markdown,
     "openrubricrl": openrubricrl,
-    "healthbench": healthbench,
+    **{dataset.name: dataset for dataset in DATASETS},
     "rar": rar,
     "prometheus": prometheus,
     "flask": flask,
     "paperbench": paperbench,
     "modelgraded": modelgraded,
     "openai_evals": openai_evals,
+    "rewardkit": rewardkit,
+    "adk": adk,
+    "verifiers": verifiers,
     "checklist": checklist,
     "agent_skills": agent_skills,
     "agentv": agentv,
@@ -84,7 +91,7 @@ FORMATS: dict[Format, RubricFormat] = {
 """The formats by name, in the order of their detection. `native` comes last because it matches everything."""
 
 
-SYNTAX_OF_FORMAT: dict[Format, Syntax] = {"markdown": "markdown"}
+SYNTAX_OF_FORMAT: dict[Format, Syntax] = {"markdown": "markdown", "rewardkit": "toml"}
 """The syntax of the formats that are written neither as JSON nor as YAML."""
 
 
@@ -126,6 +133,8 @@ def read_document(document: Any, source: str, rubric_format: Format | None = Non
         'Is polite'
     """
     check_document(document, source)
+    if rubric_format is None:
+        refuse_known(document, source)
     reading = _format_of(document, rubric_format).parse(document, source)
     warn_of_losses(reading.not_graded, source)
     return reading.rubric
@@ -180,6 +189,7 @@ def read_text(text: str, syntax: Syntax | None, source: str) -> Rubric:
     Raises:
         RubricError: The text has faults. The error lists every fault.
     """
+    refuse_known({"rubric": text}, source)
     return read_document(load_text(text, syntax, source), source)
 
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rubric_integrations._util.event_loop import close_stream, run_in_thread, run_sync
 from rubric_integrations._util.records import data_frame
-from rubric_integrations.formats.healthbench import labels_of
+from rubric_integrations.formats.datasets import labels_of
 from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
 from rubric_integrations.graders import Grader

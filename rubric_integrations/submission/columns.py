@@ -25,7 +25,7 @@ COLUMNS = {
     "trajectory": ("trajectory",),
     "respond": ("respond",),
     "id": ("id",),
-    "rubric": ("rubric", "rubrics"),
+    "rubric": ("rubric", "rubrics", "rubric_items", "rubric_json"),
     "labels": ("labels",),
     "metadata": ("metadata",),
 }  # fmt: skip

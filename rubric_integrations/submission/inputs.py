@@ -278,7 +278,7 @@ def _find_conversation(to_grade: object) -> tuple[Any, Respond] | None:
 # Names that some data sets use for the task, and others for something else. A warning asks the user about them.
 _LIKE_TASKS = frozenset({
     "task", "task_description", "instructions", "user_input", "user_query", "user_question", "user_prompt",
-    "user_message", "problem", "question_text", "prompt_text",
+    "user_message", "problem", "question_text", "prompt_text", "conversation",
 })  # fmt: skip
 
 # A program must not set the reference of its output, nor the part of it that is graded.
@@ -619,6 +619,10 @@ def _is_thinking_output(data: Mapping[str, Any]) -> bool:
     return set(data) <= {"thinking", "output"} and isinstance(data.get("output"), str | None)
 
 
+# Columns with rubrics in a format that is recognized and not read (see `formats/refused.py`).
+_OTHER_RUBRICS = {"rubric_groups": "Vertex AI"}
+
+
 def _warn_of_unused(names: tuple[str, ...], *, asks_for_task: bool = False) -> None:
     # Shortened and written by `!r`, because a model may have written the names. Without the row's id: Python then
     # prints the warning once for a run.
@@ -626,6 +630,8 @@ def _warn_of_unused(names: tuple[str, ...], *, asks_for_task: bool = False) -> N
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     task = next((name for name in names if fold(name) in _LIKE_TASKS), None) if asks_for_task else None
     hint = f"; if {task!r} is the task, name it by `query_column` (`--query-column`): there is no other" if task else ""
+    rubric = next((name for name in names if fold(name) in _OTHER_RUBRICS), None)
+    hint += f"; {rubric!r} has rubrics of {_OTHER_RUBRICS[fold(rubric)]}, which are not read" if rubric else ""
     warnings.warn(
         f"an input has {listed}{more}: not graded, and not shown to the judge; use a name that docs/files.md lists if "
         f"it should be{hint}",

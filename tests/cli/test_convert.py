@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from rubric_integrations.formats.registry import FORMATS
 from tests.cli.commands import run
 
 
@@ -27,7 +28,7 @@ def test_convert_of_an_unreadable_file_exits_with_2(files: Path) -> None:
 def test_convert_to_an_unknown_format_names_the_known_ones(files: Path) -> None:
     result = run("convert", files / "rubric.yaml", "--to", "toml")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "'toml': use one of agent_skills, agentv, checklist, flask, healthbench, markdown, " in result.stderr
+    assert f"'toml': use one of {', '.join(sorted(FORMATS))}" in result.stderr
 
 
 def test_convert_into_a_missing_folder_exits_with_2(files: Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from tests.formats.samples import SAMPLES
 from tests.formats.test_checklist import BANDED
-from tests.formats.test_healthbench import GRADED
+from tests.formats.test_datasets import GRADED
 from tests.rubric.test_rubric_tree import TREE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +33,8 @@ KEYS = [
     "score_rubric", "score1_description", "requirements", "sub_tasks", "threshold", "negate", "scenarios",
     "config", "$ref", "Scoring", "defaultTest", "conversation_input", "testing_criteria", "graders", "range", "labels",
     "calculate_output", "operation", "reference", "input", "evals", "prompt", "assertions", "markdown",
+    "config", "$ref", "Scoring", "defaultTest", "conversation_input", "judge", "scoring", "aggregation", "points",
+    "annotations", "text", "choices", "rubricContent", "eval_cases", "rubric_items", "rubric_json", "score", "tags",
 ]  # fmt: skip
 
 

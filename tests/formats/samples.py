@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.formats.test_adk import config, eval_set, of_case
 from tests.formats.test_assertions import AGENTV, PROMPTFOO
 from tests.formats.test_checklist import BANDED
-from tests.formats.test_healthbench import GRADED
+from tests.formats.test_datasets import GDPVAL, GRADED, ITEMS, PROFESSIONAL
 from tests.formats.test_rar import RAR, RESEARCH
+from tests.formats.test_rewardkit import as_data
+from tests.formats.test_verifiers import CRITERIA
 
 SCORES: dict[str, Any] = {
     "criteria": "Does it show empathy?",
@@ -105,7 +108,7 @@ MARKDOWN: dict[str, Any] = {
     "markdown": "# Report\n\n## Figures\n- States the margin\n- Names a source\n  - a page\n\n## Form\n* Is short\n",
 }
 
-READ_ONLY = ("modelgraded", "flask", "openai_evals")
+READ_ONLY = ("adk", "flask", "modelgraded", "openai_evals", "verifiers")
 """The formats that are only read."""
 
 SAMPLES: list[tuple[str, Any]] = [
@@ -119,6 +122,10 @@ SAMPLES: list[tuple[str, Any]] = [
     ("modelgraded", MODELGRADED), ("modelgraded", {**MODELGRADED, "other": MODELGRADED["sql"]}),
     ("native", {**MODELGRADED, "criteria": [{"requirement": "Greets"}]}),
     ("promptfoo", SCENARIOS), ("flask", FLASK), ("checklist", WILDBENCH), ("checklist", [WILDBENCH, WILDBENCH]),
+    ("healthbench_professional", PROFESSIONAL), ("healthbench_professional", [PROFESSIONAL]), ("gdpval", ITEMS),
+    ("gdpval", GDPVAL), ("gdpval", [GDPVAL, GDPVAL]), ("rewardkit", as_data()), ("rewardkit", {"reward": [{}]}),
+    ("verifiers", {"criteria": CRITERIA}), ("verifiers", CRITERIA), ("adk", config()),
+    ("adk", eval_set([of_case("a")], [of_case("b", "TOOL_USE_QUALITY")], turns=2)),
     ("paperbench", TREE), ("native", [{"requirement": "Greets"}]),
     ("native", {"criteria": [{"requirement": "Greets"}]}),
     ("native", {"criteria": "Greets", "requirements": "x"}), ("native", {"score_rubric": {"criteria": "Greets"}}),

@@ -1,4 +1,4 @@
-"""The lines of faults and criteria in JSON and YAML files of every format."""
+"""The lines of faults and criteria in JSON, YAML and TOML files of every format."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rubric_integrations.formats.parsing import Positions
+from rubric_integrations.reporting.validation import check_file
 from tests.cli.commands import run
 
 NATIVE = """\
@@ -90,3 +91,18 @@ def test_sarif_and_json_have_the_line_of_each_fault_and_warning(tmp_path: Path) 
     assert lines == {"broken.yaml": [10, 12], "syntax.yaml": [3], "vague.yaml": [4, 4]}
     faults = json.loads(run("validate", files[0], "--format", "json").stdout)[0]["faults"]
     assert [fault["line"] for fault in faults] == [10, 12]
+
+
+def test_fault_of_a_toml_file_has_the_line_of_its_key_or_its_table(tmp_path: Path) -> None:
+    path = tmp_path / "judge.toml"
+    path.write_text(
+        '[judge]\nmode = "batched"\n\n[[criterion]]\ndescription = "Is kind"\n'
+        "\n[[criterion]]\nweight = nan\nwight = 3\n"
+    )
+    checked = check_file(path)
+    lines = {(fault.where, fault.field): line for fault, line in zip(checked.faults, checked.fault_lines, strict=True)}
+    assert lines[("criterion[1]", "weight")] == 8
+    assert lines[("criterion[1]", "wight")] == 9
+    assert lines[("criterion[1]", "description")] == 7  # it is missing: the line of its table
+    path.write_text("a = 1\n[[criterion]\n")
+    assert check_file(path).fault_lines == (2,)

@@ -47,12 +47,13 @@ def test_example_file_is_detected_graded_and_equal_after_writing(path: Path, ser
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(rubric=rubrics)
 def test_conversion_of_any_rubric_to_any_format_is_lossless_or_reports_its_losses(rubric: Rubric) -> None:
-    # Formats without penalties, or with nothing else; of a single criterion on a scale; and one that is only read.
+    # Formats without penalties, or with nothing else; of a single criterion on a scale; and those that are only read.
     refused = {
         "openrubricrl": not rubric.positive_weight,
         "paperbench": bool(rubric.negative_weight),
         "agent_skills": bool(rubric.negative_weight),
         "markdown": True,  # a text that is Markdown, see test_markdown.py
+        "rewardkit": any(map(has_no_place_in_rewardkit, rubric.criteria)),
     }
     for to in FORMATS:
         try:
@@ -62,6 +63,18 @@ def test_conversion_of_any_rubric_to_any_format_is_lossless_or_reports_its_losse
             continue
         again = read_document(json.loads(json.dumps(document)), "again")
         assert again == rubric or losses, to
+
+
+def has_no_place_in_rewardkit(criterion: Criterion) -> bool:
+    """Return whether a criterion would have another score in Reward Kit."""
+    values = sorted(option.value for option in criterion.choices)
+    even = [index / (len(values) - 1) for index in range(len(values))]
+    return (
+        criterion.is_penalty
+        or any(part is not None for part in (criterion.applies_when, criterion.check, criterion.per))
+        or values != pytest.approx(even)
+        or len(values) > 10
+    )
 
 
 ONE_TO_FIVE: dict[str, Any] = {"min": 1, "max": 5, "integer": True, "levels": dict(enumerate("abcde", start=1))}
