@@ -10,7 +10,7 @@ Everything else is refused, because its meaning for the score cannot be known: a
 paragraphs, tables and numbered lists next to the bullets, and several lists below one heading. HTML comments and
 horizontal rules have no effect.
 
-The parsed document is `{"markdown": text}`.
+The parsed document is `{"markdown": text}`, or the event `user.define_outcome` of Anthropic with such a text.
 """
 
 from __future__ import annotations
@@ -70,8 +70,15 @@ class _Bullet(NamedTuple):
 
 
 def matches(document: Any) -> bool:
-    """Return whether parsed data is the text of a Markdown file."""
-    return isinstance(document, Mapping) and set(document) == {MARKDOWN_KEY}
+    """Return whether parsed data is the text of a Markdown file, or an event with such a text."""
+    return isinstance(document, Mapping) and (set(document) == {MARKDOWN_KEY} or _outcome(document) is not None)
+
+
+def _outcome(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the `rubric` of an event that defines an outcome. None for other data."""
+    rubric: Any = document.get("rubric")
+    has_key = isinstance(rubric, Mapping) and "type" in rubric and ("content" in rubric or "file_id" in rubric)
+    return rubric if has_key and "criteria" not in rubric else None
 
 
 def parse(document: Any, source: str) -> Reading:
@@ -80,9 +87,12 @@ def parse(document: Any, source: str) -> Reading:
     Raises:
         RubricError: The text has another form than headings and bullets. The error lists every kind of fault once.
     """
-    text: Any = document.get(MARKDOWN_KEY) if isinstance(document, Mapping) else None
+    data: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
+    outcome = _outcome(data)
+    key, text = (MARKDOWN_KEY, data.get(MARKDOWN_KEY)) if outcome is None else ("rubric", outcome.get("content"))
     if not isinstance(text, str):
-        raise error_of(source, "markdown", [Fault("", MARKDOWN_KEY, f"must be a text, got {short(text)}")])
+        problem = f"must be a text, got {short(text if outcome is None else outcome)}: no file is opened"
+        raise error_of(source, "markdown", [Fault("", key, problem)])
     blocks = _Blocks(text)
     faults = blocks.faults
     weights = [
@@ -106,6 +116,8 @@ def parse(document: Any, source: str) -> Reading:
         criteria += read_criterion(fields, f"line {bullet.line}", faults)
     fields = {"name": blocks.name} if blocks.name else {}
     losses = ["checked boxes, `[x]`, are read like unchecked ones"] if blocks.has_checked else []
+    if outcome is not None:
+        losses += [f"`{key}` beside the rubric is left out" for key in sorted(map(str, data)) if key != "rubric"]
     return Reading(make_rubric(criteria, fields, source, "markdown", faults), losses)
 
 

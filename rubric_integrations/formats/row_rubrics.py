@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rubric_integrations.formats.agentv import has_cases, load_eval_cases
-from rubric_integrations.formats.parsing import short
+from rubric_integrations.formats.parsing import MARKDOWN_KEY, short
 from rubric_integrations.formats.registry import RubricLike, as_rubric, read_document, read_text
 from rubric_integrations.formats.suite_files import load_with_tests
 from rubric_integrations.library.catalogue import PREFIX
@@ -200,8 +200,9 @@ def _read_library(path: str | PathLike[str]) -> dict[str, Any]:
             message = f"has {repeated[0]!r} more than once: rows refer to a case by its id, so rename one"
             raise RubricError(source, [Fault("", "id", message)])
         return dict(cases)
-    if not isinstance(document, Mapping):
-        message = f"is {type(document).__name__}, not rubrics by name: write `name: [criteria]` for each"
+    if not isinstance(document, Mapping) or set(document) == {MARKDOWN_KEY}:
+        kind = "a Markdown file" if isinstance(document, Mapping) else type(document).__name__
+        message = f"is {kind}, not rubrics by name: write `name: [criteria]` for each"
         raise RubricError(source, [Fault("", "", message)])
     return {str(name): read_document(rubric, f"{source}: {name}") for name, rubric in document.items()}
 

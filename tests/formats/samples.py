@@ -108,13 +108,18 @@ MARKDOWN: dict[str, Any] = {
     "markdown": "# Report\n\n## Figures\n- States the margin\n- Names a source\n  - a page\n\n## Form\n* Is short\n",
 }
 
+OUTCOME: dict[str, Any] = {
+    "type": "user.define_outcome", "description": "Write the report.", "max_iterations": 3,
+    "rubric": {"type": "text", "content": MARKDOWN["markdown"]},
+}  # fmt: skip
+
 READ_ONLY = ("adk", "flask", "modelgraded", "openai_evals", "verifiers")
 """The formats that are only read."""
 
 SAMPLES: list[tuple[str, Any]] = [
     ("openai_evals", OPENAI_EVAL), ("openai_evals", OPENAI_MULTI), ("openai_evals", TONE),
     ("openai_evals", {"object": "list", "data": [OPENAI_EVAL]}), ("agent_skills", SKILL), ("agent_skills", SKILLS),
-    ("markdown", MARKDOWN),
+    ("markdown", MARKDOWN), ("markdown", OUTCOME),
     ("agentv", AGENTV), ("promptfoo", PROMPTFOO), ("healthbench", GRADED), ("rar", RAR), ("rar", RESEARCH),
     ("checklist", [BANDED]), ("checklist", {"checklist": ["Greets"]}), ("checklist", {"nl_assertions": ["Greets"]}),
     ("prometheus", SCORES), ("prometheus", ROW), ("prometheus", [ROW, ROW]), ("prometheus", {"planning_0": ROW}),

@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 from rubric_integrations import PerCriterionGrader, Rubric, RubricError
 from rubric_integrations.cli import app
 from rubric_integrations.formats import load_eval_cases, read_document, reading_losses, write_document
+from rubric_integrations.formats.row_rubrics import RowRubrics
 from rubric_integrations.testing import ScriptedJudge
 from tests.conftest import SHARED
-from tests.formats.samples import MARKDOWN
+from tests.formats.samples import MARKDOWN, OUTCOME
 from tests.rubric.strategies import rubrics
 
 SAMPLES = SHARED / "data/rubric_formats"
@@ -248,6 +249,23 @@ def test_penalty_is_not_written_as_a_requirement() -> None:
 def test_checked_boxes_are_listed_as_losses() -> None:
     assert reading_losses({"markdown": "- [ ] a\n- [X] b"}) == ["checked boxes, `[x]`, are read like unchecked ones"]
     assert reading_losses({"markdown": "- [ ] a"}) == []
+
+
+def test_event_that_defines_an_outcome_is_read_by_its_text() -> None:
+    assert Rubric.from_dict(OUTCOME) == read(MARKDOWN["markdown"])
+    assert reading_losses(OUTCOME) == [
+        f"`{key}` beside the rubric is left out" for key in ("description", "max_iterations", "type")
+    ]
+    for rubric in ({"type": "file", "file_id": "file_1"}, {"type": "text", "content": ["- a"]}):
+        with pytest.raises(RubricError, match=r"`rubric`: must be a text, got {'type': .*: no file is opened"):
+            Rubric.from_dict({**OUTCOME, "rubric": rubric})
+
+
+def test_markdown_as_a_library_of_rubrics_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rubric.md"
+    path.write_text("- a")
+    with pytest.raises(RubricError, match="is a Markdown file, not rubrics by name"):
+        RowRubrics(None, path)
 
 
 @pytest.mark.parametrize("value", [None, 3, ["- a"], {"a": "b"}])
