@@ -16,6 +16,7 @@ from rubric_integrations.formats import load_eval_cases, read_document, reading_
 from rubric_integrations.formats.openai_evals import linear_weights
 from rubric_integrations.testing import ScriptedJudge
 from tests.conftest import SHARED
+from tests.formats.mutation import mutate
 from tests.formats.samples import HELP, OPENAI_EVAL, OPENAI_MULTI, ROUTE, TONE
 
 SAMPLES = SHARED / "data/rubric_formats"
@@ -341,6 +342,34 @@ def test_score_without_a_threshold_is_not_required_and_the_pass_mark_decides() -
     assert rubric.criteria[0].scale is not None
     assert (rubric.criteria[0].scale.min, rubric.criteria[0].scale.max) == (0, 1)
     assert "`help`: has no `pass_threshold`, and is not required for a pass" in reading_losses(document)
+
+
+def test_mutated_eval_keeps_the_meaning_of_each_grader_or_is_refused() -> None:
+    chance, count = random.Random(5), 0
+    for _ in range(2000):
+        document = mutate(OPENAI_EVAL, chance, chance.randrange(1, 4))
+        try:
+            rubric = read_document(document, "mutated")
+        except RubricError:
+            continue
+        if "testing_criteria" not in document:
+            continue
+        count += 1
+        graders = [grader for grader in document["testing_criteria"] if grader["type"] != "python"]
+        assert len(rubric) + len(rubric.left_out) == len(document["testing_criteria"])
+        for grader, criterion in zip(graders, rubric.criteria, strict=True):
+            values = {option.label: option.value for option in criterion.options or ()}
+            if grader["type"] == "label_model":
+                assert values == {label: float(label in grader["passing_labels"]) for label in grader["labels"]}
+            elif grader["type"] == "score_model":
+                low, high = grader.get("range") or (0, 1)
+                threshold = grader.get("pass_threshold")
+                assert criterion.scale is not None
+                assert (criterion.scale.min, criterion.scale.max) == (low, high)
+                assert (criterion.min_score is None) == (threshold is None or threshold <= low)
+            else:
+                assert criterion.check is not None
+    assert count > 100
 
 
 def test_rubric_of_an_eval_is_equal_after_the_native_format() -> None:
