@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rubric_integrations.formats.items import LIST_KEYS
 from rubric_integrations.rubric.rubric import Fault, RubricError
 
-_RULE_LINE = re.compile(r"\[(?:Hard Rule|Principle)\]\s*$", re.MULTILINE)
+_RULE_LINE = re.compile(r"^[ \t]*\d+[.)] .*\[(?:Hard Rule|Principle)\][ \t\r]*$", re.MULTILINE)
 _VERTEX = (
     "Google publishes neither the weights of its `importance` nor the formula of the score: write each description as "
     "a `requirement` of weight 1, and its `type` as a tag"

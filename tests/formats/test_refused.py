@@ -96,10 +96,13 @@ def test_rubric_of_a_row_is_refused_by_its_name(own: Any, name: str) -> None:
         {"rubrics": [{"criteria": "Is kind", "weight": 2.0}]},
         [{"criterion": "c", "points": 8, "tags": ["verifier"]}],
         [{"title": "t", "description": "d", "weight": 1}],
+        [{"requirement": "1. Follows the [Principle]"}],
     ],
 )
 def test_similar_file_of_a_format_that_is_read_is_still_read(document: Any) -> None:
-    assert len(Rubric.from_dict(document)) == 1
+    rubric = Rubric.from_dict(document)
+    assert len(rubric) == 1
+    assert RowRubrics(None).of("a row", rubric.to_yaml()) == rubric
 
 
 @pytest.mark.parametrize(
