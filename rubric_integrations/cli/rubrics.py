@@ -58,6 +58,10 @@ def convert(
 
     if output and SYNTAX.get(output.suffix.lower()) == "markdown" and to != "markdown":
         refuse(f"`--output` {output} is Markdown, in which {to} cannot be read: end its name in .yaml or .json")
+    if case is not None and rubric_format is not None:
+        refuse(
+            "`--case` and `--from` exclude each other: the format of a file of cases is detected, so remove `--from`"
+        )
     if output and SYNTAX.get(output.suffix.lower()) == "toml" and SYNTAX_OF_FORMAT.get(to) != "toml":
         refuse(f"`--output` {str(output)!r} ends in .toml, and {to} is not written as TOML: end it in .yaml or .json")
     file = open_document(output, overwrite=overwrite, inputs=[rubric, *([weights] if weights else [])])
@@ -65,30 +69,33 @@ def convert(
         content, source = load_with_tests(rubric)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the parts that are listed below
-            read = _case_of(rubric, case) if case else read_document(content, source, rubric_format)
+            if case is None:
+                read = read_document(content, source, rubric_format)
+                reading = reading_losses(content, rubric_format)
+            else:
+                read, reading = _case_of(rubric, case)
             document, losses = write_document(read if weights is None else _reweighted(read, weights), to)
-            losses = [*(read.left_out if case else reading_losses(content, rubric_format)), *losses]
     except ValueError as error:  # a RubricError, or an unknown format, whose message names the known ones
         refuse(str(error))
     print_document(document, file, SYNTAX_OF_FORMAT.get(to, "yaml"))
-    for loss in losses:
+    for loss in [*reading, *losses]:
         err.print(plain(f"lost: {loss}"), style="yellow", soft_wrap=True)
 
 
-def _case_of(path: Path, case_id: str) -> Rubric:
-    """Return the rubric of a case of a file.
+def _case_of(path: Path, case_id: str) -> tuple[Rubric, Sequence[str]]:
+    """Return the rubric of a case of a file, with its losses.
 
     Raises:
         ValueError: The file has no such case, or has faults.
     """
     from rubric_integrations.formats.agentv import load_eval_cases
 
-    rubrics = [(case.id, case.rubric) for case in load_eval_cases(path)]
-    chosen = [rubric for name, rubric in rubrics if name == case_id]
+    cases = list(load_eval_cases(path))
+    chosen = [case for case in cases if case.id == case_id]
     if len(chosen) != 1:
-        known = ", ".join(repr(name) for name, _ in rubrics[:20])
+        known = ", ".join(repr(case.id) for case in cases[:20])
         raise ValueError(f"`--case` {case_id!r} is the id of {len(chosen)} cases of {path}: its cases are {known}")
-    return chosen[0]
+    return chosen[0].rubric, chosen[0].losses
 
 
 def _reweighted(rubric: Rubric, path: Path) -> Rubric:

@@ -188,12 +188,14 @@ class EvalCase(NamedTuple):
         input: The input of the program under evaluation. Several messages become lines of `role: content`.
         expected_outcome: The author's description of a good response. Empty if the file has none.
         rubric: The criteria of the file and of the case. If there are none, the expected outcome is the only criterion.
+        losses: One message for each part of the case that is left out of the rubric or changed.
     """
 
     id: str
     input: str
     expected_outcome: str
     rubric: Rubric
+    losses: tuple[str, ...] = ()
 
     def as_langsmith(self) -> dict[str, Any]:
         """Return this case as a LangSmith example, for `client.create_examples(dataset_id=..., examples=[...])`.
@@ -255,8 +257,8 @@ def load_eval_cases(path: str | PathLike[str], *, strict: bool = False) -> Itera
     if rows := prometheus.rows_of(document):
         for case_id, row in rows:
             reference = as_text(row.get("reference_answer"))
-            rubric = prometheus.parse(row, f"{source}, case {case_id}").rubric
-            yield EvalCase(case_id, as_text(row.get("input")), reference, rubric)
+            reading = prometheus.parse(row, f"{source}, case {case_id}")
+            yield EvalCase(case_id, as_text(row.get("input")), reference, reading.rubric, tuple(reading.losses))
         return
     if checklist.rows_of(document):
         yield from _cases_of_checklists(document, source, strict=strict)
@@ -266,8 +268,8 @@ def load_eval_cases(path: str | PathLike[str], *, strict: bool = False) -> Itera
         return
     if (dataset := datasets.dataset_of(document)) is not None:
         for case_id, row in datasets.rows_of(document, dataset):
-            rubric = dataset.parse(row, f"{source}, case {case_id}").rubric
-            yield EvalCase(case_id, datasets.input_of(row), "", rubric)
+            reading = dataset.parse(row, f"{source}, case {case_id}")
+            yield EvalCase(case_id, datasets.input_of(row), "", reading.rubric, tuple(reading.losses))
         return
     if adk.matches(document):
         yield from _cases_of_adk(document, source, strict=strict)
@@ -305,11 +307,11 @@ def _without_cases(document: Any, source: str) -> RubricError:
 def _cases_of_adk(document: Any, source: str, *, strict: bool) -> Iterator[EvalCase]:
     for part in adk.parts_of(document, source):
         name = f"{source}, case {part.id}"
-        rubric, _, not_graded = adk.read_part(document, part, name)
+        rubric, losses, not_graded = adk.read_part(document, part, name)
         if strict and rubric.left_out:
             raise RubricError(name, [Fault("", "", text) for text in rubric.left_out])
         warn_of_losses(not_graded, name)
-        yield EvalCase(part.id, part.input, part.expected, rubric)
+        yield EvalCase(part.id, part.input, part.expected, rubric, tuple(losses))
 
 
 def _cases_of_checklists(document: Any, source: str, *, strict: bool) -> Iterator[EvalCase]:
@@ -322,10 +324,10 @@ def _cases_of_checklists(document: Any, source: str, *, strict: bool) -> Iterato
         if case_id in empty:
             continue
         name = f"{source}, case {case_id}"
-        rubric = checklist.parse(row, name).rubric
+        rubric, losses, _ = checklist.parse(row, name)
         if strict and rubric.left_out:
             raise RubricError(name, [Fault("", "", text) for text in rubric.left_out])
-        yield EvalCase(case_id, checklist.input_of(row), "", rubric)
+        yield EvalCase(case_id, checklist.input_of(row), "", rubric, tuple(losses))
 
 
 def _cases_of_skill(document: Any, source: str, *, strict: bool) -> Iterator[EvalCase]:
@@ -351,6 +353,7 @@ def _cases_of_suite(suite: Suite, source: str, *, strict: bool) -> Iterator[Eval
     is_shared = has_shared(suite)
     is_empty = True
     for index, test in enumerate(suite.tests):
+        losses: list[str] = []
         expected = as_text(test.get("criteria") or test.get("expected_outcome"))
         case_id = as_text(test.get("id") or test.get("description")) or str(index + 1)
         name = f"{source}, case {case_id}"
@@ -373,7 +376,7 @@ def _cases_of_suite(suite: Suite, source: str, *, strict: bool) -> Iterator[Eval
         variables: Any = test.get("vars")
         values = variables if isinstance(variables, Mapping) else {}
         request = test.get("input") or values.get("input") or next(iter(values.values()), None)
-        yield EvalCase(case_id, _input_text(request), expected, rubric)
+        yield EvalCase(case_id, _input_text(request), expected, rubric, tuple(losses))
 
 
 def _input_text(value: Any) -> str:

@@ -77,7 +77,8 @@ def test_score_equals_the_mean_of_the_majority_on_random_verdicts() -> None:
 def test_several_metrics_are_cases_of_which_the_shell_converts_one(tmp_path: Path) -> None:
     path = tmp_path / "test_config.json"
     document = config()
-    document["criteria"] |= {TOOLS: {"threshold": 1.0, "rubrics": [rubric_entry("careful")]}, "response_match_score": 1}
+    tools = {"threshold": 1.0, "rubrics": [rubric_entry("careful")], "judgeModelOptions": {}}
+    document["criteria"] |= {TOOLS: tools, "response_match_score": 1}
     path.write_text(json.dumps(document))
     with pytest.raises(RubricError, match=rf"criteria: are 2 rubrics \({FINAL}, {TOOLS}\).*--case ID"):
         Rubric.from_file(path)
@@ -89,7 +90,11 @@ def test_several_metrics_are_cases_of_which_the_shell_converts_one(tmp_path: Pat
     converted = run("convert", path, "--case", TOOLS, "--to", "native")
     assert converted.exit_code == 0
     assert Rubric.from_yaml(converted.stdout) == cases[TOOLS]
+    assert "lost: `response_match_score` is another metric" in converted.stderr
+    assert f"lost: `judge_model_options` of `{TOOLS}`" in converted.stderr
     assert "2 cases" in run("validate", path).stdout
+    both = run("convert", path, "--case", TOOLS, "--from", "adk", "--to", "native")
+    assert (both.exit_code, "exclude each other" in both.stderr) == (2, True)
     unknown = run("convert", path, "--case", "tools", "--to", "native")
     assert (unknown.exit_code, f"its cases are '{FINAL}', '{TOOLS}'" in unknown.stderr) == (2, True)
 
