@@ -135,7 +135,7 @@ ModulesOption = Annotated[
 
 # The first of two arguments. Unlike in any parser, the first one is optional: a single argument is the responses.
 RubricArgument = typer.Argument(
-    help="The rubric: a YAML or JSON file, or library:NAME. Leave it out if each row has a `rubric`.",
+    help="The rubric: a YAML, JSON or TOML file, or library:NAME. Leave it out if each row has a `rubric`.",
     show_default=False,
 )
 NOTHING_TO_GRADE = "`responses` is missing: name the file to grade"

@@ -124,7 +124,7 @@ def serve(
     rubric: Annotated[
         str | None,
         typer.Argument(
-            help="The rubric: a YAML or JSON file. Leave it out if each request has a rubric.", show_default=False
+            help="The rubric: a YAML, JSON or TOML file. Leave it out if each request has a rubric.", show_default=False
         ),
     ] = None,
     normalize: Annotated[
