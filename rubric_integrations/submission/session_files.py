@@ -18,6 +18,7 @@ from rubric_integrations.submission.dialects.chat import is_item
 from rubric_integrations.submission.dialects.claude_code import (
     is_claude_code_line,
     is_clear,
+    is_prompt,
     is_result,
     is_step,
 )
@@ -249,10 +250,11 @@ def no_session(_: JsonObject) -> Iterable[RawRow]:
     return ()
 
 
-_PROMPT = "the prompt of its command"
+_PROMPT = "the command that began it"
 SESSION_FORMATS = (
     RowFormat(
-        "a session of Claude Code", _is_session_line, no_session, has_all_calls=True, sessions=_claude_sessions,
+        "a session of Claude Code", _is_session_line, no_session, _PROMPT, has_all_calls=True,
+        sessions=_claude_sessions,
     ),
     RowFormat("output of `claude -p`", _is_run_line, no_session, _PROMPT, has_all_calls=True, sessions=_claude_runs),
     RowFormat("a session of Codex", is_rollout_line, no_session, has_all_calls=True, sessions=_codex_sessions),
@@ -268,11 +270,5 @@ SESSION_FORMATS = (
 
 
 def lacks_prompt(answers: Iterable[RawRow]) -> bool:
-    """Return whether a session of a file has no prompt of the user, but only results of tools."""
-    return any(not any(map(_is_prompt, answer.fields["response"])) for answer in answers)
-
-
-def _is_prompt(line: JsonObject) -> bool:
-    content = as_mapping(line.get("message")).get("content")
-    blocks = cast("list[Any]", content) if isinstance(content, list) else []
-    return line.get("type") == "user" and not any(as_mapping(block).get("type") == "tool_result" for block in blocks)
+    """Return whether a session of a file has no prompt of the user, such as one that began with a slash command."""
+    return any(not any(map(is_prompt, answer.fields["response"])) for answer in answers)

@@ -95,9 +95,10 @@ def test_metadata_names_the_model_and_the_cost_but_no_folder(write: Write) -> No
 def test_output_without_its_prompt_is_named_unless_there_is_a_query(
     write: Write, recwarn: pytest.WarningsRecorder
 ) -> None:
-    for lines, name in ((EXEC, "codex exec --json"), ([RESULT], "claude -p")):
+    slash = [user("u1", "<command-name>/init</command-name>"), user("u2", "Do it.", isMeta=True), CLAUDE[-2]]
+    for lines, name in ((EXEC, "`codex exec --json`"), ([RESULT], "`claude -p`"), (slash, "a session of Claude Code")):
         path = write("f.jsonl", lines)
-        with pytest.warns(UserWarning, match=f"`{name}`, whose tasks are in the prompt of its command"):
+        with pytest.warns(UserWarning, match=f"{name}, whose tasks are in the command that began it"):
             assert rows_of(path)
         recwarn.clear()
         [row] = read_responses(path, query="Make the tests pass.")

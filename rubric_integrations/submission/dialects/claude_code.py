@@ -94,17 +94,30 @@ def is_clear(line: Mapping[str, Any]) -> bool:
 
 
 def is_step(line: Mapping[str, Any]) -> bool:
-    """Return whether a line has a message of the model, results, or words of the user besides marks of Claude Code."""
-    if line.get("type") != "user" or line.get("isMeta") is True:
-        return line.get("type") == "assistant"
+    """Return whether a line has a message of the model, results of calls, or a prompt of the user."""
+    return line.get("type") == "assistant" or _has_results(line) or is_prompt(line)
+
+
+def is_prompt(line: Mapping[str, Any]) -> bool:
+    """Return whether a line is a prompt of the user: it has more than results and marks of Claude Code."""
+    if line.get("type") != "user" or line.get("isMeta") is True or line.get("isCompactSummary") is True:
+        return False
+    return not _has_results(line) and any(map(_is_own, _blocks(line)))
+
+
+def _has_results(line: Mapping[str, Any]) -> bool:
+    return line.get("type") == "user" and any(get_field(block, "type") == "tool_result" for block in _blocks(line))
+
+
+def _blocks(line: Mapping[str, Any]) -> list[Any]:
     content = get_field(line.get("message"), "content")
-    blocks = cast("list[Any]", content) if isinstance(content, list) else [content]
-    return any(_has_words(block if isinstance(block, str) else get_field(block, "text")) for block in blocks) or any(
-        get_field(block, "type") not in (None, "text") for block in blocks
-    )
+    return cast("list[Any]", content) if isinstance(content, list) else [content]
 
 
-def _has_words(text: Any) -> bool:
+def _is_own(block: Any) -> bool:
+    text = block if isinstance(block, str) else get_field(block, "text")
+    if get_field(block, "type") not in (None, "text"):
+        return True
     return isinstance(text, str) and bool(without_marks(text).strip())
 
 
@@ -158,13 +171,6 @@ class _Line(NamedTuple):
     def place(self) -> str:
         """The place of the message, for errors."""
         return f"messages[{self.number}].message"
-
-    @property
-    def is_prompt(self) -> bool:
-        """Whether the line is a prompt of the user, and not only results."""
-        content = self.message.get("content")
-        blocks = cast("list[Any]", content) if isinstance(content, list) else []
-        return self.fields["type"] == "user" and all(get_field(block, "type") != "tool_result" for block in blocks)
 
 
 def _without_repeats(lines: Sequence[Any]) -> list[_Line]:
@@ -225,7 +231,7 @@ def _without_branches(kept: list[_Line], lines: Sequence[Mapping[str, Any]], not
     children, roots = defaultdict[str, list[str]](list), 0
     for line in kept:
         uuid, parent = line.fields.get("uuid"), _parent_of(line.fields)
-        if line.is_prompt and isinstance(uuid, str) and is_step(line.fields):
+        if isinstance(uuid, str) and is_prompt(line.fields):
             roots += parent is None and "parentUuid" in line.fields
             if parent is not None:
                 children[parent].append(uuid)
