@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,15 +46,15 @@ def is_session_text(text: str) -> bool:
         >>> is_session_text('{"type": "thread.started", "thread_id": "0199"}'), is_session_text("It is 42.")
         (True, False)
     """
-    line = text.lstrip("\ufeff \t\r\n").partition("\n")[0]
-    if not line.startswith(("{", "[")):
+    text = text.lstrip("\ufeff \t\r\n")
+    if not text.startswith(("{", "[")):
         return False
-    try:
-        value = parse_json(line)
-    except ValueError:
-        return False
-    first = cast("list[Any]", value)[0] if isinstance(value, list) and value else value
-    return any(matches(first) for matches in (is_claude_code_line, is_rollout_line, is_exec_line))
+    for part in (text.partition("\n")[0], text):
+        with suppress(ValueError):
+            value = parse_json(part)
+            first = cast("list[Any]", value)[0] if isinstance(value, list) and value else value
+            return any(matches(first) for matches in (is_claude_code_line, is_rollout_line, is_exec_line))
+    return False
 
 
 def session_rows(

@@ -220,9 +220,10 @@ def test_line_of_a_session_below_other_rows_is_refused(write: Write) -> None:
 def test_session_in_a_text_file_is_refused_and_not_graded_as_json(tmp_path: Path, value: Any) -> None:
     for name in ("f.txt", "f.log", "f"):
         path = tmp_path / name
-        path.write_text(f"{json.dumps(value)}\nmore\n")
-        with pytest.raises(ResponsesError, match=r"rename it to `\.jsonl`"):
-            rows_of(path)
+        for content in (f"{json.dumps(value)}\nmore\n", json.dumps(value, indent=1)):
+            path.write_text(content)
+            with pytest.raises(ResponsesError, match=r"rename it to `\.jsonl`"):
+                rows_of(path)
 
 
 @pytest.mark.parametrize("words", ['{"type": "result"}', "[]", "{", "[1]", '{"type": ["user"]}', '{"result": "x"}'])
