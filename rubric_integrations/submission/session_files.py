@@ -3,7 +3,8 @@
 A file is usually one session, and one row. `/clear` in a session of Claude Code, and several runs that were written to
 one file, make several rows. The steps of a session are read by `submission/dialects/`.
 
-A line of a session that cannot be read could be a call. Therefore all sessions of its file are then errors.
+A line of a session that cannot be read could be a call. Therefore all sessions of its file are then errors, unless each
+line is the result of another run.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ def session_rows(
         if len(lines) + len(damage) > MAX_LINES:
             raise LayoutError(f"has more than {MAX_LINES:,} lines of sessions: split it into a file for each")
     ids, answers = _Ids(), list[RawRow]()
+    if all(is_result(line.fields) for line in lines):  # Each line is a run, also one that cannot be read.
+        answers, damage = damage, []
     for number, session in enumerate(sessions(lines), start=1):
         row_id = ids.unused(session.id or path.stem)
         error = None
@@ -272,4 +275,4 @@ SESSION_FORMATS = (
 
 def lacks_prompt(answers: Iterable[RawRow]) -> bool:
     """Return whether a session of a file has no prompt of the user, such as one that began with a slash command."""
-    return any(not any(map(is_prompt, answer.fields["response"])) for answer in answers)
+    return any(not any(map(is_prompt, answer.fields["response"])) for answer in answers if answer.fields)

@@ -152,6 +152,8 @@ def test_several_sessions_in_a_file_are_several_rows(write: Write) -> None:
     assert rows_of(write("f.jsonl", [*STREAM, *({**line, "session_id": "b"} for line in STREAM)])) == {
         SESSION: "Fixed.", "b": "Fixed."
     }  # fmt: skip
+    cut = rows_of(write("f.jsonl", [RESULT, '{"type"\n', second]))
+    assert (cut[SESSION], cut["other"], str(cut["2"])[:18]) == ("Fixed.", "Second.", "line 2 is not JSON")
     again = [{"type": "thread.started", "thread_id": "0200"}, *EXEC[1:]]
     assert rows_of(write("f.jsonl", [*EXEC, *again, *EXEC])) == dict.fromkeys(
         ("0199-bb", "0200", "0199-bb/2"), "They pass."
