@@ -88,6 +88,7 @@ class GradedRow(NamedTuple):
             possible answers: `applies_when` (described in words), `context` and `aspects`. Absent fields are left out.
         scoring: The settings that the score depends on and that the report does not have: `rubric`, `criteria` and
             `grader` (see `record_rubric` and `Grader.scoring_record`). None in runs of earlier versions.
+        group: The prompt of which this row is one of several samples, as in `Row.group`. None for an independent row.
     """
 
     id: str
@@ -102,6 +103,7 @@ class GradedRow(NamedTuple):
     guidelines: str = ""
     criterion_texts: tuple[Mapping[str, Any], ...] = ()
     scoring: Mapping[str, Any] | None = None
+    group: str | None = None
 
     @property
     def is_graded(self) -> bool:
@@ -457,6 +459,7 @@ def _row(fields: dict[str, Any]) -> GradedRow:
         str(fields["id"]), submission, report, _text(fields.get("error")), tags, criterion_tags, attachments,
         _mapping(fields.get("labels")), _mapping(fields.get("metadata")),
         _shared(_text(fields.get("guidelines")) or ""), texts if any(texts) else (), _mapping(fields.get("scoring")),
+        _text(fields.get("group")),
     )  # fmt: skip
 
 

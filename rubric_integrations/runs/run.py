@@ -48,7 +48,8 @@ from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, s
 from rubric_integrations.scoring.judgment import NO_SPEND, Spend, SpendTotal
 from rubric_integrations.scoring.report import JudgeError, tag_key
 from rubric_integrations.submission.columns import repeated_column
-from rubric_integrations.submission.inputs import Row, as_row
+from rubric_integrations.submission.inputs import Row, rows_of_item
+from rubric_integrations.submission.samples import count_samples
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def count_rows(submissions: object) -> int | None:
         (2, None)
     """
     if isinstance(submissions, list | tuple):
-        return sum(len(item) if _is_arrow(item) or _is_frame(item) else 1 for item in submissions)
+        return sum(len(item) if _is_arrow(item) or _is_frame(item) else count_samples(item) for item in submissions)
     if not isinstance(submissions, Sized):
         return None
     try:
@@ -151,7 +152,8 @@ async def as_rows(
 
     Rows are numbered from 1. The next submission is read only when the caller asks for the next row.
 
-    If a submission is a table or a batch of a table, its rows are yielded instead. A warning names the columns that the
+    If a submission is a table or a batch of a table, its rows are yielded instead. The same is true for a mapping with
+    several samples: each is a row, with an id such as `a#1`. A warning names the columns that the
     library does not read, unless `warns` is False.
     """
     source, number = rows_of_table(submissions), 0
@@ -159,12 +161,14 @@ async def as_rows(
         async for item in source:
             for row in rows_of_batch(item):
                 number += 1
-                yield row, as_row(row, number, warns=warns)
+                for own in rows_of_item(row, number, warns=warns):
+                    yield own
     else:
         for item in source:
             for row in rows_of_batch(item):
                 number += 1
-                yield row, as_row(row, number, warns=warns)
+                for own in rows_of_item(row, number, warns=warns):
+                    yield own
 
 
 async def find_rubric(

@@ -200,7 +200,7 @@ class Graded(NamedTuple):
         if self.judge_error:
             # The criteria that were judged stay in the line, but a partial sum must not be mistaken for a grade.
             line |= {"score": None, "passed": False, "error": self.judge_error}
-        line |= {name: value for name in ("labels", "metadata") if (value := getattr(row, name)) is not None}
+        line |= {name: value for name in ("labels", "metadata", "group") if (value := getattr(row, name)) is not None}
         rubric = self.rubric
         if self.grader:
             line["judge"] = ", ".join(self.grader["names"])

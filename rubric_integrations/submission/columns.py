@@ -11,9 +11,13 @@ from typing import NamedTuple
 
 from rubric_integrations.submission.messages import DOCUMENT_NAMES
 
+TASK_ID = "task_id"
+"""The name of an id that several rows may have. Each is then a sample of one task, as in HumanEval's files."""
+
 COLUMNS = {
     "response": (
         "response", "output", "outputs", "completion", "answer", "structured_response", "text", "messages",
+        "actual_output",
     ),
     "thinking": ("thinking",),
     "query": ("query", "input", "inputs", "prompt", "question", "instruction"),
@@ -24,7 +28,7 @@ COLUMNS = {
     "attachments": ("attachments",),
     "trajectory": ("trajectory",),
     "respond": ("respond",),
-    "id": ("id",),
+    "id": ("id", TASK_ID),
     "rubric": ("rubric", "rubrics", "rubric_items", "rubric_json"),
     "labels": ("labels",),
     "metadata": ("metadata",),
@@ -33,6 +37,10 @@ COLUMNS = {
 
 Next to an `instruction`, as in Alpaca's data, an `input` is only a part of the task.
 """
+
+
+SAMPLE_COLUMNS = ("responses", "samples", "completions", "outputs", "choices")
+"""The names of columns with a list of samples. The first that is present is read, if the row has no response."""
 
 
 MAX_NAMES, MAX_NAME = 20, 60

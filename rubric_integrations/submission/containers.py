@@ -26,6 +26,7 @@ from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.dialects.refused import refuse_provider_data
 from rubric_integrations.submission.inputs import is_row, row_fields, warn_of_misspelled
 from rubric_integrations.submission.messages import is_conversation
+from rubric_integrations.submission.samples import has_task_columns, sample_column
 from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
     all_objects,
@@ -93,6 +94,8 @@ def is_single_row(data: JsonObject) -> bool:
 
     It then has a response under a usual name, such as `response`, and this response is not a list of rows.
     """
+    if has_task_columns(data) and sample_column(data) is not None:
+        return True
     if missing_column(data, USUAL_COLUMNS) is not None or not is_row(data):
         return False
     fields = row_fields(data, warns=False)

@@ -12,6 +12,7 @@ import shlex
 import shutil
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain, count, takewhile
@@ -23,9 +24,11 @@ from weakref import finalize
 from rubric_integrations._util.json import refuse_endless, split_path, value_at
 from rubric_integrations.submission.attachments import file_in_folder
 from rubric_integrations.submission.columns import (
+    TASK_ID,
     USUAL_COLUMNS,
     ColumnNames,
     describe_missing_column,
+    find_columns,
     fold,
     has_id_column,
     missing_column,
@@ -36,6 +39,7 @@ from rubric_integrations.submission.inputs import (
     holds_messages,
     other_columns,
     own_id,
+    own_task,
     read_row,
     row_fields,
     source_columns,
@@ -50,6 +54,7 @@ from rubric_integrations.submission.readers import (
     ROWS_OF_OBJECT,
     read_one_text,
 )
+from rubric_integrations.submission.samples import sample_column, split_samples
 from rubric_integrations.submission.session_files import SessionsOfFolder, lacks_prompt, session_files, session_rows
 from rubric_integrations.submission.tables import Layout
 from rubric_integrations.submission.text_files import LayoutError, ResponsesError, how_to_encode, refuse_controls
@@ -95,6 +100,10 @@ def read_responses(
     The results of promptfoo, Inspect (`.json`, `.eval`), LangSmith, ragas, lm-eval, tau-bench and others, and the
     output of batches of OpenAI and Anthropic, are recognized and converted. With a `response_column`, their rows are
     not converted.
+
+    A list of responses under `responses`, `samples`, `completions` or `outputs`, or of `choices`, is several rows with
+    ids such as `a#1` and `a#2`. They are samples of one prompt: its id is their `group`. So are rows with the same
+    `task_id`, if they have no `id`.
 
     A row may contain its own rubric. The rubric consists of lists and objects, or of their JSON in a cell, or is the
     path of a rubric file in the folder of the rows or below it. The `labels` (answers by criterion) and `metadata` of a
@@ -194,7 +203,9 @@ class _Describer:
         self._metadata.update(dict.fromkeys(names))
         self._names.update(dict.fromkeys(fields))
         for field, own in columns_of.items():
-            if row.tool is None or own[0] in self._columns:
+            if row.tool is None and row.source is not None and field == "response":
+                self._sources.setdefault(field, {})[sample_column(row.source, self._columns) or own[0]] = None
+            elif row.tool is None or own[0] in self._columns:
                 self._sources.setdefault(field, {}).update(dict.fromkeys(own))
             elif field not in self._sources:
                 self._sources[field] = dict.fromkeys(_paths_of(fields[own[0]], row.source or {}))
@@ -257,7 +268,9 @@ def _paths_of(value: object, row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class ResponsesFile:
-    """A file of responses. It is read at most twice, a file of spans three times: for `check`, and then for `rows`.
+    """A file of responses. It is read at most twice: for `check`, and then for `rows`.
+
+    It is read once more before if the traces of its spans or its rows with equal `task_id` must be counted.
 
     A pipe is copied to a private temporary file, which is removed with this object, or when the process ends.
 
@@ -285,6 +298,7 @@ class ResponsesFile:
         self._file, self._copy = self.path, ""
         self._ids: set[str] | None = None
         self._ends: TraceEnds | None = None
+        self._tasks: Counter[str] | None = None
 
     def check(self) -> Iterator[Row]:
         """Yield each row before its conversion: with its id, rubric and metadata, and without a submission.
@@ -298,13 +312,15 @@ class ResponsesFile:
         form = "a folder" if self.path.is_dir() else _FORMS.get(self._suffix, ONE_TEXT)
         describer = _Describer(columns, form)
         with self._named_errors():
+            seen = Counter[str]()
             for number, raw in enumerate(self._gradable_rows()):
-                row_id = own_id(raw.fields, columns)
-                if row_id is not None:
-                    _refuse_repeated(row_id, raw, places)
+                own = self._identify(raw, own_id(raw.fields, columns), seen)
+                if own.id:
+                    _refuse_repeated(own.id, raw, places)
                 if number < _MAX_DESCRIBED:
                     describer.add(raw)
-                yield self._outline(raw, row_id or str(raw.number))
+                own = own if own.id else self._identify(raw, str(raw.number), seen)
+                yield self._outline(raw, own.id)._replace(group=own.group)
         self._ids, self.description = set(places), describer.description
 
     def rows(self) -> Iterator[Row]:
@@ -315,14 +331,39 @@ class ResponsesFile:
         """
         columns, places, is_checked = self._layout.columns, dict[str, str](), self._ids is not None
         with self._named_errors():
+            seen = Counter[str]()
             for raw in self._gradable_rows():
                 row_id = own_id(raw.fields, columns)
                 if row_id is None:
                     self._ids = self._own_ids(raw) if self._ids is None else self._ids
                     row_id = _free_id(raw.number, self._ids)
+                own = self._identify(raw, row_id, seen)
                 if not is_checked:
-                    _refuse_repeated(row_id, raw, places)
-                yield self._converted(raw, row_id)
+                    _refuse_repeated(own.id, raw, places)
+                yield self._converted(raw, own.id)._replace(group=own.group)
+
+    def _identify(self, raw: RawRow, row_id: str | None, seen: Counter[str]) -> _Identity:
+        """Return the id and the group of a row, which may be one of several samples.
+
+        Args:
+            raw: The row.
+            row_id: Its id in the file. None if it has none, and the result has an empty id.
+            seen: The numbers of earlier rows by `task_id`, which are counted on.
+        """
+        group = raw.group
+        if row_id is None:
+            return _Identity("", group)
+        task = own_task(raw.fields, self._layout.columns) if raw.tool is None else None
+        if task is not None:
+            if self._tasks is None:
+                rows = ((other, own_task(other.fields, self._layout.columns)) for other in self._raw_rows())
+                self._tasks = Counter(own for other, own in rows if own is not None and other.sample in (None, 1))
+            seen[task] += raw.sample in (None, 1)
+            if self._tasks[task] > 1:
+                row_id, group = f"{task}#{seen[task]}", task
+        if raw.sample is None:
+            return _Identity(row_id, group)
+        return _Identity(f"{row_id}#{raw.sample}", group or row_id)
 
     @contextmanager
     def _named_errors(self) -> Generator[None]:
@@ -481,9 +522,9 @@ class ResponsesFile:
                 error = _of_another_tool(row, shapes)
             if error is not None:
                 yield row._replace(fields={}, error=error)
-            else:
-                named = {} if columns == USUAL_COLUMNS else _named_values(row.fields, columns)
-                yield row._replace(fields={**row.fields, **named}) if named else row
+                continue
+            named = {} if columns == USUAL_COLUMNS else _named_values(row.fields, columns)
+            yield from _samples_of(row._replace(fields={**row.fields, **named}) if named else row, columns)
 
     def _tool_rows(self, known: RowFormat, rows: Iterable[RawRow]) -> Iterator[RawRow]:
         """Yield the answers in the rows of a tool."""
@@ -506,7 +547,10 @@ class ResponsesFile:
                 respond = {"respond": known.respond} if known.respond else {}
                 fields = {**respond, **answer.fields, **_named_values(row.fields, self._layout.columns)}
                 place = row.place if len(answers) == 1 else f"{row.place}, answer {number}"
-                yield row._replace(fields=fields, error=answer.error, place=place, tool=known, source=row.fields)
+                yield row._replace(
+                    fields=fields, error=answer.error, place=place, tool=known, source=row.fields, sample=answer.sample,
+                    group=answer.group,
+                )  # fmt: skip
         if not has_answers:
             raise LayoutError(f"has {known.name}, but only parts of runs and no whole run")
 
@@ -576,6 +620,10 @@ class ResponsesFile:
             return Row(row_id, None).with_error(raw.error)
         layout, tool = self._layout, raw.tool
         fields = raw.fields if layout.respond is None else {**raw.fields, "respond": layout.respond}
+        if own_id(fields, layout.columns) not in (None, row_id):
+            # The id of a sample. The row's errors name it, too.
+            names = find_columns(tuple(fields), layout.columns)["id"]
+            fields = {**fields, "id" if fold(names[0]) == TASK_ID else names[0]: row_id}
         # The reader of a trace has warned already of what it leaves out.
         row = read_row(fields, row_id, self._query, layout.columns, self._folder, warns=tool not in TRACE_FORMATS)
         row = row._replace(rubric=self._rubric_of(row.rubric))
@@ -603,6 +651,31 @@ def _first_row(rows: Iterator[RawRow]) -> tuple[list[RawRow], RawRow | None]:
         if len(damaged) >= _MAX_WITHOUT_RESPONSE:
             break
     return damaged, None
+
+
+class _Identity(NamedTuple):
+    """The id of a row, and the prompt or task of which it is one of several samples."""
+
+    id: str
+    group: str | None
+
+
+def _samples_of(row: RawRow, columns: ColumnNames) -> Iterator[RawRow]:
+    """Yield a row, or each of the samples in it."""
+    try:
+        samples = split_samples(row.fields, columns)
+    except ValueError as error:
+        row_id = own_id(row.fields, columns)
+        name = f"row {row_id}" if row_id else row.place
+        yield row._replace(fields={"id": row_id} if row_id else {}, error=f"{name}: {error}")
+        return
+    if samples is None:
+        yield row
+        return
+    for number, fields in enumerate(samples, start=1):
+        # The only sample of a row has its id, as in a run with one response for each prompt.
+        sample, place = (number, f"{row.place}, sample {number}") if len(samples) > 1 else (None, row.place)
+        yield row._replace(fields=fields, place=place, sample=sample, source=row.fields)
 
 
 def _folder_problem(folder: Path) -> str:

@@ -23,6 +23,7 @@ from rubric_integrations.submission.columns import (
     COLUMNS,
     MAX_NAME,
     MAX_NAMES,
+    TASK_ID,
     USUAL_COLUMNS,
     ColumnNames,
     find_columns,
@@ -50,6 +51,7 @@ from rubric_integrations.submission.messages import (
     split_outputs,
     value_text,
 )
+from rubric_integrations.submission.samples import has_task_columns, refuse_samples, split_samples
 from rubric_integrations.submission.submission import Submission, error_line
 from rubric_integrations.submission.thinking import output_block, split_parts, split_thinking, thinking_blocks
 
@@ -249,7 +251,9 @@ def is_row(data: Mapping[str, Any]) -> bool:
             return "object" in output or dialect_of(data) != "inspect_ai"
         is_run = "trajectory_format" in data or "steps" in data
         return not is_run or dialect_of(data) not in ("mini_swe_agent", "smolagents")
-    return any(columns.values()) and dialect_of(data) is None and not is_message(data)
+    # A `task_id` alone is also a usual name in the JSON that a program returns.
+    is_named = any(fold(name) != TASK_ID for names in columns.values() for name in names)
+    return is_named and dialect_of(data) is None and not is_message(data)
 
 
 def _has_text(value: object) -> bool:
@@ -310,6 +314,8 @@ class Row(NamedTuple):
         labels: Human labels by the name of the criterion. None if the row has no labels.
         metadata: The row's `metadata`, and the short values of columns that are not read as fields. Metadata is copied
             to the results. It is neither judged nor scored.
+        group: The prompt or the task of which this row is one of several samples. Rows with the same group depend on
+            each other: intervals and gates count them as one input. None for an independent row.
     """
 
     id: str
@@ -318,6 +324,7 @@ class Row(NamedTuple):
     rubric: Any = None
     labels: Mapping[str, Any] | None = None
     metadata: Mapping[str, Any] | None = None
+    group: str | None = None
 
     def with_error(self, error: str) -> Row:
         """Return this row without a submission, and with an error in one line of about 1,000 characters at most.
@@ -410,11 +417,13 @@ def read_row(
     except ValidationError as error:
         return Row(row_id, None).with_error(f"row {row_id}: {error_line(error)}")
     metadata = other_columns(data, columns) | dict(_mapping(metadata) or {})
-    return Row(row_id, submission, None, rubric, _mapping(labels), metadata or None)
+    return Row(row_id, submission, None, rubric, _mapping(labels), metadata or None, own_task(data, columns))
 
 
 def _column_problem(data: Mapping[str, Any], columns: ColumnNames) -> str | None:
     """Return the column that a row does not have, or has twice, as the end of an error. None if there is no problem."""
+    if (problem := refuse_samples(data, columns)) is not None:
+        return problem.removeprefix("has ")
     missing = missing_column(data, columns)
     if missing is None:
         return repeated_column(tuple(data), columns)
@@ -465,7 +474,8 @@ def _with_query(fields: dict[str, Any], query: str | None) -> dict[str, Any]:
 def other_columns(data: Mapping[str, Any], columns: ColumnNames) -> dict[str, Any]:
     """Return the short values of the columns that are not read as fields, such as a topic, a split or a model name."""
     by_name = {str(name): value for name, value in data.items()}  # a name may be a number or a tuple
-    others = ((name, by_name.get(name)) for name in find_unused(tuple(data), columns))
+    tasks = (name for name in by_name if fold(name) == TASK_ID)  # also for `--cluster task_id`
+    others = ((name, by_name.get(name)) for name in (*find_unused(tuple(data), columns), *tasks))
     return {
         name: value
         for name, value in others
@@ -479,6 +489,17 @@ def own_id(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> str
     with suppress(ValueError, RecursionError):  # a number or a list that Python does not write
         return str(value).strip() or None
     return None
+
+
+def own_task(data: Mapping[str, Any], columns: ColumnNames = USUAL_COLUMNS) -> str | None:
+    """Return the `task_id` of a row if it is the row's id, or None for any other id.
+
+    Example:
+        >>> own_task({"task_id": "HumanEval/0"}), own_task({"task_id": "HumanEval/0", "id": "a"})
+        ('HumanEval/0', None)
+    """
+    name = _present_columns(data, {"id": find_columns(tuple(data), columns)["id"]}).get("id", "")
+    return own_id(data, columns) if columns.id is None and fold(name) == TASK_ID else None
 
 
 def _warn_of_other_response(data: Mapping[str, Any], names: Iterable[str]) -> None:
@@ -682,6 +703,37 @@ def as_row(item: Any, number: int, *, warns: bool = True) -> Row:
         return Row(str(number), None).with_error(f"row {number}: {error_line(error)}")
     except RecursionError:  # records within records
         return Row(str(number), None).with_error(f"row {number}: {NestingError()}")
+
+
+def rows_of_item(item: Any, number: int, *, warns: bool = True) -> list[tuple[Any, Row]]:
+    """Return the row of a submission together with the submission, or one pair for each sample of a mapping.
+
+    Args:
+        item: Anything that `as_row` accepts. The samples of a mapping are in a column such as `responses`.
+        number: The position of the submission, from 1.
+        warns: Whether a warning names the columns that are not read as fields.
+
+    Example:
+        >>> [row.id for _, row in rows_of_item({"id": "a", "query": "6 x 7?", "responses": ["42", "41"]}, 1)]
+        ['a#1', 'a#2']
+    """
+    if not isinstance(item, Mapping):
+        return [(item, as_row(item, number, warns=warns))]
+    data = cast("Mapping[str, Any]", item)
+    try:
+        samples = split_samples(data) if has_task_columns(data) else None
+    except ValueError as error:
+        row_id = own_id(data) or str(number)
+        return [(item, Row(row_id, None).with_error(f"row {row_id}: {error}"))]
+    if samples is None:
+        return [(item, as_row(item, number, warns=warns))]
+    rows = [(sample, as_row(sample, number, warns=warns)) for sample in samples]
+    if len(rows) == 1:
+        return rows
+    return [
+        (sample, row._replace(id=f"{row.id}#{place}", group=row.group or row.id))
+        for place, (sample, row) in enumerate(rows, start=1)
+    ]
 
 
 def _is_missing(value: object) -> bool:

@@ -19,6 +19,7 @@ from zipfile import BadZipFile, ZipFile
 from rubric_integrations._util.json import split_path
 from rubric_integrations._util.lazy import install_command
 from rubric_integrations.submission.columns import (
+    SAMPLE_COLUMNS,
     USUAL_COLUMNS,
     ColumnNames,
     describe_missing_column,
@@ -179,9 +180,8 @@ def _missing_column(names: Sequence[str], columns: ColumnNames) -> str | None:
     # A path such as `response.body` is in the column `response`.
     paths = [path for path in columns if path and split_path(path)[0] in names]
     missing = missing_column([*names, *paths], columns)
-    if missing == "response" and columns.response is None and find_row_format(dict.fromkeys(names)):
-        return None
-    return missing
+    has_answers = any(fold(name) in SAMPLE_COLUMNS for name in names) or find_row_format(dict.fromkeys(names))
+    return None if missing == "response" and columns.response is None and has_answers else missing
 
 
 def _describe_missing(names: Sequence[str], columns: ColumnNames) -> str | None:
@@ -214,7 +214,8 @@ def read_parquet(path: Path, layout: Layout) -> Iterator[RawRow]:
         plain = [column.name for column in file.schema_arrow if _is_plain(column.type)]
         roots = {split_path(path)[0] for path in columns if path} & set(names)
         is_foreign = columns.response is None and find_row_format(dict.fromkeys(names)) is not None
-        needed, number = set(names) if is_foreign else {*field_columns(names, columns), *plain, *roots}, 0
+        samples = [name for name in names if fold(name) in SAMPLE_COLUMNS]
+        needed, number = set(names) if is_foreign else {*field_columns(names, columns), *plain, *roots, *samples}, 0
         for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=sorted(needed)):
             if batch.nbytes > MAX_PARSED:
                 raise LayoutError(

@@ -35,6 +35,9 @@ class RawRow(NamedTuple):
             already determines the format.
         tool: The format of the tool that wrote the row. None for rows in the columns of this library.
         source: The row as the tool wrote it. None if `tool` is None.
+        sample: The number of the sample, from 1, if the row of the file has several. Its id then ends with it. None for
+            a row with one response.
+        group: The prompt of which the row is one of several samples, if a tool wrote it. None for other rows.
     """
 
     fields: JsonObject
@@ -44,6 +47,8 @@ class RawRow(NamedTuple):
     form: str = ""
     tool: RowFormat | None = None
     source: JsonObject | None = None
+    sample: int | None = None
+    group: str | None = None
 
 
 class Session(NamedTuple):

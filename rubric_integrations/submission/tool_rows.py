@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -76,12 +76,24 @@ def _reply_answers(row_id: str | None, reply: JsonObject) -> list[RawRow]:
         metadata = short_values(reply, "model") | short_values(choices[0] if choices else {}, "finish_reason")
         own_id = {} if row_id is None else {"id": row_id}
         return [RawRow({**own_id, "response": reply, "metadata": metadata})]
-    replies = ({**reply, "choices": [choice]} for choice in choices)
-    return [answer for n, one in enumerate(replies, start=1) for answer in _reply_answers(f"{row_id}-choice{n}", one)]
+    replies = enumerate(({**reply, "choices": [choice]} for choice in choices), start=1)
+    if row_id is None:
+        return [answer._replace(sample=n) for n, one in replies for answer in _reply_answers(None, one)]
+    return [
+        answer._replace(group=row_id) for n, one in replies for answer in _reply_answers(f"{row_id}-choice{n}", one)
+    ]
 
 
 def _reply(row: JsonObject) -> Iterable[RawRow]:
-    return _reply_answers(text_at(row, "id"), row)
+    """Return the answers of a reply in a row, with the task and the other fields that a script wrote next to it."""
+    beside = {name: row[name] for name in _BESIDE_REPLIES if "choices" in row and row.get(name) not in (None, "", [])}
+    return [
+        answer._replace(fields={**beside, **answer.fields}) for answer in _reply_answers(text_at(row, "id"), row)
+    ]  # fmt: skip
+
+
+# A provider may repeat the prompt of a completion, and writes none of the other names.
+_BESIDE_REPLIES = ("query", "prompt", "question", "reference", "context", "rubric")
 
 
 def _litellm(row: JsonObject) -> Iterable[RawRow]:
@@ -216,7 +228,8 @@ def _lm_eval(row: JsonObject) -> Iterable[RawRow]:
     shared = {"query": prompt_of(prompt), "reference": str(row.get("target") or "") or None}
     answers = responses[0]
     ids = [row_id if len(answers) == 1 else f"{row_id}-repeat{number}" for number in range(1, len(answers) + 1)]
-    return [RawRow({"id": own, "response": answer, **shared}) for own, answer in zip(ids, answers, strict=True)]
+    rows = [RawRow({"id": own, "response": answer, **shared}) for own, answer in zip(ids, answers, strict=True)]
+    return [row._replace(group=row_id) for row in rows]
 
 
 def _is_lm_eval(row: JsonObject) -> bool:
@@ -255,7 +268,8 @@ def _mt_bench(row: JsonObject, questions: Mapping[str, JsonObject] | None = None
             else:
                 metadata = short_values(row, "model_id")
                 answers.append(RawRow({"id": row_id, "response": text, **fields, "metadata": metadata}))
-    return answers
+    # The second turn depends on the first one, too.
+    return [answer._replace(group=str(row["question_id"])) for answer in answers]
 
 
 def _with_questions(known: RowFormat, path: Path) -> RowFormat:
@@ -430,7 +444,8 @@ def _deepeval(row: JsonObject) -> Iterable[RawRow]:
 def _is_deepeval(row: JsonObject) -> bool:
     metrics = row.get("metricsData", row.get("metrics_data"))
     has_task = isinstance(row.get("input"), str) or isinstance(row.get("turns"), list)
-    return isinstance(row.get("name"), str) and isinstance(metrics, list) and has_task and has_no_response(row)
+    is_case = isinstance(row.get("name"), str) and isinstance(metrics, list) and has_task
+    return is_case and has_no_response({name: value for name, value in row.items() if name != "actual_output"})
 
 
 class _EvalsLog:
@@ -479,7 +494,8 @@ def _sampled_answers(sample: str, data: JsonObject) -> Iterator[RawRow]:
     texts = cast("list[Any]", sampled) if isinstance(sampled, list) else [sampled]
     for number, text in enumerate(texts, start=1):
         row_id = sample if len(texts) == 1 else f"{sample}-choice{number}"
-        yield RawRow({"id": row_id, "query": prompt_of(data["prompt"]), "response": text, "metadata": metadata})
+        fields = {"id": row_id, "query": prompt_of(data["prompt"]), "response": text, "metadata": metadata}
+        yield RawRow(fields, group=sample)
 
 
 def _with_events(known: RowFormat, _: Path) -> RowFormat:
@@ -555,6 +571,11 @@ def _is_sharegpt(row: JsonObject) -> bool:
     return all_objects(row.get("conversations"), has_keys("from", "value")) and has_no_response(row)
 
 
+def _repeats(read: Callable[[JsonObject], Iterable[RawRow]], name: str, row: JsonObject) -> Iterable[RawRow]:
+    """Return the answers of a row with the value of `name` as their group: epochs or trials repeat its task."""
+    return [answer._replace(group=str(row[name])) for answer in read(row)]
+
+
 ROW_FORMATS = (
     RowFormat(
         "OpenAI batch input", has_keys("custom_id", "method", "url", "body"),
@@ -572,8 +593,7 @@ ROW_FORMATS = (
     RowFormat("promptfoo results", has_keys("testIdx", "promptIdx", "testCase"), _promptfoo),
     RowFormat("promptfoo table", is_promptfoo_table, _promptfoo_table),
     RowFormat(
-        "Inspect log", _is_inspect_sample, _inspect_sample,
-        has_all_calls=True,
+        "Inspect log", _is_inspect_sample, partial(_repeats, _inspect_sample, "id"), has_all_calls=True,
     ),
     RowFormat(
         "LangSmith dataset", has_keys("dataset_id", "inputs", "outputs"),
@@ -595,8 +615,13 @@ ROW_FORMATS = (
     RowFormat(
         "openai/evals log", _is_evals_log, unread_rows("an event of a log", "name the log"), prepare=_with_events,
     ),
-    RowFormat("tau-bench results", _is_tau_bench, _tau_bench, respond="trajectory", has_all_calls=True),
-    RowFormat("tau2 results", _is_tau2, _tau2, respond="trajectory", has_all_calls=True),
+    RowFormat(
+        "tau-bench results", _is_tau_bench, partial(_repeats, _tau_bench, "task_id"), respond="trajectory",
+        has_all_calls=True,
+    ),
+    RowFormat(
+        "tau2 results", _is_tau2, partial(_repeats, _tau2, "task_id"), respond="trajectory", has_all_calls=True,
+    ),
     RowFormat("OpenHands output", _is_openhands, _openhands, has_all_calls=True),
 )  # fmt: skip
 """The formats of rows that tools write. The first format that matches reads a row."""

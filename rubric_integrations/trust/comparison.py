@@ -566,8 +566,10 @@ def pair_runs(before: RunLike, after: RunLike, *, cluster: Cluster | None = None
     runs = [as_run(run, name, in_memory=True) for run, name in ((before, "before"), (after, "after"))]
     comparable = comparability(*runs).require(anyway)
     groups: dict[RowKey, int] | None = None
-    if (of_rows := group_rows(runs[1].rows, cluster)) is not None:
-        groups = dict(zip(runs[1].row_keys(), map(int, of_rows), strict=True))
+    # The samples of one prompt may be known in only one run, such as an older one.
+    for run in runs[1:] if cluster is not None else reversed(runs):
+        if groups is None and (of_rows := group_rows(run.rows, cluster)) is not None:
+            groups = dict(zip(run.row_keys(), map(int, of_rows), strict=True))
     changes = RunChanges(groups)
     for key, (one, other) in matched_rows(runs):
         changes.add(key, one, other)

@@ -24,7 +24,7 @@ from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.scoring.labels import LabelledJudgment, rater_key, same_text, submission_digest
 from rubric_integrations.scoring.report import NOT_APPLICABLE, CriterionReport, EvaluationReport
 from rubric_integrations.submission.submission import Submission
-from rubric_integrations.trust.means import FEW_GROUPS, FEWEST_GROUPS, Groups, number_groups
+from rubric_integrations.trust.means import FEW_GROUPS, FEWEST_GROUPS, Groups, number_groups, select_groups
 from rubric_integrations.trust.statistics import Matrix
 
 _Parts = tuple[str, ...]
@@ -546,22 +546,34 @@ def complete_score(row: GradedRow) -> float | None:
 
 Cluster = str | Callable[[str], Hashable]
 """How to group rows that depend on each other: `"id"`, `"query"`, a key of `metadata` (a column of the graded table),
-or a function that gets a row's id. Rows with equal values are a group."""
+or a function that gets a row's id. Rows with equal values are a group.
+
+Several samples of one prompt (`GradedRow.group`) are one group, also without a `cluster`."""
 
 
 def group_rows(rows: Sequence[GradedRow], cluster: Cluster | None) -> Groups | None:
-    """Return the group of each row, or None without a `cluster`.
+    """Return the group of each row, or None if the rows are independent.
+
+    The samples of one prompt always belong to the same group: a `cluster` groups them by the value of the first one.
+    Without a `cluster`, every other row is its own group.
 
     Raises:
         ValueError: `cluster` is a column, and a row has no value in it.
     """
-    return None if cluster is None else number_groups([_cluster_key(row, cluster) for row in rows])
+    firsts = dict[str, int]()
+    places = [
+        place if row.group is None else firsts.setdefault(row.group, place) for place, row in enumerate(rows)
+    ]  # fmt: skip
+    if cluster is not None:
+        return number_groups([_cluster_key(rows[place], cluster) for place in places])
+    return select_groups(number_groups(places), range(len(rows)))
 
 
 def dependence_warnings(rows: Sequence[GradedRow], cluster: Cluster | None) -> list[str]:
     """Return a warning if rows have equal ids or queries, but `cluster` is not set. Otherwise the list is empty.
 
-    Such rows depend on each other, and intervals for independent rows are too narrow.
+    Such rows depend on each other, and intervals for independent rows are too narrow. There is no warning about the
+    samples of one prompt, which are a group without a `cluster`.
 
     There is no warning about queries if all rows have the same query: the run is about this query, and its rows are
     independent. If 2 to half of the rows have the same context or reference, they may depend on each other. They are
@@ -569,6 +581,7 @@ def dependence_warnings(rows: Sequence[GradedRow], cluster: Cluster | None) -> l
     """
     if cluster is not None:
         return []
+    rows = list({place if row.group is None else row.group: row for place, row in enumerate(rows)}.values())
     for name in ("id", "query"):
         counts = Counter(key for row in rows if (key := _cluster_key(row, name)) is not None)
         if 1 < len(counts) < counts.total():
