@@ -32,16 +32,21 @@ if TYPE_CHECKING:
 class MeanGate:
     """Decides whether the mean score of a run is significantly above a threshold, significantly below it, or neither.
 
-    The gate keeps a few numbers for each row in memory. With labels, a baseline or a cluster, it keeps complete rows.
+    The gate keeps a few numbers for each row in memory. With labels, a baseline, a cluster or several samples of a
+    prompt, it keeps complete rows.
 
     Args:
         options: The options of `grade`.
         min_score: The threshold, above 0 and below 1.
         alpha: The largest probability of a wrong pass, and also of a wrong failure.
         rubric: The rubric of the run. Needed with labels.
+        has_samples: Whether several rows are samples of one prompt.
     """
 
-    def __init__(self, options: GateOptions, min_score: float, alpha: float, rubric: Rubric | None):
+    def __init__(
+        self, options: GateOptions, min_score: float, alpha: float, rubric: Rubric | None, *, has_samples: bool
+    ):
+        self._has_samples = has_samples
         labels, baseline = options.labels, options.baseline
         self.min_score, self.alpha, self.baseline_path = min_score, alpha, baseline
         self._options, self._rubric, self._floor = options, rubric, options.floor or 0.0
@@ -73,10 +78,10 @@ class MeanGate:
         """Print a warning before the first call, if the run has too few submissions to pass.
 
         Args:
-            count: The number of submissions in the file.
+            count: The number of independent submissions in the file.
             file: The file.
         """
-        rows = [(count, file, "submissions")]
+        rows = [(count, file, "prompts" if self._has_samples else "submissions")]
         labelled = [(self._labelled, self._options.labels, "labelled submissions")] if self._labels is not None else []
         for number, path, what in rows + labelled:
             if number < self.fewest:
@@ -98,7 +103,11 @@ class MeanGate:
 
     @property
     def _keeps_rows(self) -> bool:
-        return any(part is not None for part in (self._labels, self._baseline, self._options.cluster))
+        if self.sequential is not None:
+            return False
+        return self._has_samples or any(
+            part is not None for part in (self._labels, self._baseline, self._options.cluster)
+        )
 
     @cached_property
     def result(self) -> GateResult:
@@ -128,8 +137,12 @@ class _Queries:
     def __init__(self) -> None:
         self._counts = Counter[int]()
         self._repeated: dict[int, str] = {}
+        self._groups = set[str]()
 
     def add(self, graded: Graded) -> None:
+        if (group := graded.row.group) in self._groups:
+            return  # a further sample of a prompt, of which the gate counts the first one
+        self._groups.update(() if group is None else (group,))
         query = graded.row.submission.query if graded.row.submission else None
         if query is not None:
             key = hash(query)
@@ -193,6 +206,6 @@ def make_mean_gate(options: GateOptions, *, rubric: Rubric | None, rows: RowsOfF
             f"--cluster {options.cluster}: not all rows of {file} have this column: name one of {known}; the tasks are "
             "in `query` and the ids in `id`, whatever their names in the file"
         )
-    mean_gate = MeanGate(options, options.min_score, options.alpha, rubric)
-    mean_gate.warn_of_few(len(rows), file)
+    mean_gate = MeanGate(options, options.min_score, options.alpha, rubric, has_samples=rows.inputs < len(rows))
+    mean_gate.warn_of_few(rows.inputs, file)
     return mean_gate

@@ -41,6 +41,7 @@ class RowsOfFile:
 
     Attributes:
         file: The file.
+        inputs: The number of independent rows. Several samples of one prompt count once.
         metadata: The keys that the `metadata` of all rows have that have a response. None if no row has one.
 
     Raises:
@@ -61,7 +62,7 @@ class RowsOfFile:
         self.file, self._rubrics, self._rubric_file, self._format = file, rubrics, rubric_file, rubric_format
         # The position of each row in progress, by its id. Ids are unique in a file.
         self._places: dict[str, int] = {}
-        self._count, self._has_own_rubrics = 0, False
+        self._count, self._has_own_rubrics, self.inputs = 0, False, 0
         self.metadata: set[str] | None = None
         if rubrics.shared:
             _refuse_unregistered_metrics(rubrics.shared, str(rubric_file))
@@ -79,8 +80,11 @@ class RowsOfFile:
     def _check(self, *, strict: bool) -> None:
         """Count the rows, find the metadata that all rows have, and refuse a file without a valid rubric."""
         path, rubrics, has_valid_rubric, problem = self.file.path, self._rubrics, False, ""
+        groups = set[str]()
         for row in self.file.check():
             self._count += 1
+            self.inputs += row.group is None or row.group not in groups
+            groups.update(() if row.group is None else (row.group,))
             self._has_own_rubrics = self._has_own_rubrics or row.rubric is not None
             if row.error is not None:
                 continue

@@ -175,6 +175,10 @@ class RunFile(NamedTuple):
             keys.append((row_id, counts[row_id]))
         return keys
 
+    def row_groups(self) -> Sequence[str | None]:
+        """Return the prompt of which each row is one of several samples (`GradedRow.group`)."""
+        return self.rows.groups if isinstance(self.rows, _RowsOfFile) else [row.group for row in self.rows]
+
     @classmethod
     def of(
         cls, name: str, graded: Iterable[GradedResult], *, rubric: str | None = None, judge: str | None = None
@@ -229,10 +233,10 @@ def expected_rows(marks: Iterable[object]) -> int | None:
 
 
 class _RowsOfFile(Sequence[GradedRow]):
-    """The rows of a run file. Memory contains only their ids and the positions of their lines."""
+    """The rows of a run file. Memory contains only their ids, their groups and the positions of their lines."""
 
-    def __init__(self, path: Path, ids: Sequence[str]):
-        self.ids = ids
+    def __init__(self, path: Path, ids: Sequence[str], groups: Sequence[str | None]):
+        self.ids, self.groups = ids, groups
         self._path = path
         self._starts = array("q")
         with path.open("rb") as lines:
@@ -292,6 +296,7 @@ def read_run(path: str | Path, *, in_memory: bool = False) -> RunFile:
 def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
     """Read a run and append its rows to `kept` unless it is None."""
     ids: list[str] = []
+    groups: list[str | None] = []
     names: dict[str, set[str | None]] = {"rubric": set(), "judge": set()}
     marks, runs = set[float | None](), list[object]()
     for number, fields in _objects(path):
@@ -310,11 +315,12 @@ def _read_run(path: Path, kept: list[GradedRow] | None) -> RunFile:
         marks.add(_mark(fields))
         runs.append(fields.get("run"))
         ids.append(row.id)
+        groups.append(row.group)
         if kept is not None:
             kept.append(row)
     if not ids:
         raise RunFileError(f"{path}: is empty: name a file that `grade --out` wrote")
-    rows = _RowsOfFile(path, ids) if kept is None else tuple(kept)
+    rows = _RowsOfFile(path, ids, groups) if kept is None else tuple(kept)
     # If rows have different rubrics or judges, the run has no name for them.
     rubric, judge = (seen.pop() if len(seen) == 1 else None for seen in names.values())
     written = path.stat().st_mtime if path.is_file() else None

@@ -227,6 +227,8 @@ class EarlyStop:
     If a limit of the run prevents the grade of a row, the scores of all later rows are not passed to the rule. These
     rows may have been graded only because they needed fewer calls, so their scores are not a random sample either.
 
+    Of several samples of one prompt, only the score of the first one is passed on, because the others depend on it.
+
     Args:
         rule: The rule, or None to run until the last submission.
     """
@@ -234,7 +236,8 @@ class EarlyStop:
     def __init__(self, rule: StopRule | None):
         self._rule = rule
         self._positions: dict[asyncio.Task[Graded], int] = {}
-        self._waiting: dict[int, float | None] = {}
+        self._waiting: dict[int, Graded] = {}
+        self._groups = set[str]()
         self._started = self._passed_on = 0
 
     def watch(self, task: asyncio.Task[Graded]) -> None:
@@ -251,11 +254,15 @@ class EarlyStop:
         """Pass the score of a row on to the rule. Return the rule's reason to end the run, or None to continue."""
         if not self._rule or task not in self._positions:
             return None
-        self._waiting[self._positions.pop(task)] = graded.gate_score
+        self._waiting[self._positions.pop(task)] = graded
         while self._passed_on in self._waiting:
-            reason = self._rule(self._waiting.pop(self._passed_on))
+            following = self._waiting.pop(self._passed_on)
             self._passed_on += 1
-            if reason:
+            if (group := following.row.group) is not None:
+                if group in self._groups:
+                    continue
+                self._groups.add(group)
+            if reason := self._rule(following.gate_score):
                 # The rows in progress still finish, but they must not change a decision that was already made.
                 self._rule = None
                 return reason
@@ -847,7 +854,8 @@ def grade_many(
             name in the ledger, by all processes and machines, now and earlier. Each process claims a part of the limits
             before it makes calls.
         stop_when: A rule that ends the run early, such as a new `SequentialGate`. It is a function that receives each
-            score in the order of the submissions, which must be random. The score is None without a complete grade, or
+            score in the order of the submissions, which must be random, and of several samples of one prompt only the
+            first. The score is None without a complete grade, or
             if too little was assessed. The function returns the reason to end the run, or None to continue. After the
             decision no row starts. The rows in progress, up to twice `max_concurrency`, are finished.
 

@@ -201,7 +201,7 @@ class _Describer:
         own_metadata = parsed_json(fields[columns_of["metadata"][0]]) if "metadata" in columns_of else None
         names = [*other_columns(fields, self._columns), *map(str, as_mapping(own_metadata))]
         self._metadata.update(dict.fromkeys(names))
-        self._names.update(dict.fromkeys(fields))
+        self._names.update(dict.fromkeys(fields if row.source is None else row.source))
         for field, own in columns_of.items():
             if row.tool is None and row.source is not None and field == "response":
                 self._sources.setdefault(field, {})[sample_column(row.source, self._columns) or own[0]] = None

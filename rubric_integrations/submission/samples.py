@@ -45,7 +45,9 @@ def sample_column(row: JsonObject, columns: ColumnNames = USUAL_COLUMNS) -> str 
     present = {fold(name): name for name in row}
     for name in SAMPLE_COLUMNS:
         # `outputs` is also the name of a response, and `choices` often has the options of a question.
-        items = _items(row[present[name]]) if name in present else None
+        # The choices of a provider's own reply are read by its format.
+        is_known = name in present and not (name == "choices" and "object" in row)
+        items = _items(row[present[name]]) if is_known else None
         if items is not None and (name not in ("outputs", "choices") or _are_samples(items, name)):
             return present[name]
     return None
@@ -111,15 +113,13 @@ def _items(value: object) -> list[Any] | None:
 
 def _are_samples(items: list[Any], column: str) -> bool:
     """Return whether a list under a name that has other meanings is a list of samples."""
-    if not items or is_conversation(items):
+    if items and all(
+        isinstance(item, Mapping) and ("message" in item or "text" in item) and "role" not in item for item in items
+    ):
+        return True
+    if not items or column != "outputs" or is_conversation(items):
         return False
-    if column == "choices":
-        return all(isinstance(item, Mapping) and ("message" in item or "text" in item) for item in items)
-    return any(isinstance(item, str) for item in items) or all(_may_be_sample(item) for item in items)
-
-
-def _may_be_sample(item: object) -> bool:
-    return is_conversation(item) or (isinstance(item, Mapping) and ("text" in item or "message" in item))
+    return any(isinstance(item, str) for item in items) or all(map(is_conversation, items))
 
 
 def _request(row: JsonObject, names_of: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _request(row: JsonObject, names_of: Mapping[str, Sequence[str]]) -> dict[str
         ValueError: The messages end with an answer. Which of the answers is to be graded would be unclear.
     """
     name = next((name for name in names_of["response"] if fold(name) == "messages" and row[name]), None)
-    if name is None or any(row[own] for own in names_of["query"]):
+    if name is None:
         return {}
     messages = _items(row[name]) or []
     if not is_conversation(messages) or message_role(messages[-1]) != "user":
@@ -137,7 +137,8 @@ def _request(row: JsonObject, names_of: Mapping[str, Sequence[str]]) -> dict[str
             f"`{name}` does not end with a message of the user, and other columns have samples: leave its answer out, "
             "or remove the samples, or it would be unclear which answer is graded"
         )
-    return {"query": messages}
+    # The messages that the model got are more than a `query` next to them, which may repeat the last one.
+    return {**dict.fromkeys(names_of["query"]), "query": messages}
 
 
 def _sample(item: Any, place: str) -> Any:

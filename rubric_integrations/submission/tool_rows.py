@@ -571,6 +571,12 @@ def _is_sharegpt(row: JsonObject) -> bool:
     return all_objects(row.get("conversations"), has_keys("from", "value")) and has_no_response(row)
 
 
+def _is_reply(row: JsonObject) -> bool:
+    """Return whether a row is a provider's reply, and not a script's row with a task next to the reply's choices."""
+    is_of_script = "object" not in row and any(has_value(row.get(name)) for name in ("query", "prompt", "question"))
+    return matches_reply(row) and not (is_of_script and "choices" in row)
+
+
 def _repeats(read: Callable[[JsonObject], Iterable[RawRow]], name: str, row: JsonObject) -> Iterable[RawRow]:
     """Return the answers of a row with the value of `name` as their group: epochs or trials repeat its task."""
     return [answer._replace(group=str(row[name])) for answer in read(row)]
@@ -589,7 +595,7 @@ ROW_FORMATS = (
         "LiteLLM log", has_keys("id", "call_type", "status", "messages", "response", "model_parameters"), _litellm,
         has_all_calls=True,
     ),
-    RowFormat("replies of a provider", matches_reply, _reply, has_all_calls=True),
+    RowFormat("replies of a provider", _is_reply, _reply, has_all_calls=True),
     RowFormat("promptfoo results", has_keys("testIdx", "promptIdx", "testCase"), _promptfoo),
     RowFormat("promptfoo table", is_promptfoo_table, _promptfoo_table),
     RowFormat(

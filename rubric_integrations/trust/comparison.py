@@ -53,6 +53,7 @@ from rubric_integrations.trust.means import (
     estimate_change,
     in_groups,
     kappa_influences,
+    number_groups,
     p_value_of,
     select_groups,
     widening,
@@ -508,7 +509,8 @@ def compare_runs(
         labels: Human labels of a random part of the inputs. An input corrects the difference only if its responses in
             both runs have labels for every criterion.
         cluster: How to group rows that depend on each other: `"id"`, `"query"`, a key of the second run's `metadata`,
-            or a function that gets a row's id. The mean is still over rows, and the interval is computed for groups.
+            or a function that gets a row's id. The mean is still over rows, and the interval is computed for groups. By
+            default, only the samples of one prompt are a group.
         margin: The accepted loss: how much lower the second run's mean score may be, at least 0.
         rubric: The rubric. It is needed only with labels, if the rubric has groups.
         level: The confidence level of the intervals, between 0 and 1.
@@ -565,15 +567,26 @@ def pair_runs(before: RunLike, after: RunLike, *, cluster: Cluster | None = None
     """
     runs = [as_run(run, name, in_memory=True) for run, name in ((before, "before"), (after, "after"))]
     comparable = comparability(*runs).require(anyway)
-    groups: dict[RowKey, int] | None = None
-    # The samples of one prompt may be known in only one run, such as an older one.
-    for run in runs[1:] if cluster is not None else reversed(runs):
-        if groups is None and (of_rows := group_rows(run.rows, cluster)) is not None:
-            groups = dict(zip(run.row_keys(), map(int, of_rows), strict=True))
+    groups = sample_groups(runs)
+    if (of_rows := None if cluster is None else group_rows(runs[1].rows, cluster)) is not None:
+        groups = dict(zip(runs[1].row_keys(), map(int, of_rows), strict=True))
     changes = RunChanges(groups)
     for key, (one, other) in matched_rows(runs):
         changes.add(key, one, other)
     return RunPair(runs, groups, changes, comparable)
+
+
+def sample_groups(runs: Sequence[RunFile]) -> dict[RowKey, int] | None:
+    """Return the number of the group of each row of two runs, or None if no rows are samples of one prompt.
+
+    The samples may be known in only one of the runs, such as the later one. The other run then has no groups.
+    """
+    for run in reversed(runs):
+        own = run.row_groups()
+        groups = select_groups(number_groups([name or place for place, name in enumerate(own)]), range(len(own)))
+        if groups is not None:
+            return dict(zip(run.row_keys(), map(int, groups), strict=True))
+    return None
 
 
 _COMPARABLE = Comparability()

@@ -15,6 +15,7 @@ from the totals of the groups. The limits of other figures are computed with a s
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -135,6 +136,30 @@ def estimate_scores(scores: Sequence[float], level: float = 0.95, *, groups: Gro
     if all(0 <= score <= 1 for score in scores):
         return estimate_mean(scores, level, groups=groups)
     return estimate_differences(scores, level, groups)
+
+
+class GroupedScores:
+    """Collects scores row by row, for a mean whose interval counts the samples of one prompt as one input.
+
+    Attributes:
+        values: The scores.
+    """
+
+    def __init__(self) -> None:
+        self.values = array("d")
+        self._keys: list[str | int] = []
+
+    def add(self, score: float, group: str | None) -> None:
+        """Add the score of a row with its `GradedRow.group`."""
+        self._keys.append(len(self._keys) if group is None else group)
+        self.values.append(score)
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean with its 95 % interval, by `estimate_scores`. It is undefined without a score."""
+        if not self.values:
+            return Estimate(None, None, None, 0)
+        return estimate_scores(self.values, groups=select_groups(number_groups(self._keys), range(len(self._keys))))
 
 
 def mean_limits(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Literal, NamedTuple
 
@@ -25,7 +25,7 @@ from rubric_integrations.trust.comparison import (
     RunComparison,
     compare_changes,
 )
-from rubric_integrations.trust.means import estimate_scores
+from rubric_integrations.trust.means import GroupedScores
 
 # More columns do not fit into a window.
 _MOST_TAGS = 30
@@ -159,10 +159,11 @@ class ComparisonFigures:
 
     Args:
         comparable: Whether the rubrics, inputs or judges of the two runs differ, as `comparability` returns it.
+        groups: The number of each row's group, as `sample_groups` returns it.
     """
 
-    def __init__(self, comparable: Comparability = _COMPARABLE) -> None:
-        self._changes, self._comparable = RunChanges(), comparable
+    def __init__(self, comparable: Comparability = _COMPARABLE, groups: Mapping[RowKey, int] | None = None) -> None:
+        self._changes, self._comparable = RunChanges(groups), comparable
         self._better = self._worse = self._same = self._flips = 0
 
     def add(self, key: RowKey, first: GradedRow | None, second: GradedRow | None) -> Sequence[CriterionReport]:
@@ -350,7 +351,7 @@ class SummaryFigures:
         self._reached = self._outside = self._failed_answers = self._judged = self._computed = 0
         self._submissions = self._reports = self._graded = self._passed = self._abstained = 0
         self._coverage = 0.0
-        self._scores: list[float] = []
+        self._scores = GroupedScores()
         self._histogram = [0] * BINS
         self._spend, self._escalations = SpendTotal(), NO_ESCALATIONS
 
@@ -381,7 +382,7 @@ class SummaryFigures:
         if row.is_graded:
             self._passed += report.passed
             if report.score is not None:
-                self._scores.append(report.score)
+                self._scores.add(report.score, row.group)
 
     @property
     def summary(self) -> Summary:
@@ -389,7 +390,7 @@ class SummaryFigures:
         spend = self._spend.spend
         return Summary(
             submissions=self._submissions + self._missing,
-            score=estimate_scores(self._scores) if self._scores else None,
+            score=self._scores.estimate if self._scores.values else None,
             histogram=self._histogram,
             passed=self._passed,
             graded=self._graded,

@@ -17,7 +17,7 @@ from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.scoring.report import ReplyModels, merge_models
 from rubric_integrations.trust.comparable_runs import recorded_part
-from rubric_integrations.trust.means import FEW_GROUPS, estimate_scores
+from rubric_integrations.trust.means import FEW_GROUPS, GroupedScores
 from rubric_integrations.trust.model_versions import (
     FINGERPRINT_PARTS,
     NO_VERSION,
@@ -89,18 +89,14 @@ class _Scores:
 
     def __init__(self) -> None:
         self.submissions = self.passed = 0
-        self.scores: list[float] = []
+        self.scores = GroupedScores()
 
     def add(self, row: GradedRow, score: float | None) -> None:
         self.submissions += 1
         if row.is_graded and row.report:
             self.passed += row.report.passed
             if score is not None:
-                self.scores.append(score)
-
-    @property
-    def estimate(self) -> Estimate:
-        return estimate_scores(self.scores) if self.scores else Estimate(None, None, None, 0)
+                self.scores.add(score, row.group)
 
 
 class GroupFigures:
@@ -130,7 +126,7 @@ class GroupFigures:
             if 2 <= len(groups) <= MOST_GROUPS
         ]
         if 1 <= len(self._tags) <= MOST_GROUPS:
-            tags = [ScoreGroup(tag, of.estimate, of.submissions) for tag, of in sorted(self._tags.items())]
+            tags = [ScoreGroup(tag, of.scores.estimate, of.submissions) for tag, of in sorted(self._tags.items())]
             tables.append(GroupTable("tag", tags, by_tag=True))
         return tables
 
@@ -139,7 +135,7 @@ def _group(name: str, value: str, of: _Scores) -> ScoreGroup:
     # The same form in which the script writes the filter of the table.
     pair = json.dumps([name, value], ensure_ascii=False, separators=(",", ":"))
     address = urlencode({"meta": pair, "sort": "low"}, errors="replace")
-    return ScoreGroup(value, of.estimate, of.submissions, of.passed, address)
+    return ScoreGroup(value, of.scores.estimate, of.submissions, of.passed, address)
 
 
 def _order(value: str) -> tuple[float, str]:

@@ -28,6 +28,7 @@ from rubric_integrations.reporting.page.trust_figures import trust_figures
 from rubric_integrations.runs.files import RunFile, import_notes, matched_rows
 from rubric_integrations.scoring.labels import LabelledJudgment
 from rubric_integrations.trust.comparable_runs import Comparability, comparability
+from rubric_integrations.trust.comparison import sample_groups
 from rubric_integrations.trust.planning import JudgmentToLabel
 
 # The files of one script, whose hash is in the content security policy. `start.js` calls the functions of the others.
@@ -114,7 +115,9 @@ def page_parts(
         comparable = comparability(*runs)
     if redact and comparable is not None:
         comparable = redact_comparability(comparable)
-    comparison = ComparisonFigures(comparable) if comparable is not None and len(runs) == 2 else None
+    comparison = (
+        ComparisonFigures(comparable, sample_groups(runs)) if comparable is not None and len(runs) == 2 else None
+    )
     data = PageData([run.name for run in kept], is_redacted=redact)
     for key, all_rows in matched_rows(kept):
         rows = [row and redact_row(row) for row in all_rows] if redact else all_rows

@@ -10,7 +10,6 @@ to all tests of a page. If the runs do not really differ, at most 5 % of pages h
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -19,8 +18,8 @@ from rubric_integrations.reporting.page.figures import Comparison, ComparisonFig
 from rubric_integrations.runs.files import GradedRow, RunFile, matched_rows
 from rubric_integrations.scoring.labels import Estimate
 from rubric_integrations.trust.comparable_runs import Comparability, QuestionKey, comparability, question_keys
-from rubric_integrations.trust.comparison import holm
-from rubric_integrations.trust.means import estimate_scores
+from rubric_integrations.trust.comparison import holm, sample_groups
+from rubric_integrations.trust.means import GroupedScores
 
 MOST_RUNS, MOST_ROWS = 12, 3_000
 """The largest numbers of runs, and of rows in total, for which the page has all rows. A page with more runs or
@@ -201,7 +200,7 @@ def compare_pair(before: RunFile, after: RunFile, comparable: Comparability) -> 
 
     Return None if no submission is scored in both runs.
     """
-    figures = ComparisonFigures(comparable)
+    figures = ComparisonFigures(comparable, sample_groups((before, after)))
     for key, (one, other) in matched_rows((before, after)):
         figures.add(key, one, other)
     return figures.comparison
@@ -229,7 +228,7 @@ class _Values(NamedTuple):
     name: str
     requirement: str
     weight: float
-    values: array[float]
+    scores: GroupedScores
 
 
 def _criterion_values(rows: Iterable[GradedRow]) -> dict[QuestionKey, _Values]:
@@ -240,9 +239,9 @@ def _criterion_values(rows: Iterable[GradedRow]) -> dict[QuestionKey, _Values]:
         for key, entry in zip(question_keys(entries), entries, strict=True):
             if entry.value is not None and not entry.error:
                 if key not in criteria:
-                    criteria[key] = _Values(entry.name, entry.requirement, entry.weight, array("d"))
-                criteria[key].values.append(entry.value)
-    return {key: values for key, values in criteria.items() if len(values.values) > 1}
+                    criteria[key] = _Values(entry.name, entry.requirement, entry.weight, GroupedScores())
+                criteria[key].scores.add(entry.value, row.group)
+    return {key: values for key, values in criteria.items() if len(values.scores.values) > 1}
 
 
 # The indices of the two runs, and the name and requirement of the criterion in the later run (empty for the score).
@@ -279,9 +278,7 @@ def _with_marks(
     for key in shown:
         of_runs = [of_run.get(key) for of_run in of_criteria]
         latest = next(of for of in reversed(of_runs) if of is not None)
-        cells = [
-            of and cell(place, of.name, of.requirement, estimate_scores(of.values)) for place, of in enumerate(of_runs)
-        ]
+        cells = [of and cell(place, of.name, of.requirement, of.scores.estimate) for place, of in enumerate(of_runs)]
         lines.append(Line(latest.name, latest.requirement, latest.weight, cells))
     last = len(runs) - 1
     with_rows = range(len(runs)) if has_all else (runs[last].baselines.get("previous", last - 1), last)
