@@ -55,6 +55,46 @@ def test_mean_gate_decides_by_the_interval_and_passes_only_if_the_mean_is_surely
     assert "--gate: " not in result.stderr
 
 
+def write_samples(folder: Path, prompts: int, bad: int, samples: int = 10) -> Path:
+    """Write rows with several samples of a prompt. All samples of a prompt are alike."""
+    (folder / "rubric.yaml").write_text(RUBRIC)
+    texts = ["It is 41."] * bad + ["It is 42."] * (prompts - bad)
+    lines = [
+        json.dumps({"id": f"q{n}", "query": f"{n}?", "responses": [text] * samples}) for n, text in enumerate(texts)
+    ]
+    (folder / "responses.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_mean_gate_counts_the_samples_of_a_prompt_as_one_input(tmp_path: Path) -> None:
+    folder, options = write_samples(tmp_path, 20, 2), ("--gate", "--min-score", 0.8, "--alpha", 0.05)
+    result = grade(folder, *options, "--out", tmp_path / "run.jsonl")
+    assert (result.exit_code, "gate inconclusive" in result.output) == (1, True), result.output
+    assert "0.900 [0." in result.output
+    assert "such rows depend on each other" not in result.output
+    # The same rows, each with its own id, would pass.
+    rows = [json.loads(line) for line in (folder / "responses.jsonl").read_text().splitlines()]
+    texts = [json.dumps({"response": f"{text}{'!' * n}"}) for n, row in enumerate(rows) for text in row["responses"]]
+    (folder / "responses.jsonl").write_text("\n".join(texts))
+    assert grade(folder, *options).exit_code == 0
+
+
+def test_mean_gate_warns_that_the_prompts_are_too_few_to_pass(tmp_path: Path) -> None:
+    result = grade(write_samples(tmp_path, 5, 0, samples=40), "--min-score", 0.8, "--alpha", 0.05)
+    assert "submissions" not in result.stderr.partition("has 5:")[0].rpartition("needs")[0]
+    assert "prompts, and" in result.stderr
+    assert "has 5: this run cannot pass" in result.stderr
+
+
+def test_gate_that_stops_early_bets_on_prompts(tmp_path: Path) -> None:
+    result = grade(write_samples(tmp_path, 10, 0), "--min-score", 0.8, "--alpha", 0.05, "--stop-early")
+    assert (
+        "gate inconclusive: --min-score 0.8 --alpha 0.05 --stop-early: not decided after 10 submissions"
+        in result.output
+    )
+    assert "such rows depend on each other" not in result.output
+
+
 def test_mean_gate_without_alpha_compares_the_mean_as_before(tmp_path: Path) -> None:
     folder = write_responses(tmp_path, 85, 15)
     result = grade(folder, "--min-score", 0.8)
