@@ -24,6 +24,7 @@ from rubric_integrations.submission.columns import (
 from rubric_integrations.submission.dialects.claude_code import is_result
 from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.dialects.refused import refuse_provider_data
+from rubric_integrations.submission.dialects.unread_tools import unread_tool
 from rubric_integrations.submission.inputs import is_row, row_fields, warn_of_misspelled
 from rubric_integrations.submission.messages import is_conversation
 from rubric_integrations.submission.samples import has_task_columns, sample_column
@@ -62,6 +63,8 @@ def find_rows(data: JsonObject, columns: ColumnNames = USUAL_COLUMNS) -> Iterabl
         >>> list(find_rows({"columns": ["response"], "index": [0], "data": [["It is 42."]]}))
         [{'response': 'It is 42.'}]
     """
+    if columns.response is None and (problem := unread_tool(data)) is not None:
+        raise LayoutError(problem)
     document = next((document for document in DOCUMENTS if document.matches(data)), None)
     if document:
         return document.rows(data)

@@ -34,6 +34,7 @@ from rubric_integrations.submission.columns import (
     missing_column,
 )
 from rubric_integrations.submission.dialects.detect import dialect_of
+from rubric_integrations.submission.dialects.unread_tools import unread_tool
 from rubric_integrations.submission.inputs import (
     Row,
     holds_messages,
@@ -203,10 +204,9 @@ class _Describer:
         self._metadata.update(dict.fromkeys(names))
         self._names.update(dict.fromkeys(fields if row.source is None else row.source))
         for field, own in columns_of.items():
-            if row.tool is None and row.source is not None and field == "response":
-                self._sources.setdefault(field, {})[sample_column(row.source, self._columns) or own[0]] = None
-            elif row.tool is None or own[0] in self._columns:
-                self._sources.setdefault(field, {}).update(dict.fromkeys(own))
+            if row.tool is None or own[0] in self._columns:
+                read = _read_columns(row, field, own, self._columns)
+                self._sources.setdefault(field, {}).update(dict.fromkeys(read))
             elif field not in self._sources:
                 self._sources[field] = dict.fromkeys(_paths_of(fields[own[0]], row.source or {}))
 
@@ -237,6 +237,12 @@ def _dialect_of_fields(fields: Mapping[str, Any]) -> str | None:
     states = [as_mapping(value).get("messages") for value in values]
     names = (dialect_of(value) for pair in zip(values, states, strict=True) for value in pair)
     return next((name for name in names if name is not None and name != "refused"), None)
+
+
+def _read_columns(row: RawRow, field: str, own: tuple[str, ...], columns: ColumnNames) -> tuple[str, ...]:
+    """Return the columns of the file from which a field of a row is read. A sample has another column than its row."""
+    samples = sample_column(row.source, columns) if field == "response" and row.source is not None else None
+    return own if samples is None else (samples,)
 
 
 _CONVERSATIONS = ("response", "trajectory", "query")
@@ -492,6 +498,8 @@ class ResponsesFile:
         yield from damaged
         if first is None:
             return
+        if not is_named and (problem := unread_tool(first.fields)) is not None:
+            raise LayoutError(problem)
         if known is None:
             yield from self._own_rows(chain([first], rows))
         elif known.spans is None:
@@ -715,6 +723,8 @@ def _of_another_tool(row: RawRow, shapes: set[tuple[Any, ...]]) -> str | None:
     shape = (*row.fields, *map(type, row.fields.values()))
     if shape in shapes:
         return None
+    if (problem := unread_tool(row.fields)) is not None:
+        raise LayoutError(f"{row.place} {problem}")
     later = find_row_format(row.fields)
     if later is None:
         if len(shapes) < _MAX_SHAPES:

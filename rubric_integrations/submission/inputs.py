@@ -38,6 +38,7 @@ from rubric_integrations.submission.dialects.blocks import FilesAsPlaceholders
 from rubric_integrations.submission.dialects.detect import dialect_of, read_conversation
 from rubric_integrations.submission.dialects.refused import refuse_provider_data
 from rubric_integrations.submission.dialects.replies import matches_reply, reply_messages, request_messages
+from rubric_integrations.submission.dialects.unread_tools import unread_tool
 from rubric_integrations.submission.messages import (
     Messages,
     Respond,
@@ -398,7 +399,7 @@ def read_row(
         # `respond` is only for conversations. Next to a text, it is an unrelated column with any content.
         fields.pop("respond", None)
     if (problem := _column_problem(data, columns)) is not None:
-        return Row(row_id, None).with_error(f"row {row_id} has {problem}")
+        return Row(row_id, None).with_error(f"row {row_id} {problem}")
     if folder is not None and isinstance(fields.get("response"), bool | int | float):
         fields["response"] = json.dumps(fields["response"])
     if isinstance(fields.get("response"), bool | int | float | None):
@@ -421,16 +422,20 @@ def read_row(
 
 
 def _column_problem(data: Mapping[str, Any], columns: ColumnNames) -> str | None:
-    """Return the column that a row does not have, or has twice, as the end of an error. None if there is no problem."""
-    if (problem := refuse_samples(data, columns)) is not None:
-        return problem.removeprefix("has ")
+    """Return the end of an error about the columns of a row, or None if there is no problem.
+
+    A column may be missing or repeated, or have several samples. Or the row was written by a tool that no reader reads.
+    """
+    problem = unread_tool(data) if columns.response is None else None
+    problem = problem or refuse_samples(data, columns)
     missing = missing_column(data, columns)
-    if missing is None:
-        return repeated_column(tuple(data), columns)
+    if problem is not None or missing is None:
+        repeated = None if problem else repeated_column(tuple(data), columns)
+        return f"has {repeated}" if repeated else problem
     names = list_names(data, "fields")
     if missing == "response":
-        return f"no `response` ({names}): nothing to grade"
-    return f"no column {missing!r} ({names}): it cannot be graded"
+        return f"has no `response` ({names}): nothing to grade"
+    return f"has no column {missing!r} ({names}): it cannot be graded"
 
 
 def _drop_tokens(fields: dict[str, Any]) -> None:

@@ -216,6 +216,7 @@ def _ragas_messages(messages: Sequence[JsonObject]) -> list[dict[str, Any]]:
 
 
 def _lm_eval(row: JsonObject) -> Iterable[RawRow]:
+    """Return one answer for each repeat of a sample of lm-eval."""
     row_id, responses = str(row["doc_id"]), row["resps"]
     arguments = row["arguments"]
     is_choice = len(arguments) > 1 or any(

@@ -1,4 +1,4 @@
-"""Samples of one prompt: every figure counts them as one input, without being told."""
+"""Samples of one prompt: every figure counts them as one input by default."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from rubric_integrations.submission.dialects.openhands_sdk import matches_openha
 from rubric_integrations.submission.dialects.pydantic_ai import matches_pydantic_ai
 from rubric_integrations.submission.dialects.replies import matches_reply, provider_of
 from rubric_integrations.submission.dialects.swe_agent import matches_swe_agent
+from rubric_integrations.submission.dialects.unread_tools import unread_tool
 from rubric_integrations.submission.dialects.vercel import matches_vercel
 
 
@@ -97,6 +98,19 @@ def _is_llamaindex(document: Mapping[str, Any]) -> bool:
     return "role" in document and _has_item(document.get("blocks"), "block_type")
 
 
+def _is_haystack(document: Mapping[str, Any]) -> bool:
+    content = document.get("content")
+    return "role" in document and (_has_item(content, "tool_call") or _has_item(content, "tool_call_result"))
+
+
+def _is_semantic_kernel(document: Mapping[str, Any]) -> bool:
+    return document.get("content_type") == "message" and _has_item(document.get("items"), "content_type")
+
+
+def _is_agno(document: Mapping[str, Any]) -> bool:
+    return "role" in document and ("tool_args" in document or "tool_call_error" in document)
+
+
 def _is_a2a(document: Mapping[str, Any]) -> bool:
     """Return whether an object is a message or a task of A2A, or the JSON-RPC response that contains one."""
     if document.get("jsonrpc") == "2.0" and isinstance(document.get("result"), Mapping):
@@ -137,12 +151,18 @@ class _Form(NamedTuple):
 
 _SINGLE_MESSAGE = "a single message of Strands, Bedrock, Gemini, OpenTelemetry, Vercel or pydantic-ai"
 _ANSWER = "pass the text of the answer, or the messages as `{'role': ..., 'content': ...}`"
+_UNREAD = "a session or a log of a tool"
 _FORMS: dict[str, _Form] = {
     "an evaluation set of Google's ADK": _Form(
         _is_adk_eval, "write a row with the agent's own answer for each case, because a set has expected answers"
     ),
     "a session or an event of Google's ADK": _Form(_is_adk_run, "pass the list of the `content` of its events"),
     "a message of LlamaIndex": _Form(_is_llamaindex, _ANSWER),
+    "a message of Haystack": _Form(_is_haystack, _ANSWER),
+    "a message of Semantic Kernel": _Form(_is_semantic_kernel, _ANSWER),
+    "a message of Agno": _Form(
+        _is_agno, "pass the messages with only `role`, `content`, `tool_calls` and `tool_call_id`"
+    ),
     "a message or a task of A2A": _Form(_is_a2a, _ANSWER),
     "a choice of a chat completion": _Form(_is_choice, "pass its `message` in a list"),
     "a chunk of a streamed reply": _Form(_is_chunk, "join the chunks and pass the text, or request without `stream`"),
@@ -182,7 +202,8 @@ def refused_form(conversation: Any) -> str | None:
             if has_marks(document) and not any(matches(document) for matches in readers)
         )
         unread = (name for name, matches in _DOCUMENTS.items() if matches(document))
-        return next(unread, None) or provider_form(document) or next(damaged, None)
+        form = next(unread, None) or provider_form(document) or next(damaged, None)
+        return form or (None if unread_tool(document) is None else _UNREAD)
     if not isinstance(conversation, list | tuple) or not conversation:
         return None
     items = cast("list[Any]", conversation)
@@ -241,8 +262,11 @@ def read_refused(conversation: Any, _attachments: AttachmentList) -> list[Messag
     """Refuse a conversation with an error that names its form.
 
     Raises:
-        UnknownBlockError: Always.
+        UnknownBlockError: Always, except for a tool of `UNREAD_TOOLS`.
+        ValueError: The conversation is the export of such a tool.
     """
+    if tool := unread_tool(conversation):
+        raise ValueError(tool)
     form = refused_form(conversation)
     problem = f"has {form}, which no reader knows"
     raise UnknownBlockError("messages", problem, *(_FORMS[form].remedy,) if form in _FORMS else ())
