@@ -27,6 +27,7 @@ from rubric_integrations.submission.dialects.refused import refuse_provider_data
 from rubric_integrations.submission.dialects.unread_tools import unread_tool
 from rubric_integrations.submission.inputs import is_row, row_fields, warn_of_misspelled
 from rubric_integrations.submission.messages import is_conversation
+from rubric_integrations.submission.request_logs import LOG_FORMATS
 from rubric_integrations.submission.samples import has_task_columns, sample_column
 from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
@@ -305,7 +306,7 @@ DOCUMENTS = (
     Document("promptfoo results", has_keys("evalId", "results"), partial(rows_at, path="results.results")),
     Document("Inspect log", has_keys("version", "eval", "plan"), _inspect_rows),
     Document("deepeval test run", _is_deepeval, _deepeval_rows),
-    *(Document(known.name, known.matches, _single_row) for known in TRACE_FORMATS),
+    *(Document(known.name, known.matches, _single_row) for known in (*TRACE_FORMATS, *LOG_FORMATS)),
     Document("output of `claude -p`", is_result, _single_row),
     Document("tau2 results", _is_tau2, _tau2_rows),
     Document("pandas table", _is_split_frame, _split_rows),

@@ -15,6 +15,7 @@ from rubric_integrations.submission.dialects.detect import dialect_of
 from rubric_integrations.submission.dialects.replies import matches_reply
 from rubric_integrations.submission.inputs import holds_messages, row_fields
 from rubric_integrations.submission.messages import value_text
+from rubric_integrations.submission.request_logs import LOG_FORMATS
 from rubric_integrations.submission.session_files import SESSION_FORMATS
 from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
@@ -94,14 +95,6 @@ def _reply(row: JsonObject) -> Iterable[RawRow]:
 
 # A provider may repeat the prompt of a completion, and writes none of the other names.
 _BESIDE_REPLIES = ("query", "prompt", "question", "reference", "context", "rubric")
-
-
-def _litellm(row: JsonObject) -> Iterable[RawRow]:
-    if row["status"] == "failure":
-        return [failed_answer(str(row["id"]), row.get("error_str"))]
-    return [
-        RawRow({name: row[name] for name in ("id", "messages", "response")} | {"metadata": short_values(row, "model")})
-    ]
 
 
 def _anthropic_batch(row: JsonObject) -> Iterable[RawRow]:
@@ -592,10 +585,7 @@ ROW_FORMATS = (
     RowFormat(
         "Anthropic batch", _is_anthropic_batch, _anthropic_batch, "the requests of the batch", has_all_calls=True,
     ),
-    RowFormat(
-        "LiteLLM log", has_keys("id", "call_type", "status", "messages", "response", "model_parameters"), _litellm,
-        has_all_calls=True,
-    ),
+    *LOG_FORMATS,
     RowFormat("replies of a provider", _is_reply, _reply, has_all_calls=True),
     RowFormat("promptfoo results", has_keys("testIdx", "promptIdx", "testCase"), _promptfoo),
     RowFormat("promptfoo table", is_promptfoo_table, _promptfoo_table),

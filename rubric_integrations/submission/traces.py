@@ -315,6 +315,8 @@ def _answer(own: Span, spans: Sequence[Span]) -> RawRow:
     output = own.output
     if isinstance(output, Mapping) and not _messages(cast("JsonObject", output)):
         values = cast("JsonObject", output)
+        if not {"choices", "candidates"}.isdisjoint(values):
+            return failed_answer(own.trace, "its output is the reply of a provider that cannot be read")
         output = next(iter(values.values())) if len(values) == 1 else row_fields(values, warns=False).get("response")
         if output in (None, [], {}, ""):
             names = ", ".join(repr(name) for name in values)

@@ -243,6 +243,25 @@ def test_group_stands_in_the_record_of_a_run(tmp_path: Path) -> None:
     assert (list(run.row_groups()), [row.group for row in run.rows]) == (["a", "a", None],) * 2
 
 
+def test_actual_output_is_a_response_after_all_other_names(tmp_path: Path) -> None:
+    rows = [
+        {"input": "6 x 7?", "actual_output": "42", "expected_output": "42", "context": ["A table."]},
+        {"input": "6 x 7?", "actual_output": "42", "output": "41"},
+    ]
+    first, second = read_responses(_written(tmp_path, rows))
+    assert first.submission is not None
+    assert second.submission is not None
+    assert (first.submission.response, first.submission.reference, first.submission.query) == ("42", "42", "6 x 7?")
+    assert "A table." in first.submission.context
+    assert second.submission.response == "41"
+
+
+def _written(folder: Path, rows: list[Fields]) -> Path:
+    path = folder / "rows.json"
+    path.write_text(json.dumps(rows))
+    return path
+
+
 _TEXT = st.text(max_size=5)
 _KEYS = st.sampled_from(("text", "role", "content", "message", "score", "type", "index"))
 _VALUES = st.recursive(

@@ -34,10 +34,13 @@ def _is_gemini_stream(row: Mapping[str, Any]) -> bool:
 
 def _is_opencode(row: Mapping[str, Any]) -> bool:
     info, messages = row.get("info"), row.get("messages")
-    if not isinstance(info, Mapping) or not isinstance(messages, list):
-        return False
-    parts = [item.get("parts") if isinstance(item, Mapping) else None for item in cast("list[Any]", messages)]
-    return "projectID" in info or (bool(parts) and all(isinstance(part, list) for part in parts))
+    parts = [item.get("parts") if isinstance(item, Mapping) else None for item in _items(messages)]
+    is_session = isinstance(info, Mapping) and "projectID" in info and ("directory" in info or "messages" in row)
+    return is_session or ("info" in row and bool(parts) and all(isinstance(part, list) for part in parts))
+
+
+def _items(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _is_cursor_stream(row: Mapping[str, Any]) -> bool:
