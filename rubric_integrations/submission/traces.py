@@ -30,6 +30,7 @@ from rubric_integrations.submission.dialects.blocks import (
 from rubric_integrations.submission.dialects.detect import read_conversation
 from rubric_integrations.submission.inputs import is_row, is_state, row_fields
 from rubric_integrations.submission.messages import is_conversation, is_message, value_text
+from rubric_integrations.submission.span_events import EventContent, SpanEvent, event_content, is_of_strands
 from rubric_integrations.submission.steps import Step, ToolCall, join_calls
 from rubric_integrations.submission.text_files import LayoutError
 from rubric_integrations.submission.tool_answers import (
@@ -315,12 +316,12 @@ def _answer(own: Span, spans: Sequence[Span]) -> RawRow:
     output = own.output
     if isinstance(output, Mapping) and not _messages(cast("JsonObject", output)):
         values = cast("JsonObject", output)
-        if not {"choices", "candidates"}.isdisjoint(values):
-            return failed_answer(own.trace, "its output is the reply of a provider that cannot be read")
         output = next(iter(values.values())) if len(values) == 1 else row_fields(values, warns=False).get("response")
         if output in (None, [], {}, ""):
             names = ", ".join(repr(name) for name in values)
             return failed_answer(own.trace, f"its output has no answer, or none that is known by its name: {names}")
+        if not {"choices", "candidates"}.isdisjoint(values):
+            return failed_answer(own.trace, "its output is the reply of a provider that cannot be read")
     history, replied = _messages(own.input), _messages(output)
     sent = replied if any(_is_task(message) for message in _read(replied)) else history + replied
     messages = _read(sent)
@@ -471,7 +472,7 @@ def _with_recorded(
             name=own.name,
             arguments=call.arguments if own.arguments is None else own.arguments,
             result=call.result if own.result is None else own.result,
-            is_error=own.is_error or call.is_error,
+            is_error=own.is_error or bool(call.is_error),
         )
 
     turn = [
@@ -724,7 +725,7 @@ def _phoenix_spans(row: JsonObject) -> list[Span]:
 def _openinference_span(attributes: JsonObject, span: Span) -> Span:
     """Add the kind, name, input and output to a span from its OpenInference attributes."""
     nested = _nested(attributes)
-    kind = {"LLM": "chat", "TOOL": "tool"}.get(str(span.kind).upper(), "step")
+    kind = {"LLM": "chat", "TOOL": "tool", "AGENT": "agent"}.get(str(span.kind).upper(), "step")
     model, tool = object_at(nested, "llm"), object_at(nested, "tool")
     names = ("input_messages", "output_messages")
     long = next(
@@ -735,9 +736,35 @@ def _openinference_span(attributes: JsonObject, span: Span) -> Span:
         return span._replace(kind=kind, output="", error=reason)
     values = [_openinference_value(object_at(nested, name)) for name in ("input", "output")]
     messages = [_openinference_messages(_messages_at(model, name)) for name in names]
+    if messages[0] and isinstance(values[0], str) and not any(message["role"] == "user" for message in messages[0]):
+        # The OpenAI Agents SDK records only the instructions as a message if the task is one text.
+        messages[0].append({"role": "user", "content": values[0]})
     values = [sent or value for sent, value in zip(messages, values, strict=True)]
-    name = text_at(tool, "name") or span.name if kind == "tool" else span.name
-    return span._replace(kind=kind, name=name, input=values[0], output=values[1])
+    if kind == "tool":
+        # A handoff to another agent is not a call of its own, but the result of one.
+        is_handoff = not tool and values == [None, None] and span.name.startswith("handoff")
+        own = text_at(tool, "name") or span.name
+        return span._replace(
+            kind="step" if is_handoff else kind, name=own, input=_keyword_arguments(values[0]), output=values[1]
+        )
+    # Only the messages of a request are known to contain all messages of its conversation.
+    is_request = kind == "chat" and bool(messages[0]) and bool(messages[1] or span.error)
+    return span._replace(kind=_REQUEST if is_request else kind, input=values[0], output=values[1])
+
+
+def _keyword_arguments(sent: Any) -> Any:
+    """Return the arguments of a tool of smolagents, whose span has the arguments of a Python call.
+
+    They are `kwargs`, or `args` if the agent passed one value. Any other input is returned unchanged.
+    """
+    call = as_mapping(read_arguments(sent) if isinstance(sent, str) else sent)
+    if not {"args", "kwargs"} <= call.keys() <= {"args", "kwargs", "sanitize_inputs_outputs"}:
+        return sent
+    positional, named = call["args"], call["kwargs"]
+    if not isinstance(positional, list) or not isinstance(named, Mapping) or (positional and named):
+        return sent
+    values = cast("list[Any]", positional)
+    return named if not values else values[0] if len(values) == 1 else values
 
 
 def _openinference_value(holder: JsonObject) -> Any:
@@ -871,13 +898,12 @@ def _otlp_spans(row: JsonObject) -> Iterator[Span]:
     for resource in row["resourceSpans"]:
         for scope in resource.get("scopeSpans") or resource.get("instrumentationLibrarySpans") or []:
             for span in scope.get("spans") or []:
-                events = [_otlp_attributes(event) for event in span.get("events") or []]
-                own = _otlp_attributes(span)
-                yield _otel_span(
-                    {name: value for fields in (*events, own) for name, value in fields.items()},
-                    _id(span["traceId"]), _id(span["spanId"]), span.get("parentSpanId"), str(span.get("name")),
-                    str(span.get("startTimeUnixNano")), object_at(span, "status"),
+                events = [SpanEvent(str(e.get("name")), _otlp_attributes(e)) for e in span.get("events") or []]
+                own = Span(
+                    _id(span["traceId"]), _id(span["spanId"]), _parent(span.get("parentSpanId")), None,
+                    str(span.get("name")), str(span.get("startTimeUnixNano")),
                 )  # fmt: skip
+                yield _otel_span(own, _otlp_attributes(span), events, object_at(span, "status"))
 
 
 def _otlp_attributes(holder: JsonObject) -> dict[str, Any]:
@@ -895,38 +921,59 @@ def _otlp_value(value: JsonObject) -> Any:
 
 def _sdk_spans(row: JsonObject) -> list[Span]:
     """Return the span of a line that `ReadableSpan.to_json` of OpenTelemetry's SDK wrote."""
-    context, events = row["context"], [as_mapping(event.get("attributes")) for event in row.get("events") or []]
-    attributes = {name: value for fields in (*events, row["attributes"] or {}) for name, value in fields.items()}
-    start, status = str(row.get("start_time")), object_at(row, "status")
-    trace_id, span_id = _id(context["trace_id"]), _id(context["span_id"])
-    return [_otel_span(attributes, trace_id, span_id, row.get("parent_id"), str(row.get("name")), start, status)]
+    context, attributes = row["context"], row["attributes"] or {}
+    events = [SpanEvent(str(e.get("name")), as_mapping(e.get("attributes"))) for e in row.get("events") or []]
+    span = Span(
+        _id(context["trace_id"]), _id(context["span_id"]), _parent(row.get("parent_id")), None, str(row.get("name")),
+        str(row.get("start_time")),
+    )  # fmt: skip
+    return [_otel_span(span, attributes, events, object_at(row, "status"))]
 
 
-def _otel_span(
-    attributes: JsonObject, trace_id: str, span_id: str, parent: object, name: str, start: str, status: JsonObject
-) -> Span:
-    """Convert a span of OpenTelemetry, with attributes of its `gen_ai` convention or of OpenInference."""
+def _parent(parent: object) -> str | None:
+    return _id(parent) if has_value(parent) else None
+
+
+def _otel_span(span: Span, own: JsonObject, events: Sequence[SpanEvent], status: JsonObject) -> Span:
+    """Add the content to a span of OpenTelemetry, from attributes of its `gen_ai` convention or of OpenInference.
+
+    The attributes of the events are added to the span's own. Strands' events have content of their own.
+    """
+    attributes = {name: value for fields in (*(e.attributes for e in events), own) for name, value in fields.items()}
     code = str(first_field(status, "code", "status_code"))
     message = first_field(status, "message", "description") or attributes.get("error.type") or "it failed"
     error = str(message) if code == "2" or code.endswith("ERROR") else None
-    parent = _id(parent) if has_value(parent) else None
-    span = Span(trace_id, span_id, parent, None, name, start, error=error)
+    span = span._replace(error=error)
     if kind := text_at(attributes, "openinference.span.kind"):
         return _openinference_span(attributes, span._replace(kind=kind))
-    operation = str(text_at(attributes, "gen_ai.operation.name"))
-    if operation == "execute_tool":
-        values = [attributes.get(f"gen_ai.tool.call.{key}") for key in ("arguments", "result")]
-        tool = text_at(attributes, "gen_ai.tool.name") or _TOOL_PREFIX.sub("", name)
-        return span._replace(kind="tool", name=tool, input=values[0], output=values[1])
     if not any(key.startswith("gen_ai.") for key in attributes):
         return span
+    operation = str(text_at(attributes, "gen_ai.operation.name"))
+    is_of_events = is_of_strands(own)
+    if operation == "execute_tool":
+        return _otel_tool(span, attributes, event_content(operation, events) if is_of_events else None)
     values = [_decoded(attributes.get(f"gen_ai.{key}.messages")) for key in ("input", "output")]
     if not error and any(value is not None and not all_objects(value, has_keys("role")) for value in values):
         error = "its `gen_ai.*.messages` are not a JSON list of messages: a limit of attributes may have cut them off"
+    if is_of_events and values == [None, None]:
+        values = list(event_content(operation, events))
     is_agent = operation in ("invoke_agent", "create_agent", "invoke_workflow")
     is_request = operation in ("chat", "text_completion", "generate_content", "None")
+    # A cycle of Strands' event loop repeats the messages of the requests in it.
+    is_request = is_request and "event_loop.cycle_id" not in own
     kind = "agent" if is_agent else _REQUEST if is_request else "step"
     return span._replace(kind=kind, input=values[0], output=values[1], error=error)
+
+
+def _otel_tool(span: Span, attributes: JsonObject, content: EventContent | None) -> Span:
+    """Convert the span of a tool call. Strands records its failure only as a status."""
+    values = [attributes.get(f"gen_ai.tool.call.{key}") for key in ("arguments", "result")]
+    if content is not None:
+        values = [value if value is not None else other for value, other in zip(values, content, strict=True)]
+    tool = text_at(attributes, "gen_ai.tool.name") or _TOOL_PREFIX.sub("", span.name)
+    has_failed = first_field(attributes, "gen_ai.tool.status", "tool.status") == "error"
+    error = span.error or ("its status is 'error'" if has_failed else None)
+    return span._replace(kind="tool", name=tool, input=values[0], output=values[1], error=error)
 
 
 def _is_otlp(row: JsonObject) -> bool:

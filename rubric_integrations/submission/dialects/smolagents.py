@@ -1,9 +1,10 @@
 """Reads the memory of smolagents: the steps that `get_full_steps` returns, and a `RunResult` with such steps.
 
-A step has its calls in `tool_calls`. If the step failed, the calls may be only in the message of the model. All calls
-of a failed step count as failed. If a step has several calls, smolagents records their results as one text, which
-becomes the result of the last call. A code agent has only one tool, its interpreter. Functions that the code calls are
-not read as separate calls. The answer is the argument of `final_answer`, or the `action_output` of code.
+A step has its calls in `tool_calls`. If the step failed, the calls may be only in the message of the model. Its error
+names the call that failed, and the outcome of the other calls is unknown. If it names none, all calls count as failed.
+If a step has several calls, smolagents records their results as one text, which becomes the result of the last call. A
+code agent has only one tool, its interpreter. Functions that the code calls are not read as separate calls. The answer
+is the argument of `final_answer`, or the `action_output` of code.
 """
 
 from __future__ import annotations
@@ -107,10 +108,34 @@ def _read_results(step: Mapping[str, Any], calls: list[Call], place: str, attach
     if step.get("observations_images"):
         raise UnknownBlockError(f"{place}.observations_images", "has images as raw pixels, which no reader knows")
     if error is not None:
-        text = "\n".join(filter(None, (observed, text_field(error, "message"))))
-        return [Result(text, call.id, call.name, is_error=True) for call in calls]
+        message = text_field(error, "message") or ""
+        text = "\n".join(filter(None, (observed, message)))
+        return [Result(text, call.id, call.name, is_error=True) for call in _failed_calls(calls, message)]
     texts = [*[_JOINED] * (len(calls) - 1), observed]
     return [Result(text, call.id, call.name, is_error=False) for text, call in zip(texts, calls, strict=False)]
+
+
+def _failed_calls(calls: list[Call], message: str) -> list[Call]:
+    """Return the calls of a failed step that failed: the one that the error names, or all if it names none.
+
+    smolagents begins the error with the name of the tool and its arguments, as Python writes them. The text of the
+    exception comes after both.
+    """
+    for is_exact in (False, True):
+        named = [call for call in calls if message.startswith(_error_beginnings(call, is_exact=is_exact))]
+        if len(named) == 1:
+            return named
+    return calls
+
+
+def _error_beginnings(call: Call, *, is_exact: bool) -> tuple[str, ...]:
+    """Return the beginnings of smolagents' errors of a call, with its arguments if `is_exact`."""
+    called = f"'{call.name}' with arguments {call.arguments}: " if is_exact else f"'{call.name}' with arguments "
+    return (
+        f"Error executing tool {called}",
+        f"Error executing request to team member {called}",
+        f"Unknown tool {call.name}, ",
+    )
 
 
 def _final_text(call: Call, place: str, attachments: AttachmentList) -> str:

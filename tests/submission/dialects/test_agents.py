@@ -496,6 +496,30 @@ def test_calls_of_one_step_of_smolagents_share_its_result_or_its_error() -> None
 
 
 @pytest.mark.parametrize(
+    ("message", "errors"),
+    [
+        (
+            f"Error executing tool 'look' with arguments {FAIL}: ValueError: {FAILURE}\nPlease try again",
+            [None, True, None],
+        ),
+        (f"Error executing tool 'search' with arguments {LOOK}: ValueError: {FAILURE}", [None, None, True]),
+        (f"Error executing request to team member 'search' with arguments {LOOK}: {FAILURE}", [None, None, True]),
+        ("Unknown tool search, should be one of: look.", [None, None, True]),
+        # Two calls may have this beginning, and the text of an exception does not tell.
+        ("Error executing tool 'look' with arguments {'other': 1}: ValueError", [True, True, True]),
+        (f"{FAILURE}: Error executing tool 'search' with arguments {LOOK}: ", [True, True, True]),
+        ("", [True, True, True]),
+    ],
+)
+def test_error_of_a_step_of_smolagents_belongs_to_the_call_that_it_names(message: str, errors: list[Any]) -> None:
+    calls = [smol_call("c1", LOOK), smol_call("c2", FAIL), smol_call("c3", LOOK, "search")]
+    step = smol_step(1, calls, error={"type": "AgentToolExecutionError", "message": message})
+    read = Trajectory.from_messages([step]).calls
+    assert [call.is_error for call in read] == errors
+    assert [call.result for call in read] == [message if error else None for error in errors]
+
+
+@pytest.mark.parametrize(
     "message",
     [
         {"role": "assistant", "content": [{"text": "x"}], "toolCalls": [{"name": "rm"}]},
