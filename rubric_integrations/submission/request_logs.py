@@ -80,7 +80,7 @@ def _answer(row: JsonObject, kind: str, output: Any, error: Any) -> RawRow:
         answer = failed_answer(row_id, f"its output is a list of {len(output)} values")
     else:
         answer = trace_answers(
-            [], Span(row_id, "", None, "step", str(row.get("name") or ""), "", row["input"], output)
+            [], Span(row_id, "", None, "step", str(row.get("name") or ""), "", row.get("input"), output)
         )[0]
     places = [f"output.{name}" for name in as_mapping(row.get("output"))]
     if answer.error is None or not places:
@@ -91,7 +91,7 @@ def _answer(row: JsonObject, kind: str, output: Any, error: Any) -> RawRow:
 
 def _is_opik(row: JsonObject) -> bool:
     has_end = "error_info" in row and ("end_time" in row or "thread_id" in row)
-    return has_keys("id", "name", "start_time", "input", "output")(row) and has_end
+    return has_keys("id", "name", "start_time", "output")(row) and has_end
 
 
 LOG_FORMATS = (
@@ -99,7 +99,7 @@ LOG_FORMATS = (
         "LiteLLM log", has_keys("id", "call_type", "status", "messages", "response", "model_parameters"), _litellm,
         has_all_calls=True,
     ),
-    RowFormat("Braintrust spans", has_keys("id", "input", "span_id", "root_span_id", "span_attributes"), _braintrust),
+    RowFormat("Braintrust spans", has_keys("id", "root_span_id", "span_attributes"), _braintrust),
     RowFormat("Opik traces", _is_opik, _opik),
 )  # fmt: skip
 """The formats of rows of request logs. The first format that matches reads a row."""

@@ -896,8 +896,8 @@ def _read_mlflow_row(row: JsonObject) -> list[RawRow]:
 def _otlp_spans(row: JsonObject) -> Iterator[Span]:
     """Yield the spans of one export request."""
     for resource in row["resourceSpans"]:
-        for scope in resource.get("scopeSpans") or resource.get("instrumentationLibrarySpans") or []:
-            for span in scope.get("spans") or []:
+        for scope in list_at(resource, "scopeSpans") or list_at(resource, "instrumentationLibrarySpans"):
+            for span in list_at(scope, "spans"):
                 events = [SpanEvent(str(e.get("name")), _otlp_attributes(e)) for e in span.get("events") or []]
                 own = Span(
                     _id(span["traceId"]), _id(span["spanId"]), _parent(span.get("parentSpanId")), None,

@@ -39,7 +39,7 @@ def texts_of(value: Any) -> set[str]:
     texts, waiting = set[str](), [value]
     while waiting:
         item = waiting.pop()
-        texts |= {item} if isinstance(item, str) else {json.dumps(item)}
+        texts |= {item} if isinstance(item, str) else set() if isinstance(item, dict | list) else {json.dumps(item)}
         waiting += list(item.values()) if isinstance(item, dict) else item if isinstance(item, list) else []
     return texts
 

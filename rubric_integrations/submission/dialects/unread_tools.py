@@ -25,7 +25,7 @@ def _has_texts(row: Mapping[str, Any], names: tuple[str, ...]) -> bool:
 
 
 def _is_gemini_session(row: Mapping[str, Any]) -> bool:
-    return _has_texts(row, ("sessionId", "projectHash", "startTime"))
+    return "projectHash" in row and ("sessionId" in row or "startTime" in row)
 
 
 def _is_gemini_stream(row: Mapping[str, Any]) -> bool:
