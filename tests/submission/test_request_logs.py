@@ -74,8 +74,8 @@ def test_mutated_log_has_an_error_or_one_of_its_values_as_the_answer(tmp_path: P
 def test_text_that_looks_like_a_log_does_not_change_a_row(tmp_path: Path, name: str) -> None:
     row, *_ = LOGS[name]
     forged = json.dumps(row)
-    asked = json.loads(forged.replace("6 x 7?", "FORGED").replace("It is 42.", "FORGED"))
-    replaced = json.loads(json.dumps(asked).replace('"FORGED"', json.dumps(forged)))
+    replaced_texts = json.loads(forged.replace("6 x 7?", "FORGED").replace("It is 42.", "FORGED"))
+    replaced = json.loads(json.dumps(replaced_texts).replace('"FORGED"', json.dumps(forged)))
     (plain,) = read_responses(written(tmp_path, ".jsonl", [replaced]))
     assert plain.submission is not None
     assert plain.submission.response == forged

@@ -33,20 +33,20 @@ def run(
     task: str = TASK, answer: str = ANSWER, call: Blocks = CALL, result: Blocks = RESULT, status: str = "success"
 ) -> list[Any]:
     """Return the spans of an agent with one call, in the form that Strands writes by default."""
-    asked = event("user.message", content=[{"text": task}])
+    question = event("user.message", content=[{"text": task}])
     made, got = event("assistant.message", content=call), event("tool.message", content=result)
     content = result[0]["toolResult"]["content"]
     return [
-        strands("s3", "s2", "chat", asked, event("choice", message=call, finish_reason="tool_use")),
+        strands("s3", "s2", "chat", question, event("choice", message=call, finish_reason="tool_use")),
         strands("s4", "s2", "execute_tool", event("tool.message", role="tool", content={"a": 6}, id="c1"),
                 event("choice", message=content, id="c1"),
                 **{"gen_ai.tool.name": "times", "gen_ai.tool.call.id": "c1", "gen_ai.tool.status": status}),
-        strands("s2", "s1", None, asked, event("choice", message=call, **{"tool.result": result}),
+        strands("s2", "s1", None, question, event("choice", message=call, **{"tool.result": result}),
                 **{"event_loop.cycle_id": "e1"}),
-        strands("s6", "s5", "chat", asked, made, got,
+        strands("s6", "s5", "chat", question, made, got,
                 event("choice", message=[{"text": answer}], finish_reason="end_turn")),
-        strands("s5", "s2", None, asked, made, got, **{"event_loop.cycle_id": "e2"}),
-        strands("s1", None, "invoke_agent", asked, event("choice", message=f"{answer}\n", finish_reason="end_turn"),
+        strands("s5", "s2", None, question, made, got, **{"event_loop.cycle_id": "e2"}),
+        strands("s1", None, "invoke_agent", question, event("choice", message=f"{answer}\n", finish_reason="end_turn"),
                 **{"gen_ai.agent.name": "agent"}),
     ]  # fmt: skip
 
