@@ -640,7 +640,7 @@ class Rubric(Record):
 
     @classmethod
     def from_file(cls, source: str | PathLike[str] | IO[str] | IO[bytes]) -> Rubric:
-        """Read a rubric from a path or an open file: YAML, JSON or TOML, by extension or content. Raises `RubricError`."""
+        """Read a rubric from a path or an open file, in the syntax of its extension. Raises `RubricError`."""
         from rubric_integrations.formats.registry import read_file
 
         return read_file(source)
