@@ -473,7 +473,7 @@ class ResponsesFile:
                     raise
                 rows = [RawRow({"id": name}, f"row {name}: {problem}", place="line 1")]
             has_session = has_session or any(row.tool is not None for row in rows)
-            waiting += [sessions.add(row)._replace(place=f"{row.place} of {name}") for row in rows]
+            waiting += [sessions.add(row, name)._replace(place=f"{row.place} of {name}") for row in rows]
             if has_session:
                 yield from waiting
                 waiting = []

@@ -127,12 +127,12 @@ class SessionsOfFolder:
     def __init__(self) -> None:
         self._ids, self._sessions = _Ids(), dict[str, str]()
 
-    def add(self, row: RawRow) -> RawRow:
-        """Add the row of a session, or of a file that is not one.
+    def add(self, row: RawRow, name: str) -> RawRow:
+        """Add the row of a session, or a row with an error and the name of its file.
 
         If the session repeats lines of an earlier one, by their `uuid`, its metadata and a warning name that session.
         """
-        row_id = self._ids.unused(str(row.fields["id"]))
+        row_id = self._ids.unused(str(row.fields.get("id") or name))
         fields: dict[str, Any] = {**row.fields, "id": row_id}
         lines: list[JsonObject] = fields.get("response") or []
         firsts = [self._sessions.setdefault(uuid, row_id) for line in lines if (uuid := _text(line, "uuid"))]

@@ -203,6 +203,15 @@ def test_folder_of_sessions_is_a_row_for_each(write: Write, tmp_path: Path) -> N
     assert rows_of(tmp_path / "project" / "5b0c" / "subagents") == {f"{SESSION}/a1": "x"}
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_damaged_result_in_a_folder_is_a_row_with_the_name_of_its_file(write: Write, tmp_path: Path) -> None:
+    write("runs/f.jsonl", ["5\n", RESULT, "{\n"])
+    answers = rows_of(tmp_path)
+    assert answers[SESSION] == "Fixed."
+    assert "line 1 is int" in str(answers["runs/f.jsonl"])
+    assert "line 3 is not JSON" in str(answers["runs/f.jsonl/2"])
+
+
 def test_folder_without_sessions_is_refused(write: Write, tmp_path: Path) -> None:
     write("a.jsonl", [{"response": "x"}])
     with pytest.raises(ResponsesError, match="is a folder: name one of its files"):

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from rubric_integrations.submission import read_responses
 from rubric_integrations.submission.dialects.detect import SESSIONS, dialect_of, read_conversation
 from tests.submission.sessions import (
     CLAUDE,
@@ -147,6 +148,20 @@ MAX_CALLS = 20_000
 def test_damaged_session_is_rows_or_errors(tmp_path: Path, part: int) -> None:
     check(part, tmp_path)  # imports modules
     assert max(check(seed, tmp_path) for seed in range(part, 200, 2)) < MAX_CALLS
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_each_damaged_file_of_a_folder_is_a_row_of_its_own(tmp_path: Path, part: int) -> None:
+    files = [damaged_file(10**6 + 10 * part + number) for number in range(10)]
+    for number, (suffix, content) in enumerate(files):
+        (tmp_path / f"f{number}{suffix}").write_bytes(content)
+    (tmp_path / "whole.jsonl").write_text(json.dumps(RESULT))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = list(read_responses(tmp_path))
+    assert len({row.id for row in check_errors(rows)}) == len(rows)
+    # An empty file has no row.
+    assert len(rows) >= 1 + sum(bool(content.strip()) for _, content in files)
 
 
 @pytest.mark.malformed
