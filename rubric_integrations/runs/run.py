@@ -47,9 +47,8 @@ from rubric_integrations.runs.files import IncompleteRunWarning, describe_stop
 from rubric_integrations.runs.summary import Graded, RunSummary, progress_bar, summary_table
 from rubric_integrations.scoring.judgment import NO_SPEND, Spend, SpendTotal
 from rubric_integrations.scoring.report import JudgeError, tag_key
-from rubric_integrations.submission.columns import repeated_column
-from rubric_integrations.submission.inputs import Row, rows_of_item
-from rubric_integrations.submission.samples import count_samples
+from rubric_integrations.submission.columns import SAMPLE_COLUMNS, fold, repeated_column
+from rubric_integrations.submission.inputs import Row, count_rows_of_item, rows_of_item
 from rubric_integrations.submission.submission import Submission
 
 if TYPE_CHECKING:
@@ -128,6 +127,13 @@ def _is_frame(value: Any) -> bool:
     return hasattr(value, "itertuples") and hasattr(value, "columns")
 
 
+def _has_sample_column(item: Any) -> bool:
+    """Return whether an item is a table, a data set or a row with attributes, with a column of samples."""
+    names: Any = getattr(item, "column_names", None) or getattr(item, "columns", None)
+    is_listed = isinstance(names, list | tuple) or hasattr(names, "tolist")
+    return is_listed and any(fold(name) in SAMPLE_COLUMNS for name in names)
+
+
 def count_rows(submissions: object) -> int | None:
     """Return the number of rows of the submissions as the user passed them. None if only reading them would show it.
 
@@ -135,9 +141,11 @@ def count_rows(submissions: object) -> int | None:
         >>> count_rows(["one", "two"]), count_rows(iter(["one", "two"]))
         (2, None)
     """
-    if isinstance(submissions, list | tuple):
-        return sum(len(item) if _is_arrow(item) or _is_frame(item) else count_samples(item) for item in submissions)
-    if not isinstance(submissions, Sized):
+    if isinstance(submissions, list | tuple) and not any(map(_has_sample_column, submissions)):
+        return sum(
+            len(item) if _is_arrow(item) or _is_frame(item) else count_rows_of_item(item) for item in submissions
+        )
+    if not isinstance(submissions, Sized) or isinstance(submissions, list | tuple) or _has_sample_column(submissions):
         return None
     try:
         return len(submissions)

@@ -52,7 +52,7 @@ from rubric_integrations.submission.messages import (
     split_outputs,
     value_text,
 )
-from rubric_integrations.submission.samples import has_task_columns, refuse_samples, split_samples
+from rubric_integrations.submission.samples import count_samples, has_task_columns, refuse_samples, split_samples
 from rubric_integrations.submission.submission import Submission, error_line
 from rubric_integrations.submission.thinking import output_block, split_parts, split_thinking, thinking_blocks
 
@@ -692,12 +692,7 @@ def as_row(item: Any, number: int, *, warns: bool = True) -> Row:
     """
     if isinstance(item, Row):
         return item
-    if _is_of_dspy(item, "Example") and not _is_of_dspy(item, "Prediction"):
-        item = dict(item.items())
-    elif type(item).__name__ == "Series" and type(item).__module__.partition(".")[0] == "pandas":
-        item = item.to_dict()
-    elif hasattr(item, "tolist"):
-        item = without_arrays(item)
+    item = _plain_item(item)
     if isinstance(item, Mapping):
         data = cast("Mapping[str, Any]", item)
         if not _is_thinking_output(data) and is_row(data):
@@ -708,6 +703,21 @@ def as_row(item: Any, number: int, *, warns: bool = True) -> Row:
         return Row(str(number), None).with_error(f"row {number}: {error_line(error)}")
     except RecursionError:  # records within records
         return Row(str(number), None).with_error(f"row {number}: {NestingError()}")
+
+
+def _plain_item(item: Any) -> Any:
+    """Return an example of DSPy or a row of pandas as a dictionary, an array as a list, and other values unchanged."""
+    if _is_of_dspy(item, "Example") and not _is_of_dspy(item, "Prediction"):
+        return dict(item.items())
+    if type(item).__name__ == "Series" and type(item).__module__.partition(".")[0] == "pandas":
+        return item.to_dict()
+    return without_arrays(item) if hasattr(item, "tolist") else item
+
+
+def count_rows_of_item(item: Any) -> int:
+    """Return the number of rows of a submission, as `rows_of_item` returns them."""
+    plain = _plain_item(item)
+    return count_samples(cast("Mapping[str, Any]", plain)) if isinstance(plain, Mapping) else 1
 
 
 def rows_of_item(item: Any, number: int, *, warns: bool = True) -> list[tuple[Any, Row]]:
@@ -722,9 +732,10 @@ def rows_of_item(item: Any, number: int, *, warns: bool = True) -> list[tuple[An
         >>> [row.id for _, row in rows_of_item({"id": "a", "query": "6 x 7?", "responses": ["42", "41"]}, 1)]
         ['a#1', 'a#2']
     """
-    if not isinstance(item, Mapping):
+    plain = _plain_item(item)
+    if not isinstance(plain, Mapping):
         return [(item, as_row(item, number, warns=warns))]
-    data = cast("Mapping[str, Any]", item)
+    data = cast("Mapping[str, Any]", plain)
     try:
         samples = split_samples(data) if has_task_columns(data) else None
     except ValueError as error:

@@ -178,15 +178,12 @@ def has_task_columns(row: JsonObject) -> bool:
     return any(names.intersection(COLUMNS[field]) for field in ("query", "id", "reference", "rubric"))
 
 
-def count_samples(item: object) -> int:
-    """Return the number of rows of a submission: 1, or the number of its samples.
+def count_samples(row: JsonObject) -> int:
+    """Return the number of the samples of a row, or 1 if it has none.
 
     Example:
-        >>> count_samples({"id": "a", "responses": ["42", "41"]}), count_samples("42")
+        >>> count_samples({"id": "a", "responses": ["42", "41"]}), count_samples({"response": "42"})
         (2, 1)
     """
-    if not isinstance(item, Mapping) or not has_task_columns(cast("JsonObject", item)):
-        return 1
-    row = cast("JsonObject", item)
-    column = sample_column(row)
+    column = sample_column(row) if has_task_columns(row) else None
     return max(1, len(_items(row[column]) or [])) if column is not None else 1

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import dspy
+import pandas
 import pyarrow
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -64,6 +66,20 @@ def test_samples_in_memory_are_the_rows_of_the_file(tmp_path: Path, shape: str) 
     assert texts_of([result.row for result in graded[:2]]) == texts_of(rows_of(tmp_path, row))
     assert [result.score for result in graded] == [1.0, 0.0, 0.0]
     assert (graded[0].run or {})["rows"] == 3
+
+
+@pytest.mark.parametrize("kind", ["frame", "Arrow", "example", "series"])
+def test_samples_in_rows_of_every_kind_are_rows(kind: str) -> None:
+    row = {"id": "a", "query": "6 x 7?", "responses": ["42", "41"]}
+    sources: dict[str, Any] = {
+        "frame": pandas.DataFrame([row]), "Arrow": pyarrow.Table.from_pylist([row]),  # type: ignore[attr-defined]
+        "example": [dspy.Example(**row).with_inputs("query")], "series": [pandas.Series(row)],
+    }  # fmt: skip
+    rubric = Rubric([{"name": "answer", "requirement": "Says 42", "check": {"number": 42}}])
+    run = grade_many(sources[kind], rubric, PerCriterionGrader("offline"))
+    assert [(one.row.id, one.row.group, one.score) for one in run] == [("a#1", "a", 1.0), ("a#2", "a", 0.0)]
+    # A number of rows that is too small would hide that a run was stopped.
+    assert run.summary.rows in (None, 2)
 
 
 @pytest.mark.parametrize("suffix", [".json", ".yaml", ".csv", ".parquet", "one.json"])
