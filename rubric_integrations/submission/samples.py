@@ -8,6 +8,7 @@ samples of each of 20 prompts, there are 20 independent inputs and not 200.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from rubric_integrations._util.json import JsonObject, parse_json
@@ -174,8 +175,14 @@ _MAX_KEYS = 10
 
 def has_task_columns(row: JsonObject) -> bool:
     """Return whether a row has a task, an id, a reference or a rubric under a usual name. Otherwise it may be data."""
-    names = {fold(name) for name in row}
-    return any(names.intersection(COLUMNS[field]) for field in ("query", "id", "reference", "rubric"))
+    return _have_task(tuple(row))
+
+
+# Most rows of a run have the same columns.
+@lru_cache(maxsize=256)
+def _have_task(names: tuple[str, ...]) -> bool:
+    folded = {fold(name) for name in names}
+    return any(folded.intersection(COLUMNS[field]) for field in ("query", "id", "reference", "rubric"))
 
 
 def count_samples(row: JsonObject) -> int:
