@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, field_serializer, model_validator
 
-from rubric_integrations._util.records import Record
+from rubric_integrations._util.records import Record, SparseRecord
+from rubric_integrations.judges.exploration import TrajectoryExplorer, describe_explorer
 from rubric_integrations.rubric.criterion import BinaryStrategy, Kind, NominalStrategy, OrdinalStrategy
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.report import EvaluationReport
@@ -125,7 +126,7 @@ class CallLimits(Record):
         return rounds * self.outage_seconds + attempts + LOST_CALLS * self.timeout
 
 
-class TextLimits(Record):
+class TextLimits(SparseRecord):
     """The limits on the texts that judges read.
 
     Attributes:
@@ -136,14 +137,39 @@ class TextLimits(Record):
             split into parts, between paragraphs or between the steps of a trajectory. A binary criterion is judged on
             each part: it is MET if any part is MET, and UNMET if all parts are UNMET. Criteria with options or a scale
             are judged on the full response. Only for `PerCriterionGrader`. None (the default) for no limit.
+        explorer: An `Explorer` that reads a long trajectory with tools, once for each submission, and chooses the steps
+            that judges see. Checks read the complete trajectory. The report has an `exploration`. None (the default)
+            to show all steps.
+        explore_above: The number of characters of a trajectory above which it is explored, at least 0. Default: 50,000.
+            Shorter trajectories are shown completely, without a request of the explorer.
+
+    Raises:
+        pydantic.ValidationError: (a ValueError) A limit is out of range, or there is an `explore_above` without an
+            `explorer`.
 
     Example:
-        >>> TextLimits(step_limit=2_000)
-        TextLimits(step_limit=2000, chunk_size=None)
+        >>> TextLimits(step_limit=2_000).explore_above
+        50000
     """
+
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("explorer", "explore_above")
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     step_limit: int | None = Field(default=None, ge=1, strict=True)
     chunk_size: int | None = Field(default=None, ge=1_000, strict=True)
+    explorer: TrajectoryExplorer | None = None
+    explore_above: int = Field(default=50_000, ge=0, strict=True)
+
+    @model_validator(mode="after")
+    def _check_explorer(self) -> Self:
+        if self.explorer is None and "explore_above" in self.model_fields_set:
+            raise ValueError("`explore_above` has no effect without an `explorer`: pass `explorer=Explorer(MODEL)`")
+        return self
+
+    @field_serializer("explorer")
+    def _describe_explorer(self, explorer: TrajectoryExplorer | None) -> dict[str, Any] | None:
+        return None if explorer is None else describe_explorer(explorer)
 
 
 class OptionDisplay(Record):

@@ -136,12 +136,19 @@ def _existing_steps(numbers: Sequence[int], submission: Submission | None) -> tu
     """
     if not numbers:
         return ()
-    count = len(submission.trajectory.steps) if submission and submission.trajectory else 0
+    existing = submission.trajectory.numbers if submission and submission.trajectory else ()
     for number in numbers:
-        if not 1 <= number <= count:
-            steps = f"steps 1 to {count}" if count else "no trajectory"
-            raise ValueError(f"the judge cites the step {number}, and the submission has {steps}")
+        if number not in existing:
+            raise ValueError(f"the judge cites the step {number}, and the submission has {_describe_steps(submission)}")
     return tuple(sorted(set(numbers)))
+
+
+def _describe_steps(submission: Submission | None) -> str:
+    if submission is None or (trajectory := submission.trajectory) is None:
+        return "no trajectory"
+    if trajectory.selection is None:
+        return f"steps 1 to {len(trajectory.steps)}"
+    return f"only the steps {', '.join(map(str, trajectory.numbers)) or 'of no selection'}, which were shown"
 
 
 def _same_value(one: float | None, other: float | None) -> bool:

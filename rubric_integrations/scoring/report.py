@@ -336,6 +336,41 @@ def _sum(costs: Sequence[float | None]) -> float | None:
     return sum(known) if len(known) == len(costs) else None
 
 
+class Exploration(SparseRecord):
+    """How much of a long trajectory the judges saw, because an explorer chose its steps (`TextLimits.explorer`).
+
+    Attributes:
+        steps: The number of steps that were shown completely or in part.
+        total_steps: The number of steps of the trajectory.
+        characters: The number of characters of the shown steps.
+        total_characters: The number of characters of all steps.
+        requests: The number of requests of the exploration, including those whose replies came from a ledger.
+        absent: The texts that the explorer searched for in all steps without a match. Judges see them.
+        ran_out: Whether the explorer had not finished when its requests were used up. The selection is then the part
+            that it had submitted until then.
+    """
+
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("absent", "ran_out")
+
+    steps: int = Field(ge=0)
+    total_steps: int = Field(ge=1)
+    characters: int = Field(ge=0)
+    total_characters: int = Field(ge=0)
+    requests: int = Field(ge=0)
+    absent: tuple[EncodableText, ...] = ()
+    ran_out: bool = False
+
+    def summary(self) -> str:
+        """Return the share of the steps that was shown as a short text.
+
+        Example:
+            >>> part = Exploration(steps=12, total_steps=1_000, characters=9, total_characters=99, requests=3)
+            >>> part.summary()
+            '12 of 1,000 steps'
+        """
+        return f"{self.steps:,} of {self.total_steps:,} steps{', exploration unfinished' if self.ran_out else ''}"
+
+
 class EvaluationReport(SparseRecord):
     """The grade of one submission.
 
@@ -375,6 +410,7 @@ class EvaluationReport(SparseRecord):
             failure. Empty for a holistic judge.
         omitted_characters: The number of characters of the trajectory that judges did not see, because
             `TextLimits.step_limit` shortened long results of tools. 0 if judges saw everything.
+        exploration: How much of the trajectory judges saw, if an explorer chose its steps. None if nothing was explored.
         low_coverage: Whether the coverage is below the rubric's `min_coverage`. If `stop_when_decided` ended the grade
             early, only criteria that were asked about are counted.
         partial: Whether the rubric lacks a requirement of its author (`Rubric.left_out`). If so, the submission cannot
@@ -382,7 +418,7 @@ class EvaluationReport(SparseRecord):
     """
 
     _left_out_if_unused: ClassVar[tuple[str, ...]] = (
-        "judge_models", "tags", "omitted_characters", "low_coverage", "partial",
+        "judge_models", "tags", "omitted_characters", "exploration", "low_coverage", "partial",
     )  # fmt: skip
 
     score: float | None
@@ -406,6 +442,7 @@ class EvaluationReport(SparseRecord):
     reason: EncodableText = ""
     tags: dict[str, float | None] = Field(default_factory=dict[str, float | None])
     omitted_characters: int = Field(default=0, ge=0)
+    exploration: Exploration | None = None
     low_coverage: bool = False
     partial: bool = False
 

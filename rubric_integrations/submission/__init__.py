@@ -20,6 +20,7 @@ from rubric_integrations.submission.inputs import (
     parse_thinking_output,
 )
 from rubric_integrations.submission.messages import Fields
+from rubric_integrations.submission.selection import ShownStep, StepSelection
 from rubric_integrations.submission.steps import Step, ToolCall
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.submission.trajectory import Trajectory
@@ -29,7 +30,9 @@ __all__ = [
     "Fields",
     "ResponsesError",
     "Row",
+    "ShownStep",
     "Step",
+    "StepSelection",
     "Submission",
     "ThinkingOutputDict",
     "ToGradeInput",

@@ -12,6 +12,7 @@ from pydantic import Field
 from rubric_integrations._util.json import json_lines
 from rubric_integrations._util.records import EncodableText, SparseRecord, encodable
 from rubric_integrations.submission.dialects.blocks import Call, Message, Result, Text
+from rubric_integrations.submission.selection import StepSelection
 
 Role = Literal["user", "assistant", "system", "tool"]
 """The author of a step. A step with the role `tool` is a result whose call is not in the trace."""
@@ -79,7 +80,7 @@ class Step(SparseRecord):
     milliseconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
-def render_steps(steps: Sequence[Step], *, numbered: bool = False) -> str:
+def render_steps(steps: Sequence[Step], *, numbered: bool = False, selection: StepSelection | None = None) -> str:
     """Write steps as text: one JSON object per line with the role, the content, and the calls with their results.
 
     JSON escapes line breaks. Therefore the content of a step cannot imitate another step.
@@ -87,14 +88,30 @@ def render_steps(steps: Sequence[Step], *, numbered: bool = False) -> str:
     Args:
         steps: The steps.
         numbered: Whether each line begins with the number of its step. The first step has the number 1.
+        selection: The numbers of the steps in a longer trajectory, if they were selected from one. Notes about the
+            steps that are not shown are then added as separate lines, and the steps are always numbered.
 
     Example:
         >>> call = ToolCall(name="look", result="8.4%")
         >>> print(render_steps([Step(role="assistant", calls=(call,))], numbered=True))
         {"step": 1, "role": "assistant", "content": "", "tool_calls": [{"name": "look", "result": "8.4%"}]}
     """
+    if selection is not None:
+        return _render_selection(steps, selection)
     lines = enumerate(map(_line, steps), start=1)
     return json_lines({"step": number, **line} if numbered else line for number, line in lines)
+
+
+def _render_selection(steps: Sequence[Step], selection: StepSelection) -> str:
+    """Write selected steps with their original numbers, and a line for each range of steps that is not shown."""
+    notes, lines = selection.notes(), list[str]()
+    for step, shown in zip(steps, selection.steps, strict=True):
+        part = shown.describe_lines()
+        # A separate field, because the text of a step can contain a text that looks like a note.
+        fields = {"step": shown.number, **({"shown_lines": part} if part else {}), **_line(step)}
+        lines += [*filter(None, (notes.get(shown.number),)), json_lines([fields])]
+    ends = (notes.get(selection.total + 1), selection.absence_note())
+    return "\n".join([*lines, *filter(None, ends)])
 
 
 def _note(omitted: int) -> str:

@@ -6,26 +6,29 @@ This module also converts conversations in the fields of a submission to texts, 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
-from pydantic import Field
+from pydantic import model_validator
 
-from rubric_integrations._util.records import Record
+from rubric_integrations._util.records import SparseRecord
 from rubric_integrations.submission.attachments import Attachment, refuse_paths
 from rubric_integrations.submission.dialects.blocks import AttachmentList
 from rubric_integrations.submission.dialects.detect import Conversation, dialect_of, read_conversation
 from rubric_integrations.submission.messages import check_respond, split_conversation
+from rubric_integrations.submission.selection import StepSelection
 from rubric_integrations.submission.steps import Step, ToolCall, render_steps
 from rubric_integrations.submission.thinking import SplitResponse, split_parts, split_thinking
 
 
-class Trajectory(Record):
+class Trajectory(SparseRecord):
     """The numbered steps of an agent's run.
 
     Attributes:
         steps: The steps, at least one. The number of a step is its position, which begins at 1.
+        selection: The original numbers of the steps, if they are a part of a longer trajectory that an explorer chose
+            (see `Explorer`). There may then be no steps. None for a complete trajectory.
 
     Example:
         >>> question = Step(role="user", text="What was the margin?")
@@ -35,7 +38,18 @@ class Trajectory(Record):
         ['look']
     """
 
-    steps: tuple[Step, ...] = Field(min_length=1)
+    _left_out_if_unused: ClassVar[tuple[str, ...]] = ("selection",)
+
+    steps: tuple[Step, ...]
+    selection: StepSelection | None = None
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> Self:
+        if self.selection is None and not self.steps:
+            raise ValueError("has no steps")
+        if self.selection is not None and len(self.selection.steps) != len(self.steps):
+            raise ValueError("`selection` must have one entry for each step")
+        return self
 
     @classmethod
     def from_messages(cls, messages: Any) -> Self:
@@ -101,16 +115,24 @@ class Trajectory(Record):
         steps = tuple(_shorten(step, step_limit) for step in self.steps)
         is_same = all(step is original for step, original in zip(steps, self.steps, strict=True))
         # Not a copy, because a copy would keep the cached text of the longer steps.
-        return self if is_same else Trajectory(steps=steps)
+        return self if is_same else Trajectory(steps=steps, selection=self.selection)
 
     def text(self) -> str:
-        """Return the text that a judge reads: one JSON object per step, with its number."""
+        """Return the text that a judge reads: one JSON object per step, with its number.
+
+        If the steps are a selection, lines such as `[steps 12 to 480 not shown]` stand for the other steps.
+        """
         return self._text
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The number of each step."""
+        return range(1, len(self.steps) + 1) if self.selection is None else self.selection.numbers
 
     # Cached, because every question about a submission reads the text, which may be long.
     @cached_property
     def _text(self) -> str:
-        return render_steps(self.steps, numbered=True)
+        return render_steps(self.steps, numbered=True, selection=self.selection)
 
 
 def _shorten(step: Step, step_limit: int) -> Step:
