@@ -16,12 +16,13 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from rubric_integrations._util.event_loop import run_on_texts, run_sync
 from rubric_integrations.checks import run_check
 from rubric_integrations.checks.metrics import run_metric
 from rubric_integrations.graders.endpoint import WarmUp
+from rubric_integrations.graders.exploring import GradeExploration
 from rubric_integrations.graders.panel import PanelMember, describe_judge, make_panel, require_judges, stored_judges
 from rubric_integrations.graders.rounds import MAX_ROUNDS, Criteria, Round, current_round, judge_failures, without_lost
 from rubric_integrations.graders.scheduler import CallLimiter, RefusalMemory, limit_judge, with_spend
@@ -46,7 +47,7 @@ from rubric_integrations.judges.protocol import (
     without_cache,
 )
 from rubric_integrations.judges.spend import SpendLimit, gather_calls, spend_of_grade
-from rubric_integrations.judges.store import LedgerLike
+from rubric_integrations.judges.store import LedgerLike, StoredExplorer
 from rubric_integrations.rubric.criterion import Criterion, all_criteria, has_checks
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.aggregate import (
@@ -166,11 +167,18 @@ class Runtime(NamedTuple):
         panel: The judges.
         call_limiter: Limits and retries their calls.
         warm_up: Delays the other calls about a submission until the first one is answered. None to delay no calls.
+        explorer: Chooses the steps of long trajectories, with limited calls. None to show all steps.
     """
 
     panel: tuple[PanelMember, ...]
     call_limiter: CallLimiter
     warm_up: WarmUp | None = None
+    explorer: Judge | None = None
+
+    @property
+    def callers(self) -> list[Judge]:
+        """All that make calls: the judges and the explorer."""
+        return [member.judge for member in self.panel] + ([] if self.explorer is None else [self.explorer])
 
 
 class Grader(ABC):
@@ -250,7 +258,9 @@ class Grader(ABC):
         )
         all_judges = [as_judge(member, system_prompt) for member in members]
         limiter = CallLimiter(with_retries(limits, max_retries))
-        self.runtime = Runtime(make_panel(all_judges, voting.weights, limiter), limiter)
+        # A wrapper passes requests on to an explorer as to a judge.
+        explorer = None if text_limits.explorer is None else limit_judge(cast("Judge", text_limits.explorer), limiter)
+        self.runtime = Runtime(make_panel(all_judges, voting.weights, limiter), limiter, explorer=explorer)
         self.check_settings()
 
     def check_settings(self) -> None:
@@ -360,7 +370,11 @@ class Grader(ABC):
 
     def without_cache(self) -> Self:
         """Copy this grader with judges that use neither a response cache nor a judgment store."""
-        return self.with_judges([without_cache(judge) for judge in self.judges])
+        grader, explorer = self.with_judges([without_cache(judge) for judge in self.judges]), self.runtime.explorer
+        return grader if explorer is None else grader._with_explorer(without_cache(explorer))
+
+    def _with_explorer(self, explorer: Judge) -> Self:
+        return self._with_runtime(self.runtime._replace(explorer=explorer))
 
     def with_store(self, store: LedgerLike, sample: int = 0) -> Self:
         """Copy this grader with judges that look up every judgment in a store before they request it.
@@ -378,7 +392,10 @@ class Grader(ABC):
         """
         from rubric_integrations.runs.ledger.addresses import as_store
 
-        return self.with_judges(stored_judges(self.judges, as_store(store), sample))
+        opened, explorer = as_store(store), self.runtime.explorer
+        grader = self.with_judges(stored_judges(self.judges, opened, sample))
+        # The samples are about the same selection of steps.
+        return grader if explorer is None else grader._with_explorer(StoredExplorer(explorer, opened))
 
     def for_run(
         self,
@@ -405,7 +422,8 @@ class Grader(ABC):
         """
         limiter = self.call_limiter.for_run(max_concurrency, spend_limit, max_outage, may_end=may_end)
         panel = tuple(member._replace(judge=limit_judge(member.judge, limiter)) for member in self.panel)
-        return self._with_runtime(Runtime(panel, limiter, warm_up))
+        explorer = None if self.runtime.explorer is None else limit_judge(self.runtime.explorer, limiter)
+        return self._with_runtime(Runtime(panel, limiter, warm_up, explorer))
 
     def remembering_refusals(self) -> Self:
         """Copy this grader for a host that grades the same texts many times, such as the metric of an optimizer.
@@ -492,12 +510,44 @@ class Grader(ABC):
                 whole.add(total.spend)
         failures = [] if report.complete else judge_failures(answers)
         limiter.record_submission(failures, is_graded=not failures and _asks_judges(answers))
+        exploration = state.exploration
+        if exploration is not None:
+            report = exploration.add_to(report)
+        shown = submission if exploration is None else exploration.shown
+        report = report_omissions(report, rubric, shown, self.text_limits)
         return await self._finished(rubric, submission, report, total.spend)
+
+    async def explore(self, rubric: Rubric, submission: Submission, state: Round) -> JudgeFailure | None:
+        """Let the explorer choose the steps of a long trajectory that judges see, once for all rounds of a grade.
+
+        Call it before the first `question`. It does nothing without an explorer.
+
+        Returns:
+            The failure of the exploration, which is a failure of all criteria that need a judge. None if there is none.
+        """
+        explorer = self.runtime.explorer
+        if explorer is None:
+            return None
+        if state.exploration is None or state.exploration.submission is not submission:
+            state.exploration = GradeExploration(submission)
+        # Outside of a grade, too, `shown` finds the exploration here.
+        current_round.set(state)
+        criteria = [c for c in all_criteria(rubric.criteria) if not is_computed(c, submission)]
+        task = (rubric.instructions, criteria)
+        return await state.exploration.run(explorer, self.text_limits, self.call_limiter, task, state.retries)
+
+    def shown(self, submission: Submission) -> Submission:
+        """Return a submission as judges see it: after an exploration, and with shortened results of tools."""
+        if self.runtime.explorer is not None:
+            exploration = self.round_in_progress().exploration
+            if exploration is not None and exploration.submission is submission:
+                submission = exploration.shown
+        return shown_to_judges(submission, self.text_limits)
 
     async def _finished(
         self, rubric: Rubric, submission: Submission, report: EvaluationReport, spend: Spend
     ) -> EvaluationReport:
-        """Add the spend, omissions, the length penalty and the score on the rubric's scale to a report.
+        """Add the spend, the length penalty and the score on the rubric's scale to a report.
 
         Raises:
             JudgeError: A criterion could not be judged and `on_failure` is `"raise"`.
@@ -505,7 +555,6 @@ class Grader(ABC):
         if spend.calls > report.spend.calls:
             # A cancelled request has no outcome with its spend.
             report = report.model_copy(update={"spend": spend})
-        report = report_omissions(report, rubric, submission, self.text_limits)
         if report.failed_count and self.policies.on_failure == "raise":
             raise JudgeError(report.error or "a judge failed", report)
         report = await self._with_penalty(rubric, submission, report)
@@ -629,6 +678,12 @@ class CriterionGrader(Grader):
         Returns:
             All answers of each judge.
         """
+        if self.runtime.explorer is not None and (failure := await self.explore(rubric, submission, state)):
+            missing = (self._missing(position, criteria, answers) for position, answers in enumerate(panel))
+            return [
+                answers.merged(JudgeAnswers(dict.fromkeys(indices, failure)))
+                for answers, indices in zip(panel, missing, strict=True)
+            ]
         if len(panel) == 1:
             # Not in a separate function or task, because each call would pass through it.
             missing = self._missing(0, criteria, panel[0])
@@ -705,8 +760,8 @@ class CriterionGrader(Grader):
             options = shuffle_options(options, self.options.seed, submission.response, index, member.name)
         is_part = (len(batch) if batch else 1) < len(rubric.criteria)
         # Without a limit, each question is spared a call.
-        has_limit = self.text_limits.step_limit is not None
-        shown = shown_to_judges(submission, self.text_limits) if has_limit else submission
+        has_limit = self.text_limits.step_limit is not None or self.runtime.explorer is not None
+        shown = self.shown(submission) if has_limit else submission
         return Question(
             shown,
             criterion,

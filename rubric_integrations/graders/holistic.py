@@ -9,7 +9,6 @@ from typing import Any
 
 from rubric_integrations.graders.grader import DEFAULT_OPTIONS, Grader
 from rubric_integrations.graders.rounds import Round
-from rubric_integrations.graders.settings import shown_to_judges
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.protocol import OverallJudge, Request, answer, innermost
 from rubric_integrations.judges.spend import gather_calls
@@ -111,6 +110,9 @@ class RubricAsJudgeGrader(Grader):
                 failure = JudgeFailure("config", f"`{key}` {missing}: {advice}")
                 return [OverallAnswer(member.name, None, str(failure), NO_SPEND) for member in self.panel]
         state = self.round_in_progress()
+        if failure := await self.explore(rubric, submission, state):
+            names = [member.name for member in self.panel]
+            return [OverallAnswer(name, None, str(failure), NO_SPEND, failure) for name in names]
         return await gather_calls(
             self._request(position, rubric, submission, state) for position in range(len(self.panel))
         )
@@ -124,8 +126,7 @@ class RubricAsJudgeGrader(Grader):
             if earlier.percent is not None:
                 return earlier
             spend = earlier.spend
-        shown = shown_to_judges(submission, self.text_limits)
-        request = Request(shown, rubric=rubric, retries=state.retries)
+        request = Request(self.shown(submission), rubric=rubric, retries=state.retries)
         overall, lost = await self.call_limiter.outcome(partial(answer, member.judge, request), state.retries)
         if isinstance(overall, JudgeFailure):
             return OverallAnswer(member.name, None, str(overall), spend + overall.spend, overall)

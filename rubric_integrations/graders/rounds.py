@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rubric_integrations.judges.protocol import Retries
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.aggregate import OverallAnswer
 from rubric_integrations.scoring.judgment import FailureKind, JudgeAnswers, JudgeFailure, Outcome
 from rubric_integrations.scoring.report import EvaluationReport, failure_kinds
+
+if TYPE_CHECKING:
+    from rubric_integrations.graders.exploring import GradeExploration
 
 MAX_ROUNDS = 3
 """The number of rounds of a grade. With two retries, this makes five attempts at each judgment: three in the first
@@ -42,6 +45,7 @@ class Round:
         retries: How often a request of this round is repeated.
         left: The number of rounds that may follow.
         earlier: The answers at the end of the round before. Empty in the first round.
+        exploration: The exploration of the grade's trajectory. None before it begins, and without an explorer.
         is_continued: Whether the answers of this round include the answers of the earlier rounds. They do not if a
             user's `judge` requests everything again.
     """
@@ -50,6 +54,7 @@ class Round:
     retries: Retries
     left: int
     earlier: Answers = ()
+    exploration: GradeExploration | None = None
     is_continued: bool = False
 
     def may_repeat(self, failure: JudgeFailure) -> bool:

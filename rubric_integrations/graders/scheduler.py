@@ -33,6 +33,7 @@ from rubric_integrations.graders.settings import CallLimits
 from rubric_integrations.judges.cascade import is_lm_judge, judges_inside
 from rubric_integrations.judges.composite import CompositeJudge
 from rubric_integrations.judges.credentials import is_credential, redactor
+from rubric_integrations.judges.exploration import ExplorationRequest, ExplorerReply, TrajectoryExplorer
 from rubric_integrations.judges.protocol import (
     BatchResult,
     Judge,
@@ -346,6 +347,8 @@ _MAX_REFUSALS = 4096
 
 
 def _request_key(judge: Judge, request: Request) -> str:
+    if isinstance(request, ExplorationRequest):
+        return request.key(f"{id(judge)} {fingerprint_of(judge)}")
     questions = request.questions or ({} if request.question is None else {0: request.question})
     records = [question.criterion for question in questions.values()] or request.criteria
     texts = [
@@ -387,6 +390,8 @@ class Redactor:
                 for number, fault in result.faults.items()
             }
             redacted = result._replace(answers=answers, faults=faults)
+        elif isinstance(result, ExplorerReply):
+            redacted = result._replace(text=self._redact(result.text), problem=self._redact(result.problem))
         elif isinstance(result, OverallResult):
             model = result.model and self._redact(result.model)
             redacted = result._replace(reason=self._redact(result.reason), model=model)
@@ -643,13 +648,9 @@ def highest_request_cost(judge: Any, request: Request, limit: SpendLimit) -> flo
     price, bound = limit.prices.get(price_name(judge)), getattr(judge, "highest_cost", None)
     if price is None and not callable(bound):
         return None
-    submission, criteria = request.submission, request.criteria
-    text_bytes = _size_of(submission) + len(request.guidelines.encode("utf-8", "replace"))
-    text_bytes += sum(map(_size_of, criteria))
-    if trajectory := shown_trajectory(submission, criteria):
-        text_bytes += len(trajectory.text().encode("utf-8", "replace"))
-    if is_lm_judge(judge):
-        cost = judge.highest_cost(text_bytes, limit.reply_tokens, price)
+    text_bytes = _text_bytes(request)
+    if callable(bound) and (is_lm_judge(judge) or isinstance(judge, TrajectoryExplorer)):
+        cost = cast("Callable[..., float | None]", bound)(text_bytes, limit.reply_tokens, price)
     elif price is not None:
         cost = price.cost(prompt_bytes(text_bytes, 0), limit.reply_tokens)
     else:
@@ -657,6 +658,18 @@ def highest_request_cost(judge: Any, request: Request, limit: SpendLimit) -> flo
     if cost is None:
         raise PriceUnknown(PRICE_UNKNOWN)
     return cost
+
+
+def _text_bytes(request: Request) -> int:
+    """Return the largest number of bytes that the texts of a request can have in a prompt."""
+    if isinstance(request, ExplorationRequest):
+        return request.text_bytes
+    submission, criteria = request.submission, request.criteria
+    size = _size_of(submission) + len(request.guidelines.encode("utf-8", "replace"))
+    size += sum(map(_size_of, criteria))
+    if trajectory := shown_trajectory(submission, criteria):
+        size += len(trajectory.text().encode("utf-8", "replace"))
+    return size
 
 
 def require_price(judge: Judge, limit: SpendLimit) -> None:

@@ -213,4 +213,6 @@ def report_omissions(
     if not judged or not has_numbered_steps(submission, judged) or (trajectory := submission.trajectory) is None:
         return report
     shown = trajectory if limits.step_limit is None else trajectory.shortened(limits.step_limit)
-    return report.model_copy(update={"omitted_characters": shown.omitted}) if shown.omitted else report
+    # A selection of an explorer leaves out characters, too, and the report has them in its `exploration`.
+    omitted = shown.omitted - (trajectory.omitted if trajectory.selection else 0)
+    return report.model_copy(update={"omitted_characters": omitted}) if omitted else report

@@ -32,17 +32,21 @@ if TYPE_CHECKING:
     from rubric_integrations.judges.cascade import Cascade
     from rubric_integrations.judges.decision_judge import DecisionJudge
     from rubric_integrations.judges.explained import Explained
+    from rubric_integrations.judges.explorer import Explorer
     from rubric_integrations.judges.lm_judge import LMJudge
     from rubric_integrations.judges.models.names import ModelSettings, lm_from_fn
     from rubric_integrations.judges.prompts.signatures import as_example
     from rubric_integrations.judges.recorded import Readings, read_recorded_replies, read_recorded_reply
     from rubric_integrations.judges.thresholds import CriterionThresholds, Thresholds
+    from rubric_integrations.judges.trajectory_tools import ExplorerLimits
 
 _MODULES = {
     "Cascade": "cascade",
     "CriterionThresholds": "thresholds",
     "DecisionJudge": "decision_judge",
     "Explained": "explained",
+    "Explorer": "explorer",
+    "ExplorerLimits": "trajectory_tools",
     "LMJudge": "lm_judge",
     "ModelSettings": "models.names",
     "as_example": "prompts.signatures",
@@ -61,6 +65,8 @@ __all__ = [
     "CriterionThresholds",
     "DecisionJudge",
     "Explained",
+    "Explorer",
+    "ExplorerLimits",
     "Judge",
     "JudgeLike",
     "JudgeRequest",

@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from rubric_integrations._util.event_loop import run_on_texts
 from rubric_integrations.judges.fast_path import (
@@ -256,6 +256,39 @@ class ModelCaller:
                 spend = _spend_of(completions) if completions else UNKNOWN_CALL
                 model = completions[-1].model if completions else None
                 return ParsedReply(fields, spend + refused if refused.calls else spend, model)
+
+    async def converse(
+        self, lm: dspy.BaseLM, predict: dspy.Predict, inputs: Mapping[str, Any], adapter_type: type[JudgeAdapter]
+    ) -> ParsedReply:
+        """Send one request with a `dspy.History` through DSPy, and parse the reply.
+
+        Args:
+            lm: The model.
+            predict: The predictor. Its signature has all fields of the inputs and of the history.
+            inputs: The inputs of the signature.
+            adapter_type: The adapter, which parses the reply.
+
+        Raises:
+            JudgeFailure: There was no reply, or the reply did not end normally.
+        """
+        refused, form = NO_SPEND, self.form
+        signature, demos = cast("Any", predict).signature, cast("Any", predict).demos
+        while True:
+            model, completions = lm if form.default_temperature else self.without_default(lm), list[Completion]()
+            call = _ModelCall(model, predict, signature, inputs, demos, form.reply_format, adapter_type, lambda: False)
+            try:
+                fields = await call.complete_with_dspy(completions)
+            except Exception as error:  # noqa: BLE001 -- whatever an LM of a user's own raises
+                failure = self._failure(error, model, completions)
+                refused = failure.spend = failure.spend + refused
+                simpler = self.simpler_form(form, lm, failure)
+                if simpler is None:
+                    raise failure from failure.__cause__
+                form = simpler
+            else:
+                self.accepted(form)
+                spend = _spend_of(completions) if completions else UNKNOWN_CALL
+                return ParsedReply(fields, spend + refused, completions[-1].model if completions else None)
 
     async def prepare(
         self, lm: dspy.BaseLM, predict: dspy.Predict, prompt: PromptInputs, examples: Sequence[dspy.Example] = ()

@@ -171,7 +171,7 @@ def render_material(questions: Mapping[int, Question], *, reads_images: bool) ->
     submission = first.submission
     trajectory = shown_trajectory(submission, criteria_of_request(questions))
     steps = trajectory.text() if trajectory else ""
-    check_length(submission.response, steps)
+    check_length(submission.response, steps, submission.query or "")
     clean = _Sanitizer()
     state: dict[str, Any] = {}
     for key, text in (("task", submission.query), ("reference", submission.reference)):

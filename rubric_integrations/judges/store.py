@@ -7,11 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar, Token
+from functools import partial
 from hashlib import sha256
 from os import PathLike
 from typing import Any, Protocol, cast
 
+from rubric_integrations._util.event_loop import run_in_thread
 from rubric_integrations._util.text import cache_by_text
+from rubric_integrations.judges.exploration import ExplorationRequest, ExplorerReply
 from rubric_integrations.judges.prompts.render import criterion_inputs, rubric_inputs
 from rubric_integrations.judges.protocol import (
     BatchResult,
@@ -136,6 +139,21 @@ LedgerLike = JudgmentStore | str | PathLike[str]
 """A ledger or another store of judgments, the path of a ledger's file, or the URL of a database."""
 
 
+def require_fingerprint(judge: Judge) -> None:
+    """Check that a judge or an explorer can be identified.
+
+    Raises:
+        TypeError: It has no method `fingerprint`, or the method returns None.
+    """
+    if fingerprint_of(judge) is None:
+        raise TypeError(
+            f"{type(innermost(judge)).__name__} cannot be identified, so that a ledger or another store would take "
+            "the answers of another judge for its own: give it a `fingerprint`, naming what its answers depend "
+            "on (model, settings, prompts). A judge has a method `fingerprint() -> str`; a lambda, a partial or an "
+            "object that is called gets one by `lm_from_fn(function, fingerprint=...)`"
+        )
+
+
 class StoredJudge(RequestWrapper):
     """A judge that looks up every judgment in a store, and requests and stores missing judgments.
 
@@ -157,13 +175,7 @@ class StoredJudge(RequestWrapper):
 
     def __init__(self, judge: Judge, store: JudgmentStore, sample: int = 0, duplicate: int = 0):
         super().__init__(judge)
-        if fingerprint_of(judge) is None:
-            raise TypeError(
-                f"{type(innermost(judge)).__name__} cannot be identified, so that a ledger or another store would take "
-                "the answers of another judge for its own: give it a `fingerprint`, naming what its answers depend "
-                "on (model, settings, prompts). A judge has a method `fingerprint() -> str`; a lambda, a partial or an "
-                "object that is called gets one by `lm_from_fn(function, fingerprint=...)`"
-            )
+        require_fingerprint(judge)
         self._store, self._number = store, (sample, duplicate)
 
     def without_cache(self) -> Judge:
@@ -269,6 +281,64 @@ class StoredJudge(RequestWrapper):
             digest.update(f"{files}, ".encode())
         digest.update(f"{_encode(own_part)}]".encode())
         return digest.hexdigest()
+
+
+class StoredExplorer(RequestWrapper):
+    """An explorer that looks up every reply in a store, and requests and stores missing replies.
+
+    A reply is stored as a `Judgment`, because a store contains nothing else. Its key begins with `KEY_PREFIX`. The key
+    does not depend on the judges. Therefore, runs with other judges explore nothing again.
+
+    Args:
+        explorer: The explorer that replies to missing requests.
+        store: The store.
+
+    Raises:
+        TypeError: The explorer's `fingerprint` is None.
+    """
+
+    def __init__(self, explorer: Judge, store: JudgmentStore):
+        super().__init__(explorer)
+        require_fingerprint(explorer)
+        self._store = store
+
+    def without_cache(self) -> Judge:
+        """Return the wrapped explorer, which does not use the store."""
+        return self.inner
+
+    async def answer(self, request: Request) -> Any:
+        """Reply to a request from the store. A missing reply is requested and stored.
+
+        Raises:
+            JudgeFailure: There is no reply.
+        """
+        key = await run_in_thread(partial(cast("ExplorationRequest", request).key, self.fingerprint() or ""))
+        async with self._store.lease([key]) as lease:
+            if key in lease.stored:
+                _count_stored(lease.stored[key].spend)
+                return _stored_reply(lease.stored[key])
+            token = _lease_of_call.set(lease)
+            try:
+                reply: ExplorerReply = await answer(self.inner, request)
+            except JudgeFailure as failure:
+                lease.record_failure(key, failure)
+                raise
+            finally:
+                _reset_lease(token)
+            return _stored_reply((await lease.store({key: _reply_as_judgment(reply)}))[key])
+
+
+def _reply_as_judgment(reply: ExplorerReply) -> Judgment:
+    verdict = "UNREADABLE" if reply.problem else "REPLY"
+    return Judgment(
+        verdict=verdict, value=None, reason=reply.problem or reply.text, spend=reply.spend, model=reply.model
+    )
+
+
+def _stored_reply(stored: Judgment) -> ExplorerReply:
+    is_text = stored.verdict == "REPLY"
+    problem = "" if is_text else stored.reason
+    return ExplorerReply(stored.reason if is_text else "", stored.spend, problem, stored.model)
 
 
 @cache_by_text

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rubric_integrations.judges.exploration import ExplorationRequest, ExplorerReply, require_reply
 from rubric_integrations.judges.protocol import BatchResult, OverallResult, Question, Request, Result
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import UNKNOWN_CALL, JudgeFailure, Judgment, interpret_answer
@@ -21,13 +22,15 @@ from rubric_integrations.submission.submission import Submission
 _ROUNDING = 1e-6
 
 
-def validate(request: Request, result: object) -> Result:
+def validate(request: Request, result: object) -> Result | ExplorerReply:
     """Check the result of a request, and return it with canonical verdicts, such as `MET` for `met`.
 
     Raises:
         JudgeFailure: The failure's kind is `parse` for an invalid answer, and `config` for an object of a wrong type.
     """
     question = request.question
+    if isinstance(request, ExplorationRequest):
+        return require_reply(result)
     if question is not None:
         if isinstance(result, Judgment) and not result.spend.calls and "spend" not in result.model_fields_set:
             # If it counted as free, `max_cost` would have no effect.

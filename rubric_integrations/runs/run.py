@@ -296,7 +296,7 @@ def check_priced_judges(limit: SpendLimit, grader: Grader) -> None:
     Raises:
         ValueError: A name is not the name of a judge.
     """
-    names = dict.fromkeys(price_name(inner) for judge in grader.judges for inner in judges_inside(judge))
+    names = dict.fromkeys(price_name(inner) for judge in grader.runtime.callers for inner in judges_inside(judge))
     for name in limit.prices:
         if name not in names:
             judges_text = ", ".join(map(repr, names))

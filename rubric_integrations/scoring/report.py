@@ -410,7 +410,7 @@ class EvaluationReport(SparseRecord):
             failure. Empty for a holistic judge.
         omitted_characters: The number of characters of the trajectory that judges did not see, because
             `TextLimits.step_limit` shortened long results of tools. 0 if judges saw everything.
-        exploration: How much of the trajectory judges saw, if an explorer chose its steps. None if nothing was explored.
+        exploration: How much of the trajectory judges saw, if an explorer chose its steps. None without exploration.
         low_coverage: Whether the coverage is below the rubric's `min_coverage`. If `stop_when_decided` ended the grade
             early, only criteria that were asked about are counted.
         partial: Whether the rubric lacks a requirement of its author (`Rubric.left_out`). If so, the submission cannot

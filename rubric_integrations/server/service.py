@@ -479,6 +479,8 @@ class GradingService:
         for member in self.grader.panel:
             if self._accepts_rubrics or any(map(member.may_answer, judged)):
                 require_price(member.judge, self._spend_limit)
+        if self.grader.runtime.explorer is not None:
+            require_price(self.grader.runtime.explorer, self._spend_limit)
 
     async def _own_rubric(self, row: Row) -> Rubric | None:
         return await self.read(lambda: self._rubrics.own_of(row, row.rubric), _SMALL + 1)

@@ -7,6 +7,7 @@ decides whether a submission has the evidence that a criterion needs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -16,6 +17,7 @@ from rubric_integrations.rubric.criterion import Criterion, Evidence
 from rubric_integrations.submission.attachments import Attachment, check_attachments, refuse_paths
 from rubric_integrations.submission.dialects.blocks import refuse_bytes
 from rubric_integrations.submission.messages import Messages, Respond, check_respond, document_texts
+from rubric_integrations.submission.steps import Step, render_steps
 from rubric_integrations.submission.trajectory import Trajectory, convert_conversations
 
 # About 250,000 tokens. Judges cannot read more. If a text were truncated, the grade would penalize the missing part.
@@ -135,6 +137,47 @@ class Submission(SparseRecord):
         response = trajectory.text() if self.show_trajectory == "as_response" else self.response
         return self.model_copy(update={"trajectory": trajectory, "response": response})
 
+    def without_conversation(self) -> Self:
+        """Return this submission without the conversation in its `query`, if its steps stand in the trajectory, too.
+
+        `from_messages` and `respond="last"` append the conversation before the response to the query. The query is then
+        only the task: the query that was passed or, without one, the first messages of the user and the system. The
+        trajectory is shown for all criteria, because judges would otherwise not see the conversation.
+        """
+        start = self._conversation_start
+        if start is None or self.trajectory is None:
+            return self
+        query = (self.query or "")[:start].rstrip()
+        if not query:
+            leading = takewhile(lambda step: step.role in ("user", "system"), self.trajectory.steps)
+            query = render_steps(list(leading))
+        return self.model_copy(update={"query": query or None, "show_trajectory": "always"})
+
+    def with_selection(self, trajectory: Trajectory) -> Self:
+        """Return this submission with selected steps of its trajectory, as judges see it after an exploration.
+
+        Args:
+            trajectory: The selected steps (`Trajectory.selection`).
+        """
+        own = self.without_conversation()
+        response = trajectory.text() if own.show_trajectory == "as_response" else own.response
+        return own.model_copy(update={"trajectory": trajectory, "response": response})
+
+    @property
+    def _conversation_start(self) -> int | None:
+        """The position in the query at which the steps of the trajectory begin. None if they are not in the query."""
+        query, trajectory = self.query, self.trajectory
+        if not query or trajectory is None or self.show_trajectory == "as_response" or trajectory.selection is not None:
+            return None
+        start = query.find(render_steps(trajectory.steps[:1]))
+        if start < 0 or not (start == 0 or query[:start].endswith("\n\n")):
+            return None
+        lines = query[start:].split("\n")
+        if len(lines) > len(trajectory.steps):
+            return None
+        pairs = zip(lines, trajectory.steps, strict=False)
+        return start if all(line in _query_lines(step) for line, step in pairs) else None
+
     @model_validator(mode="before")
     @classmethod
     def _convert_conversations(cls, data: Any) -> Any:
@@ -181,7 +224,7 @@ class Submission(SparseRecord):
             raise ValueError("is empty: there is nothing to grade")
         return value
 
-    @field_validator("thinking", "query", "reference")
+    @field_validator("thinking", "reference")
     @classmethod
     def _limit_text(cls, value: str | None) -> str | None:
         if value is not None and len(value) > MAX_CHARS:
@@ -194,7 +237,16 @@ class Submission(SparseRecord):
         is_trajectory = self.show_trajectory == "as_response" and self.trajectory is not None
         if len(self.response) > MAX_CHARS and not is_trajectory:
             raise ValueError(f"`response` {_too_long(self.response)}")
+        # A conversation whose steps stand in the trajectory may be longer, because an explorer may choose its steps.
+        if self.query is not None and len(self.query) > MAX_CHARS and self._conversation_start is None:
+            raise ValueError(f"`query` {_too_long(self.query)}")
         return self
+
+
+def _query_lines(step: Step) -> tuple[str, ...]:
+    """Return the forms in which a query may have a step. Of the last message, the text is the response."""
+    line = render_steps([step])
+    return (line, render_steps([step.model_copy(update={"text": ""})])) if step.calls else (line,)
 
 
 def _too_long(text: str) -> str:

@@ -215,7 +215,7 @@ def check_length(*texts: str) -> None:
     if (length := max(map(len, texts))) > MAX_CHARS:
         message = (
             f"the steps have {length:,} characters, more than {MAX_CHARS:,}, and were not sent: cut long results of "
-            "tools with `TextLimits(step_limit=...)`"
+            "tools with `TextLimits(step_limit=...)`, or let a model choose the steps with `TextLimits(explorer=...)`"
         )
         raise JudgeFailure("config", message, about_text=True)
 
@@ -246,7 +246,7 @@ def _render_shared(
     Raises:
         JudgeFailure: The response or the steps are too long.
     """
-    check_length(response, trajectory or "")
+    check_length(response, trajectory or "", query or "")
     code = fence_code(guidelines, query, reference, response, *context)
     texts = {"guidelines": guidelines, "query": query, "reference": reference}
     fenced = {name: fence(text, code) for name, text in texts.items() if text}

@@ -63,13 +63,18 @@ def judges_of(grader: Grader) -> list[LMJudge]:
 
     Raises:
         TypeError: The grader is not a `PerCriterionGrader`, or a judge is not a model.
-        ValueError: The grader chooses its next question by earlier answers (`stop_when_decided` or a sequential panel),
-            or a judge has the setting `service_tier` or `headers`.
+        ValueError: The grader chooses its next request by earlier answers (an explorer, `stop_when_decided` or a
+            sequential panel), or a judge has the setting `service_tier` or `headers`.
     """
     if not isinstance(grader, PerCriterionGrader):
         raise TypeError(
             f"batches go with PerCriterionGrader, one request for each criterion, got {type(grader).__name__}: grade "
             "with `service_tier='flex'` for the same price"
+        )
+    if grader.text_limits.explorer is not None:
+        raise ValueError(
+            "`TextLimits.explorer` decides by each reply which request is next, and a batch answers all at once: leave "
+            "the explorer out, or grade with `grade_many`"
         )
     if grader.may_leave_open or grader.voting.sequential:
         name = "stop_when_decided" if grader.may_leave_open else "Voting(sequential=True)"

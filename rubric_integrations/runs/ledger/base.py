@@ -25,6 +25,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_ch
 from uuid import getnode, uuid4
 
 from rubric_integrations._util.records import encodable
+from rubric_integrations.judges.exploration import KEY_PREFIX
 from rubric_integrations.judges.spend import Claim, Shares
 from rubric_integrations.judges.store import JudgmentStore, Lease, StoreError
 from rubric_integrations.rubric.rubric import Rubric
@@ -689,8 +690,9 @@ class LedgerBase(ABC, Generic[State]):
 
     def _read(self, key: str, text: str) -> Judgment:
         judgment, state = read_judgment(self._name, key, text), self._state
-        with state.lock:
-            state.reused += 1
+        if not key.startswith(KEY_PREFIX):
+            with state.lock:
+                state.reused += 1
         return judgment
 
     def _mark_stored(
@@ -711,9 +713,9 @@ class LedgerBase(ABC, Generic[State]):
         state.leases.mark_stored(judgments)
         kept = {key: self._read(key, text) for key, text in earlier.items()} if earlier else {}
         with state.lock:
-            state.stored += len(judgments) - len(kept)
             for key, judgment in judgments.items():
                 if key not in kept:
+                    state.stored += not key.startswith(KEY_PREFIX)
                     state.spend_total.add(judgment.spend)
         kept = {**judgments, **kept}
         return [{key: kept[key] for key in mine} for mine in batch]

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary, ref
 
 from rubric_integrations._util.records import encodable
+from rubric_integrations.judges.exploration import KEY_PREFIX
 from rubric_integrations.judges.spend import Allowance, Claim, Shares
 from rubric_integrations.runs.ledger.base import (
     MAX_MESSAGE,
@@ -367,7 +368,10 @@ class Ledger(LedgerBase[_FileState]):
         with self._file.working() as db:
             # `WHERE status = 'stored'` would read the whole file, while these two queries read indexes.
             rows = db.execute("SELECT count(*) FROM judgments").fetchone()[0]
-            return rows - db.execute("SELECT count(*) FROM judgments WHERE status = 'leased'").fetchone()[0]
+            rows -= db.execute("SELECT count(*) FROM judgments WHERE status = 'leased'").fetchone()[0]
+            # The replies of explorers are no judgments. `GLOB` with a prefix reads an index, too.
+            query = "SELECT count(*) FROM judgments WHERE key GLOB ? AND status = 'stored'"
+            return rows - db.execute(query, (f"{KEY_PREFIX}*",)).fetchone()[0]
 
     def save_batch(self, batch_id: str, record: str) -> None:
         """Store the record of a batch and replace an earlier one. The stored record survives a power failure.

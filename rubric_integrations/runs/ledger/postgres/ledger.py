@@ -12,6 +12,7 @@ from weakref import finalize
 
 import psycopg
 
+from rubric_integrations.judges.exploration import KEY_PREFIX
 from rubric_integrations.judges.spend import NOTHING, Allowance, Claim, Shares
 from rubric_integrations.runs.ledger.base import (
     MAX_MESSAGE,
@@ -28,7 +29,8 @@ from rubric_integrations.runs.ledger.postgres.connection import Connection, Phas
 from rubric_integrations.runs.ledger.postgres.leases import PostgresLeases
 from rubric_integrations.scoring.judgment import JudgeFailure, Judgment
 
-COUNT = "SELECT count(*) FROM rubric_judgments WHERE judgment IS NOT NULL"
+# Without the replies of explorers, which are no judgments.
+COUNT = f"SELECT count(*) FROM rubric_judgments WHERE judgment IS NOT NULL AND NOT starts_with(key, '{KEY_PREFIX}')"
 LOOKUP = "SELECT key, judgment FROM rubric_judgments WHERE key = ANY(%s::text[]) AND judgment IS NOT NULL"
 FAILURES = """
 SELECT key, kind, message, extract(epoch FROM at)::float8, times FROM rubric_failures
