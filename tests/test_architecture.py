@@ -116,6 +116,7 @@ FILE_NAME = re.compile(r"`([\w./]+\.py)`")
 # Where an object of DSPy is made or read. A folder ends with a slash.
 DSPY_MODULES = {
     "judges/lm_judge.py": "a judge is a `dspy.Module`",
+    "judges/explorer.py": "an explorer is a `dspy.Module`",
     "judges/decision_program.py": "makes a `dspy.Predict`, and is imported lazily",
     "judges/saved.py": "saves and loads the prompts of a `dspy.Module`",
     "judges/prompts/signatures.py": "the signatures and the adapter",

@@ -343,7 +343,8 @@ def grade(
         import_modules(modules or ())
         shared, rubric_format = read_file_and_format(files.rubric) if files.rubric else (None, None)
         rubrics = RowRubrics(shared, library, selection.select)
-        grader = grader_options.make_grader(members := judges.make_judges())
+        members, explorer = judges.make_judges(), judges.make_explorer(grader_options.explore)
+        grader = grader_options.make_grader(members, explorer)
         file = row_options.open(files.responses)
         rows = RowsOfFile(file, rubrics, files.rubric, rubric_format, strict=gate_options.strict)
     except (ValueError, TypeError) as error:

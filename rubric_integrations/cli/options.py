@@ -38,6 +38,7 @@ from rubric_integrations.cli.console import refuse
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import Judge
+    from rubric_integrations.judges.explorer import Explorer
     from rubric_integrations.rubric.criterion import Criterion
     from rubric_integrations.runs.ledger import RunLedger
     from rubric_integrations.submission.files import ResponsesFile
@@ -295,6 +296,20 @@ class JudgeOptions:
         own.setdefault("confidence", confidence)
         return LMJudge(judge, settings=ModelSettings(**server, **settings), **own)
 
+    def make_explorer(self, model: str | None) -> Explorer | None:
+        """Make the explorer of `--explore` with the base URL and the settings of the judges. None without a model.
+
+        Raises:
+            ValueError: The model name is empty, or a setting is unknown or has a wrong value.
+        """
+        if model is None:
+            return None
+        from rubric_integrations.judges.explorer import Explorer
+        from rubric_integrations.judges.models.names import ModelSettings
+
+        settings, _ = parse_judge_options(self.judge_option or ())
+        return Explorer(model, settings=ModelSettings(self.api_base, self.api_key, **settings))
+
     def make_judges(self) -> list[Judge]:
         """Make one judge, the judges of a panel, or a cascade, all with the same base URL and settings.
 
@@ -397,10 +412,25 @@ class GraderOptions:
             "meets it. By default, responses are not split.",
         ),
     ] = None
+    explore: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Let this model choose, once for each submission, the steps of a long trajectory that judges see.",
+        ),
+    ] = None
+    explore_above: Annotated[
+        int | None,
+        typer.Option(min=0, help="Explore only trajectories of more characters. By default 50,000."),
+    ] = None
     normalize: bool = True
 
-    def make_grader(self, judges: list[Judge]) -> Grader:
+    def make_grader(self, judges: list[Judge], explorer: Explorer | None = None) -> Grader:
         """Make the grader, with one judge or a panel.
+
+        Args:
+            judges: The judges.
+            explorer: The explorer of `--explore`, or None.
 
         Raises:
             ValueError: An option cannot be combined with the strategy.
@@ -414,6 +444,8 @@ class GraderOptions:
             TextLimits,
         )
 
+        if self.explore_above is not None and explorer is None:
+            raise ValueError("`--explore-above` has no effect without `--explore`: name a model there")
         shared: dict[str, Any] = {
             "judges": judges,
             "cannot_assess": self.cannot_assess,
@@ -425,7 +457,12 @@ class GraderOptions:
                 timeout=self.timeout,
                 max_outage=self.max_outage,
             ),
-            "text_limits": TextLimits(step_limit=self.step_limit, chunk_size=self.chunk_size),
+            "text_limits": TextLimits(
+                step_limit=self.step_limit,
+                chunk_size=self.chunk_size,
+                explorer=explorer,
+                **({} if self.explore_above is None else {"explore_above": self.explore_above}),
+            ),
         }
         if self.strategy == "per-criterion":
             return PerCriterionGrader(**shared, stop_when_decided=self.stop_when_decided)

@@ -93,7 +93,7 @@ class Explorer(CopiedPrompts):
 
     The tools are `list` (the steps, in pages), `read` (the lines of a step), `search` (a literal text) and `submit`. A
     call that is not valid gets an error as its result. If the requests are used up after a first `submit`, this part
-    is the selection, and the report tells so (`Exploration.ran_out`). Without any, the exploration has failed.
+    is the selection, and the report has `Exploration.ran_out`. Without any, the exploration has failed.
 
     Each request counts as a call of the grader, with its limits. With a ledger, each reply is stored, and an
     interrupted exploration continues with the open request.
@@ -198,7 +198,7 @@ class Explorer(CopiedPrompts):
 
         Raises:
             JudgeFailure: The model did not reply or refused to, or the prompt is too long. A reply that was cut off or
-                is empty is not a failure: the explorer is told.
+                is empty is not a failure: the explorer reads the problem.
         """
         inputs = self._inputs(request)
         await check_prompt_fits(self.lm, *(str(value) for value in inputs.values()))

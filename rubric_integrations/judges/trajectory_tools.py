@@ -1,7 +1,7 @@
 """The tools with which an explorer reads a long trajectory: `list`, `read`, `search` and `submit`.
 
 A step is read as numbered lines: its content, and each call with its arguments and its result. Longer lines are split
-after 400 characters. Therefore, every character of a trajectory has a line that can be read, found and submitted.
+after 400 characters. Therefore, every character of a trajectory has a line that can be read, searched and submitted.
 
 The result of a tool is a JSON object. JSON escapes line breaks, so the text of a step cannot imitate the result of a
 tool. The steps that judges see are copied from the trajectory by the submitted numbers. The explorer's model writes no
@@ -45,7 +45,7 @@ class ExplorerLimits(Record):
             are not executed. `submit` is not counted.
         max_observation_chars: The most characters of the result of one tool call, at least 4,000. Default 8,000.
         max_shown_chars: The most characters of the steps that the explorer may choose in all, at least 1,000. Default
-            50,000. Steps that exceed it are not added to the selection, and the explorer is told.
+            50,000. Steps that exceed it are not added to the selection, and the explorer gets an error as the result.
 
     Example:
         >>> ExplorerLimits(max_requests=4).max_tool_calls
@@ -220,7 +220,7 @@ def matching_lines(step: Step, wanted: str) -> list[int]:
     """
     if not _may_match(step, wanted):
         return []
-    stream, found, number = _Stream(len(wanted) - 1), dict[int, None](), 0
+    stream, numbers, number = _Stream(len(wanted) - 1), dict[int, None](), 0
     for field in step_fields(step):
         separator, last_end = "\n", 0
         for start, end in line_spans(field.text):
@@ -228,9 +228,9 @@ def matching_lines(step: Step, wanted: str) -> list[int]:
             stream.add(number, field.text[start:end], separator if start == 0 else " " if start > last_end else "")
             last_end = end
             if stream.size >= _LINES_AT_ONCE:
-                found.update(dict.fromkeys(stream.matches(wanted)))
-    found.update(dict.fromkeys(stream.matches(wanted)))
-    return list(found)
+                numbers.update(dict.fromkeys(stream.matches(wanted)))
+    numbers.update(dict.fromkeys(stream.matches(wanted)))
+    return list(numbers)
 
 
 def _may_match(step: Step, wanted: str) -> bool:

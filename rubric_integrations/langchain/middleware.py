@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_args, get_type_hints
@@ -94,6 +95,8 @@ class RubricState(AgentState[Any]):
     rubric_message_id: NotRequired[Annotated[str | None, PrivateStateAttr]]
 
 
+# Seconds. The default, which is enough for judges alone.
+_SHORT_FOR_EXPLORER = 60.0
 _STATE_KEYS = ("rubric_report", "rubric_revisions", "rubric_message_id")
 
 
@@ -157,7 +160,8 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         max_revisions: The largest number of revisions in each turn (one call of the agent), at least 0.
         on_judge_failure: With `"pass_through"`, the answer is returned without a score if the judge or the ledger
             fails. With `"raise"`, `JudgeError` or `StoreError` is raised, or `TimeoutError` after `timeout`.
-        timeout: The time limit for grading one answer with all retries, in seconds, above 0.
+        timeout: The time limit for grading one answer with all retries, in seconds, above 0. An explorer
+            (`TextLimits.explorer`) makes up to eight requests first, one after another: allow several minutes for it.
         name: A name for an agent with several of these middlewares, made of letters, digits and `_`. With the name
             `tone`, the keys in the state are `rubric_report_tone` and `rubric_revisions_tone`, and the runs in traces
             are called `rubric_tone`. The default name adds no suffix.
@@ -202,6 +206,14 @@ class RubricMiddleware(AgentMiddleware[RubricState]):
         self._grader = HostGrader(
             "RubricMiddleware", judge, grader, ledger, remembers_refusals=False, needs_reasons=True
         )
+        if grader is not None and grader.text_limits.explorer is not None and timeout <= _SHORT_FOR_EXPLORER:
+            requests = grader.text_limits.explorer.limits.max_requests
+            warnings.warn(
+                f"`timeout` of {timeout:g} s is too short for the grader's explorer, which makes up to {requests} "
+                "requests one after another before the judge is asked: pass a longer `timeout`, such as 300, or long "
+                "runs get no grade",
+                stacklevel=2,
+            )
         self._has_graded = False
         suffix = "" if name == _SENDER else f"_{name}"
         self._name = _UniqueName(type(self).__name__ + suffix)

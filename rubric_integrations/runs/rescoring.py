@@ -16,9 +16,11 @@ from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, 
 from rubric_integrations.graders import GRADERS, CallLimits, Grader, OptionDisplay, TextLimits, Voting
 from rubric_integrations.judges.cascade import Cascade
 from rubric_integrations.judges.explained import Explained
+from rubric_integrations.judges.exploration import ExplorationRequest, ExplorerReply
 from rubric_integrations.judges.protocol import Judge
 from rubric_integrations.judges.store import Lease, LedgerLike
 from rubric_integrations.judges.thresholds import Thresholds, ThresholdsLike, as_thresholds
+from rubric_integrations.judges.trajectory_tools import ExplorerLimits
 from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import IncompleteRunWarning, describe_stop
 from rubric_integrations.runs.ledger import LedgerError, RunLedger, use_ledger
@@ -130,7 +132,7 @@ def _rescore(
             f"{sorted(GRADERS)!r}, so it cannot be rebuilt: run `grade_many` again with the new rubric"
         )
     judges = [_recorded_judge(description, thresholds) for description in configuration["judges"]]
-    final = [leaf for judge in judges for leaf in _final_judges(judge)]
+    counters: list[_RecordedJudge | _RecordedExplorer] = [leaf for judge in judges for leaf in _final_judges(judge)]
     if thresholds is None and any(map(_is_fitted, configuration["judges"])):
         warnings.warn(
             f"`ledger` {ledger.address!r} has only a digest of the labels with which the thresholds of its judge were "
@@ -138,14 +140,16 @@ def _rescore(
             stacklevel=3,
         )
     penalty = _length_penalty(ledger, configuration["settings"])
+    explorer = _recorded_explorer(configuration["settings"])
     try:
-        grader = _grader(configuration, judges, cannot_assess, penalty).with_store(_ReadOnlyStore(ledger))
+        grader = _grader(configuration, judges, cannot_assess, penalty, explorer).with_store(_ReadOnlyStore(ledger))
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerError(
             f"`ledger` {ledger.address!r}: this version cannot rebuild the grader of its last run "
             f"({one_line(str(error))}): use the version that wrote it, or run `grade_many` again with the new rubric "
             "and this ledger, whose judgments it reuses"
         ) from None
+    counters += [explorer] if explorer is not None else []
     # A ledger has only the fingerprints of the judges, not their names.
     record = {name: value for name, value in grader.scoring_record().items() if name != "names"}
     rubrics = RowRubrics(rubric)
@@ -159,9 +163,9 @@ def _rescore(
             new_rubric = rubrics.of(row, row.rubric)
         except ValueError as error:
             raise ValueError(f"row {row.id} {problem_of(error)}") from None
-        missing_before = sum(judge.missing for judge in final)
+        missing_before = sum(judge.missing for judge in counters)
         report = run_sync(grader.grade(new_rubric, submission))
-        missing = sum(judge.missing for judge in final) - missing_before
+        missing = sum(judge.missing for judge in counters) - missing_before
         yield Rescored(row, report, missing, new_rubric, record, mark)
         mark, count = None, count + 1
     if note := describe_stop(count, expected):
@@ -190,6 +194,7 @@ def _grader(
     judges: Sequence[Judge],
     cannot_assess: CannotAssess | None,
     length_penalty: LengthPenalty | None,
+    explorer: _RecordedExplorer | None,
 ) -> Grader:
     """Rebuild the grader of a run from its recorded configuration.
 
@@ -208,7 +213,10 @@ def _grader(
     if "options" in settings:
         settings["options"] = OptionDisplay.model_validate(settings["options"])
     if "text_limits" in settings:
-        settings["text_limits"] = TextLimits.model_validate(settings["text_limits"])
+        text_limits = dict(settings["text_limits"])
+        if explorer is not None:
+            text_limits["explorer"] = explorer
+        settings["text_limits"] = TextLimits.model_validate(text_limits)
     if cannot_assess is not None:
         settings["cannot_assess"] = cannot_assess
     make_grader: Any = GRADERS[configuration["grader"]]
@@ -286,6 +294,32 @@ class _RecordedJudge:
     def _failure(self, count: int) -> JudgeFailure:
         self.missing += count
         return JudgeFailure("config", "the judgment is not in the ledger")
+
+
+class _RecordedExplorer:
+    """Replaces the explorer of an earlier run, by its fingerprint. Its replies are read from the ledger.
+
+    If a reply is not in the ledger, all judgments about the submission are missing.
+    """
+
+    def __init__(self, fingerprint: str, limits: ExplorerLimits):
+        self._fingerprint, self.limits = fingerprint, limits
+        self.missing = 0
+
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    async def explore(self, request: ExplorationRequest) -> ExplorerReply:
+        self.missing += len(request.criteria)
+        raise JudgeFailure("config", "the exploration is not in the ledger: criteria with other texts need another one")
+
+
+def _recorded_explorer(settings: Mapping[str, Any]) -> _RecordedExplorer | None:
+    """Rebuild the explorer of a run from the recorded settings of its grader. None if it had none."""
+    recorded: dict[str, Any] | None = settings.get("text_limits", {}).get("explorer")
+    if recorded is None:
+        return None
+    return _RecordedExplorer(recorded["fingerprint"], ExplorerLimits.model_validate(recorded["limits"]))
 
 
 class _ReadOnlyLease(NamedTuple):

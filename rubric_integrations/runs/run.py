@@ -37,7 +37,7 @@ from rubric_integrations.formats.registry import RubricLike
 from rubric_integrations.formats.row_rubrics import RowRubrics, RubricFunction, problem_of
 from rubric_integrations.graders import Grader
 from rubric_integrations.graders.endpoint import JudgeUnusable, WarmUp, WrongSetting
-from rubric_integrations.graders.scheduler import answered_text
+from rubric_integrations.graders.scheduler import answered_text, require_price
 from rubric_integrations.judges.cascade import judges_inside
 from rubric_integrations.judges.protocol import RunStopped
 from rubric_integrations.judges.spend import Prices, SpendLimit, price_name, spend_of_grade
@@ -615,6 +615,10 @@ class Run:
         self._rubrics.check_shared(grader.check_rubric)
         self._spend_limit, self._warm_up = SpendLimit(max_calls, max_cost, prices), WarmUp()
         check_priced_judges(self._spend_limit, grader)
+        if max_cost is not None and grader.runtime.explorer is not None:
+            # Otherwise, the explorations of many rows could be paid for before the price of the judge is missed.
+            for caller in grader.runtime.callers:
+                require_price(caller, self._spend_limit)
         self._grader = grader.for_run(max_concurrency, self._spend_limit, warm_up=self._warm_up)
         # More submissions than calls: while one waits for its last call, the others use the free slots.
         self._max_under_way = 2 * self._grader.call_limiter.limits.concurrency

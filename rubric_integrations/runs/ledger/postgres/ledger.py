@@ -30,7 +30,7 @@ from rubric_integrations.runs.ledger.postgres.leases import PostgresLeases
 from rubric_integrations.scoring.judgment import JudgeFailure, Judgment
 
 # Without the replies of explorers, which are no judgments.
-COUNT = f"SELECT count(*) FROM rubric_judgments WHERE judgment IS NOT NULL AND NOT starts_with(key, '{KEY_PREFIX}')"
+COUNT = "SELECT count(*) FROM rubric_judgments WHERE judgment IS NOT NULL AND NOT starts_with(key, %s)"
 LOOKUP = "SELECT key, judgment FROM rubric_judgments WHERE key = ANY(%s::text[]) AND judgment IS NOT NULL"
 FAILURES = """
 SELECT key, kind, message, extract(epoch FROM at)::float8, times FROM rubric_failures
@@ -244,7 +244,7 @@ class PostgresLedger(LedgerBase[_PostgresState]):
 
     def __len__(self) -> int:
         """Count the judgments in the database."""
-        return self._query(COUNT)[0][0]
+        return self._query(COUNT, KEY_PREFIX)[0][0]
 
     def save_batch(self, batch_id: str, record: str) -> None:
         """Store the record of a batch and replace an earlier one. When this returns, the record is stored safely.
