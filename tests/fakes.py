@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, cast
 
-from rubric_integrations.judges import BatchResult, OverallResult, Question
+from rubric_integrations.judges import BatchResult, ExplorerLimits, OverallResult, Question
+from rubric_integrations.judges.exploration import ExplorationRequest, ExplorerReply
 from rubric_integrations.judges.store import Lease
 from rubric_integrations.rubric import Rubric
 from rubric_integrations.scoring import JudgeFailure, Judgment, Spend, to_judgment
@@ -239,3 +241,45 @@ def judge_with(model: Any, **arguments: Any) -> LMJudge:
 
     names = [field.name for field in fields(ModelSettings) if field.name in arguments]
     return LMJudge(model, settings=ModelSettings(**{name: arguments.pop(name) for name in names}), **arguments)
+
+
+class FakeExplorer:
+    """An explorer with scripted replies, which records the requests.
+
+    Args:
+        replies: The calls of the first, the second, ... request of each exploration; the last ones are repeated. A text
+            is a whole reply, and an exception is raised. Or a function of the request.
+        limits: The limits of one exploration.
+        fingerprint: What `fingerprint` returns.
+
+    Attributes:
+        requests: The requests, in the order in which they arrived.
+    """
+
+    def __init__(
+        self,
+        *replies: Any,
+        limits: ExplorerLimits | None = None,
+        fingerprint: str | None = "explorer",
+        spend: Spend = ONE_CALL,
+    ):
+        self.replies, self.limits, self.spend = replies, limits or ExplorerLimits(), spend
+        self.requests: list[ExplorationRequest] = []
+        self._fingerprint = fingerprint
+
+    def fingerprint(self) -> str | None:
+        return self._fingerprint
+
+    async def explore(self, request: ExplorationRequest) -> ExplorerReply:
+        self.requests.append(request)
+        await asyncio.sleep(0)
+        reply = self.replies[min(len(request.turns), len(self.replies) - 1)]
+        reply = reply(request) if callable(reply) else reply
+        if isinstance(reply, Exception):
+            raise reply
+        return ExplorerReply(reply if isinstance(reply, str) else tool_calls(*reply), self.spend)
+
+
+def tool_calls(*calls: tuple[str, Mapping[str, Any]]) -> str:
+    """Return the reply of an explorer with these calls of tools."""
+    return json.dumps({"tool_calls": [{"name": name, "args": arguments} for name, arguments in calls]})

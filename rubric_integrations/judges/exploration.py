@@ -44,7 +44,7 @@ class ExplorerReply(NamedTuple):
     Attributes:
         text: The reply as the model wrote it. Empty if it cannot be read.
         spend: The token usage and the cost of the request.
-        problem: Why there is no text, such as a reply that was cut off. The explorer reads it. Empty if there is a text.
+        problem: Why there is no text, such as a reply that was cut off. The explorer reads it. Empty if there is one.
         model: The model that the reply names. None if it names none.
     """
 
