@@ -24,6 +24,7 @@ from dspy.clients.capabilities import with_capability_planning
 from dspy.utils.callback import with_callbacks
 from dspy.utils.exceptions import LMUnsupportedFeatureError
 
+from rubric_integrations.judges.explorer import ExplorerAdapter
 from rubric_integrations.judges.prompts.signatures import JudgeAdapter
 
 
@@ -108,7 +109,7 @@ def dspy35_boundary() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dspy.adapters, "Prompt", Prompt, raising=False)
         # DSPy gives each subclass a wrapped copy of the method.
-        for kind in (Adapter, dspy.ChatAdapter, dspy.JSONAdapter, dspy.XMLAdapter, JudgeAdapter):
+        for kind in (Adapter, dspy.ChatAdapter, dspy.JSONAdapter, dspy.XMLAdapter, JudgeAdapter, ExplorerAdapter):
             patch.setattr(kind, "format", format if kind is Adapter else with_callbacks(format))
         patch.setattr(Adapter, "__call__", with_capability_planning(adapter_call))
         patch.setattr(Adapter, "acall", with_capability_planning(adapter_acall))

@@ -265,16 +265,16 @@ class FakeExplorer:
     ):
         self.replies, self.limits, self.spend = replies, limits or ExplorerLimits(), spend
         self.requests: list[ExplorationRequest] = []
-        self._fingerprint = fingerprint
+        self.identity = fingerprint
 
     def fingerprint(self) -> str | None:
-        return self._fingerprint
+        return self.identity
 
     async def explore(self, request: ExplorationRequest) -> ExplorerReply:
         self.requests.append(request)
         await asyncio.sleep(0)
-        reply = self.replies[min(len(request.turns), len(self.replies) - 1)]
-        reply = reply(request) if callable(reply) else reply
+        scripted = self.replies[min(len(request.turns), len(self.replies) - 1)]
+        reply: Any = scripted(request) if callable(scripted) else scripted
         if isinstance(reply, Exception):
             raise reply
         return ExplorerReply(reply if isinstance(reply, str) else tool_calls(*reply), self.spend)

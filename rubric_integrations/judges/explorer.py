@@ -62,7 +62,7 @@ class ExploreTrajectory(dspy.Signature):
     tool_calls: dspy.ToolCalls = dspy.OutputField(desc="one or more calls")
 
 
-class _ExplorerAdapter(JudgeAdapter):
+class ExplorerAdapter(JudgeAdapter):
     """An adapter that keeps the reply as text. The calls are parsed later, also if the reply comes from a store.
 
     Attributes:
@@ -203,7 +203,7 @@ class Explorer(CopiedPrompts):
         inputs = self._inputs(request)
         await check_prompt_fits(self.lm, *(str(value) for value in inputs.values()))
         try:
-            reply = await self._caller.converse(self.lm, self.tool_calls, inputs, _ExplorerAdapter)
+            reply = await self._caller.converse(self.lm, self.tool_calls, inputs, ExplorerAdapter)
         except JudgeFailure as failure:
             if failure.kind != "parse" or failure.repeats is not None or failure.about_text:
                 raise

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from pydantic import Field, ValidationError
+from pydantic import Field, StrictInt, StrictStr, ValidationError
 
 from rubric_integrations._util.records import Record, encodable
 from rubric_integrations.submission.selection import ShownStep, StepSelection
@@ -268,9 +268,9 @@ class SearchArguments(Record):
 class SubmitArguments(Record):
     """Arguments of `submit`."""
 
-    steps: list[int] = Field(default=[], max_length=500, strict=True)
-    lines: list[str] = Field(default=[], max_length=500, strict=True)
-    absent: list[str] = Field(default=[], max_length=20, strict=True)
+    steps: list[StrictInt] = Field(default=[], max_length=500, strict=True)
+    lines: list[StrictStr] = Field(default=[], max_length=500, strict=True)
+    absent: list[StrictStr] = Field(default=[], max_length=20, strict=True)
     more: bool = Field(default=False, strict=True)
 
 
