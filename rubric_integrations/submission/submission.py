@@ -7,7 +7,6 @@ decides whether a submission has the evidence that a criterion needs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
 from typing import Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -18,10 +17,7 @@ from rubric_integrations.submission.attachments import Attachment, check_attachm
 from rubric_integrations.submission.dialects.blocks import refuse_bytes
 from rubric_integrations.submission.messages import Messages, Respond, check_respond, document_texts
 from rubric_integrations.submission.steps import Step, render_steps
-from rubric_integrations.submission.trajectory import Trajectory, convert_conversations
-
-# About 250,000 tokens. Judges cannot read more. If a text were truncated, the grade would penalize the missing part.
-MAX_CHARS = 1_000_000
+from rubric_integrations.submission.trajectory import MAX_CHARS, Trajectory, convert_conversations, task_of
 
 
 class Submission(SparseRecord):
@@ -140,18 +136,15 @@ class Submission(SparseRecord):
     def without_conversation(self) -> Self:
         """Return this submission without the conversation in its `query`, if its steps stand in the trajectory, too.
 
-        `from_messages` and `respond="last"` append the conversation before the response to the query. The query is then
+        `from_messages` and `respond="last"` append the conversation before the response to the query. This method keeps
         only the task: the query that was passed or, without one, the first messages of the user and the system. The
         trajectory is shown for all criteria, because judges would otherwise not see the conversation.
         """
         start = self._conversation_start
         if start is None or self.trajectory is None:
             return self
-        query = (self.query or "")[:start].rstrip()
-        if not query:
-            leading = takewhile(lambda step: step.role in ("user", "system"), self.trajectory.steps)
-            query = render_steps(list(leading))
-        return self.model_copy(update={"query": query or None, "show_trajectory": "always"})
+        query = (self.query or "")[:start].rstrip() or task_of(self.trajectory.steps)
+        return self.model_copy(update={"query": query, "show_trajectory": "always"})
 
     def with_selection(self, trajectory: Trajectory) -> Self:
         """Return this submission with selected steps of its trajectory, as judges see it after an exploration.
@@ -224,7 +217,7 @@ class Submission(SparseRecord):
             raise ValueError("is empty: there is nothing to grade")
         return value
 
-    @field_validator("thinking", "reference")
+    @field_validator("thinking", "query", "reference")
     @classmethod
     def _limit_text(cls, value: str | None) -> str | None:
         if value is not None and len(value) > MAX_CHARS:
@@ -237,9 +230,6 @@ class Submission(SparseRecord):
         is_trajectory = self.show_trajectory == "as_response" and self.trajectory is not None
         if len(self.response) > MAX_CHARS and not is_trajectory:
             raise ValueError(f"`response` {_too_long(self.response)}")
-        # A conversation whose steps stand in the trajectory may be longer, because an explorer may choose its steps.
-        if self.query is not None and len(self.query) > MAX_CHARS and self._conversation_start is None:
-            raise ValueError(f"`query` {_too_long(self.query)}")
         return self
 
 

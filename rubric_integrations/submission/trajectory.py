@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, ClassVar, Self, cast
 
 from pydantic import model_validator
@@ -20,6 +21,9 @@ from rubric_integrations.submission.messages import check_respond, split_convers
 from rubric_integrations.submission.selection import StepSelection
 from rubric_integrations.submission.steps import Step, ToolCall, render_steps
 from rubric_integrations.submission.thinking import SplitResponse, split_parts, split_thinking
+
+# About 250,000 tokens. Judges cannot read more. If a text were truncated, the grade would penalize the missing part.
+MAX_CHARS = 1_000_000
 
 
 class Trajectory(SparseRecord):
@@ -141,11 +145,22 @@ def _shorten(step: Step, step_limit: int) -> Step:
     return step if is_same else step.model_copy(update={"calls": calls})
 
 
+def task_of(steps: Sequence[Step]) -> str | None:
+    """Return the text of the first steps that are of the user or the system. None if there are none.
+
+    Example:
+        >>> task_of([Step(role="user", text="Build it."), Step(role="assistant", text="Done.")])
+        '{"role": "user", "content": "Build it."}'
+    """
+    return render_steps(list(takewhile(lambda step: step.role in ("user", "system"), steps))) or None
+
+
 def convert_conversations(data: Mapping[str, Any], *, is_conversation: bool = False) -> dict[str, Any]:
     """Replace conversations in the fields of a submission by texts, and return the fields without `respond`.
 
     The field `respond` chooses the part of a conversation that is graded. Without `respond`, this is the last answer.
-    If an agent's run does not end with an answer, all its steps are graded.
+    If an agent's run does not end with an answer, all its steps are graded. A conversation of more than 1,000,000
+    characters is not appended to the query, and judges see its steps next to the last answer.
 
     Args:
         data: The fields. `response`, `query`, `reference` and `trajectory` may be conversations.
@@ -244,12 +259,16 @@ def _warn_of_whole_run() -> None:
 def _conversation_fields(conversation: Conversation, respond: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that follow from a conversation as the response."""
     response, context = split_conversation(conversation, respond)
-    changed: dict[str, Any] = {"response": response, "query": _append_context(fields.get("query"), context)}
+    # In a query, the conversation could not be shortened, and its steps stand in the trajectory.
+    is_long = context is not None and len(context) > MAX_CHARS and not fields.get("trajectory")
+    query = fields.get("query")
+    query = (query or task_of(conversation.steps)) if is_long else _append_context(query, context)
+    changed: dict[str, Any] = {"response": response, "query": query}
     if conversation.is_answer_only:
         return changed
     if not fields.get("trajectory"):
         # The task of a session does not contain its steps.
-        default = "always" if conversation.is_session else "if_needed"
+        default = "always" if is_long or conversation.is_session else "if_needed"
         show = "as_response" if respond == "trajectory" else fields.get("show_trajectory") or default
         if show == "as_response" and respond != "trajectory":
             raise ValueError(
