@@ -350,7 +350,7 @@ def grade(
     except (ValueError, TypeError) as error:
         refuse(str(error))
     if not quiet:
-        err.print(plain(describe_requests(members) if judges.uses_model else WHAT_IT_IS), soft_wrap=True)
+        err.print(plain(describe_requests(grader.runtime.callers) if judges.uses_model else WHAT_IT_IS), soft_wrap=True)
         if shared and (warning := caution_of(members, shared.criteria)):
             err.print(plain(warning), style="yellow", soft_wrap=True)
         print_reading(row_options, file, len(rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,11 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from rubric_integrations import Check, Criterion, EvaluationReport, JudgeError, Rubric
+from rubric_integrations import Check, Criterion, EvaluationReport, JudgeError, PerCriterionGrader, Rubric
+from rubric_integrations.graders import TextLimits
 from rubric_integrations.langchain import RubricMiddleware
 from rubric_integrations.runs.ledger import Ledger
+from tests.fakes import FakeExplorer
 from tests.langchain.helpers import SOURCE_RUBRIC, AgentModel, chat_model, source_script
 from tests.langchain.test_runnable import RunRecorder
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -505,6 +508,18 @@ def test_middleware_key_that_is_revoked_later_does_not_end_the_agent(server: Ope
 def test_middleware_setting_out_of_range_raises(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RubricMiddleware(SOURCE_RUBRIC, judge="offline", **settings)
+
+
+@pytest.mark.parametrize("timeout", [60.0, 300.0])
+def test_middleware_timeout_that_is_too_short_for_an_explorer_warns(timeout: float) -> None:
+    grader = PerCriterionGrader("offline", text_limits=TextLimits(explorer=FakeExplorer()))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        RubricMiddleware(SOURCE_RUBRIC, grader=grader, timeout=timeout)
+    messages = [str(warning.message) for warning in caught]
+    assert ["too short for the grader's explorer, which makes up to 8 requests" in text for text in messages] == (
+        [True] if timeout == 60 else []
+    )
 
 
 def test_middleware_negative_max_revisions_raises() -> None:
