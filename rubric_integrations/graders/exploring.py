@@ -10,8 +10,8 @@ from typing import Any
 from rubric_integrations._util.event_loop import run_in_thread
 from rubric_integrations.graders.scheduler import CallLimiter
 from rubric_integrations.graders.settings import TextLimits
-from rubric_integrations.judges.exploration import ExplorationLoop, ExplorationTask, ExplorerReply
-from rubric_integrations.judges.protocol import Judge, Retries, answer
+from rubric_integrations.judges.exploration import ExplorationLoop, ExplorationRequest, ExplorationTask, ExplorerReply
+from rubric_integrations.judges.protocol import Judge, Retries, answer, innermost
 from rubric_integrations.judges.trajectory_tools import count_characters
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure
@@ -85,7 +85,14 @@ class GradeExploration:
                 raise reply
             # A search reads the complete trajectory.
             await run_in_thread(partial(loop.take, reply))
-        self.shown = await run_in_thread(lambda: self.submission.with_selection(loop.selected()))
+        try:
+            self.shown = await run_in_thread(lambda: self.submission.with_selection(loop.selected()))
+        except JudgeFailure as failure:
+            if limiter.refusals is not None:
+                # The next grade of the same text would make all requests again.
+                first = ExplorationRequest(loop.task, (), 0)
+                limiter.refusals.add(innermost(explorer), first, failure, retries)
+            raise
 
     def add_to(self, report: EvaluationReport) -> EvaluationReport:
         """Add the share of the trajectory that was shown to a report. Return it unchanged if nothing was explored."""

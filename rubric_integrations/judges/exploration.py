@@ -35,7 +35,7 @@ _VERSION = 1
 KEY_PREFIX = "explore "
 """The beginning of the keys under which stores keep the replies of explorers. They are not judgments."""
 
-_LONGEST_MESSAGE = 300
+_LONGEST_MESSAGE, _LONGEST_REPLY = 300, 50_000
 
 
 class ExplorerReply(NamedTuple):
@@ -66,6 +66,8 @@ class ExplorerReply(NamedTuple):
         """
         if self.problem:
             raise ValueError(self.problem)
+        if len(self.text) > _LONGEST_REPLY:  # it would be a part of all further requests
+            raise ValueError(f"the reply has {len(self.text):,} characters, more than {_LONGEST_REPLY:,}")
         entries: Any = parse_object(self.text, lambda: False).fields.get("tool_calls")
         if isinstance(entries, dict):  # the form in which DSPy describes its type `ToolCalls`
             entries = entries.get("tool_calls")
@@ -85,7 +87,20 @@ def _tool_request(number: int, entry: Any) -> ToolRequest:
     arguments: Any = entry.get("args", {})
     if not isinstance(arguments, dict):
         raise ValueError(f"`args` of call {number} is not an object")
-    return ToolRequest(entry["name"], arguments)
+    return ToolRequest(encodable(entry["name"]), {encodable(name): _value(v, number) for name, v in arguments.items()})
+
+
+def _value(value: Any, number: int) -> Any:
+    """Return an argument that can be written into the next request.
+
+    Raises:
+        ValueError: The argument is nested more deeply than any argument of a tool.
+    """
+    values: list[Any] = value if isinstance(value, list) else [value]
+    if any(isinstance(item, list | dict) for item in values):
+        raise ValueError(f"`args` of call {number} has a value that is neither a text, a number nor a list of them")
+    flat = [encodable(item) if isinstance(item, str) else item for item in values]
+    return flat if isinstance(value, list) else flat[0]
 
 
 class Turn(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from rubric_integrations.graders import (
     TextLimits,
     Voting,
 )
-from rubric_integrations.judges import Cascade, ExplorerLimits, Question
+from rubric_integrations.judges import Cascade, Explorer, ExplorerLimits, Question
 from rubric_integrations.judges.exploration import KEY_PREFIX, TrajectoryExplorer
 from rubric_integrations.runs import Ledger, rescore
 from rubric_integrations.runs.batches.replay import judges_of
@@ -191,6 +192,32 @@ async def test_exploration_without_a_submission_is_one_final_failure_of_all_judg
     assert "in 3 requests" in (report.error or "")
     assert (len(explorer.requests), judge.questions) == (3, [])
     assert report.spend.calls == 3
+
+
+async def test_host_that_remembers_refusals_does_not_repeat_a_failed_exploration() -> None:
+    explorer = FakeExplorer("?", limits=ExplorerLimits(max_requests=3))
+    grader = grader_of(FakeJudge(), explorer, on_failure="abstain").remembering_refusals()
+    for _ in range(3):
+        assert (await TWO.grade(LONG, grader=grader)).failed_count == 2
+    assert len(explorer.requests) == 3
+    grader.call_limiter.reset()
+    await TWO.grade(LONG, grader=grader)
+    assert len(explorer.requests) == 6
+
+
+@pytest.mark.parametrize(("grader_type", "make_judge"), GRADERS)
+async def test_failed_exploration_ends_every_kind_of_grade(grader_type: type[Grader], make_judge: Any) -> None:
+    judge, explorer = make_judge(), FakeExplorer(JudgeFailure("config", "broken"))
+    with pytest.raises(JudgeError, match="the trajectory could not be explored: broken"):
+        await TWO.grade(LONG, grader=grader_type(judge, text_limits=limits_of(explorer)))
+    assert judge.questions == []
+
+
+def test_grader_with_an_explorer_can_be_pickled() -> None:
+    grader = grader_of("offline", Explorer("openai/gpt-5-mini"))
+    loaded = pickle.loads(pickle.dumps(grader))
+    assert loaded.settings() == grader.settings()
+    assert loaded.runtime.explorer is not None
 
 
 async def test_unfinished_submission_is_a_selection_that_the_report_names() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rubric_integrations import Criterion, Submission
 from rubric_integrations.judges import ExplorerLimits
@@ -98,6 +101,45 @@ def test_size_of_a_request_grows_with_its_turns() -> None:
     loop = ExplorationLoop(task_of(), ExplorerLimits())
     first, second = take(loop, tool_calls(("list", {})), "?")
     assert second.text_bytes > first.text_bytes + 500
+
+
+WRONG_REPLIES = [
+    ("x" * 50_001, "the reply has 50,001 characters, more than 50,000"),
+    (tool_calls(("read", {"step": {"number": 1}})), "neither a text, a number nor a list of them"),
+    (tool_calls(("submit", {"steps": [[1]]})), "neither a text, a number nor a list of them"),
+    ('{"tool_calls": ' + "[" * 20_000, "not valid JSON"),
+    ('{"tool_calls": [{"name": "read", "args": {"step": ' + "9" * 5_000 + "}}]}", "digits"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG_REPLIES)
+def test_reply_that_cannot_be_written_into_the_next_request_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ExplorerReply(text, Spend()).calls()
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.just("\ud800")),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(["list", "read", "search", "submit", "first_step", "step", "text", "steps", "lines", "absent"])
+WILD_CALLS = st.fixed_dictionaries({"name": st.one_of(NAMES, JSON), "args": st.dictionaries(NAMES, JSON, max_size=3)})
+
+
+@given(st.lists(st.one_of(st.lists(st.one_of(WILD_CALLS, JSON), max_size=4), JSON), min_size=1, max_size=4))
+def test_loop_survives_any_reply_and_its_results_can_be_sent(replies: list[Any]) -> None:
+    loop = ExplorationLoop(task_of(), ExplorerLimits(max_requests=len(replies) + 1))
+    for reply in replies:
+        if loop.next_request() is not None:
+            loop.take(ExplorerReply(json.dumps({"tool_calls": reply}), Spend()))
+    request = loop.next_request()
+    for turn in request.turns if request else ():
+        json.loads(turn.results)
+        json.dumps([[call.name, call.arguments] for call in turn.calls], ensure_ascii=False).encode()
+        turn.results.encode()
+    if loop.tools.has_submission:
+        loop.selected().text().encode()
 
 
 def test_submission_without_a_trajectory_is_refused() -> None:
