@@ -20,7 +20,7 @@ from pydantic import Field, StrictInt, StrictStr, ValidationError
 
 from rubric_integrations._util.records import Record, encodable
 from rubric_integrations.submission.selection import ShownStep, StepSelection
-from rubric_integrations.submission.steps import Step
+from rubric_integrations.submission.steps import Step, ToolCall
 from rubric_integrations.submission.trajectory import Trajectory
 
 LINE_CHARS = 400
@@ -69,8 +69,8 @@ class StepField(NamedTuple):
     """A text of a step.
 
     Attributes:
-        name: `content`, `call` (the name of a tool with its arguments) or `result`.
-        call: The position of the call in the step, from 0. -1 for the content.
+        name: `author`, `content`, `call` (the name of a tool with its arguments) or `result`.
+        call: The position of the call in the step, from 0. -1 for the author and the content.
         text: The text.
     """
 
@@ -86,6 +86,8 @@ def step_fields(step: Step) -> Iterator[StepField]:
         >>> [field.name for field in step_fields(Step(role="user", text="Hello"))]
         ['content']
     """
+    if step.name:
+        yield StepField("author", -1, step.name)
     if step.text or not step.calls:
         yield StepField("content", -1, step.text)
     for number, call in enumerate(step.calls):
@@ -530,8 +532,8 @@ class TrajectoryTools:
             raise _ToolError(f"{_shown(text)}: step {number} has the lines 1 to {count}")
         ranges = self._places.get(number, [])
         if ranges is not None:
-            ranges = _merged([*ranges, (first, last)])
             step = self._trajectory.steps[number - 1]
+            ranges = _with_commands(step, _merged([*ranges, (first, last)]))
             is_complete = ranges == [(1, count)]
             self._add(number, None if is_complete else ranges, _count_chosen(step, ranges))
 
@@ -628,7 +630,7 @@ def _size(value: object) -> int:
 def _part_name(step: Step, field: StepField) -> str:
     """Name a field of a step for the explorer."""
     if field.call < 0:
-        return "content"
+        return field.name
     call = step.calls[field.call]
     error = ", which failed" if call.is_error and field.name == "result" else ""
     name = encodable(call.name[:_LONGEST_VALUE])
@@ -658,6 +660,19 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
+def _with_commands(step: Step, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Add the line of each short call with a chosen line of its result. A result alone does not say what was called."""
+    number, command, added = 1, (0, 0), list[tuple[int, int]]()
+    for field in step_fields(step):
+        last = number + sum(1 for _ in line_spans(field.text)) - 1
+        if field.name == "call":
+            command = (number, last)
+        elif field.name == "result" and command[0] == command[1]:
+            added += [command] if any(begin <= last and end >= number for begin, end in ranges) else []
+        number = last + 1
+    return _merged([*ranges, *added])
+
+
 def _contains(ranges: Sequence[tuple[int, int]], number: int) -> bool:
     index = bisect_right(ranges, (number, cast("int", float("inf")))) - 1
     return index >= 0 and ranges[index][0] <= number <= ranges[index][1]
@@ -680,43 +695,61 @@ def cut_step(step: Step, ranges: Sequence[tuple[int, int]]) -> Step:
         two
         [line 3 not shown]
     """
-    first, texts = 1, dict[tuple[str, int], tuple[str, int]]()
+    number, texts = 1, dict[tuple[str, int], _CutText]()
     for field in step_fields(step):
-        text, omitted, first = _cut(field.text, first, ranges)
-        texts[field.name, field.call] = text, omitted
-    calls = list(step.calls)
+        texts[field.name, field.call] = cut = _cut(field.text, number, ranges)
+        number += cut.lines
+    calls: list[ToolCall] = []
     for position, call in enumerate(step.calls):
-        changes: dict[str, Any] = {}
-        arguments, is_cut = texts["call", position]
-        if is_cut:
-            changes["arguments"] = arguments
-        if call.result is not None:
-            result, omitted = texts["result", position]
-            changes |= {"result": result, "omitted": call.omitted + omitted} if omitted else {}
-        calls[position] = call.model_copy(update=changes) if changes else call
-    content, is_cut = texts.get(("content", -1), ("", 0))
-    return step.model_copy(update={"text": content if is_cut else step.text, "calls": tuple(calls)})
+        command, result = texts["call", position], texts.get(("result", position))
+        if not command.is_shown and not (result and result.is_shown):
+            continue
+        changes: dict[str, Any] = {"name": call.name[:LINE_CHARS]}
+        if command.omitted:
+            changes["arguments"] = command.text
+        if result is not None and result.omitted:
+            changes |= {"result": result.text, "omitted": call.omitted + result.omitted}
+        calls.append(call.model_copy(update=changes))
+    content = texts.get(("content", -1))
+    text = step.text if content is None or not content.omitted else content.text
+    if left_out := len(step.calls) - len(calls):
+        text = "\n".join(filter(None, (text, f"[{left_out} {'call' if left_out == 1 else 'calls'} not shown]")))
+    name = step.name and step.name[:LINE_CHARS]
+    return step.model_copy(update={"text": text, "name": name, "calls": tuple(calls)})
 
 
-def _cut(text: str, first: int, ranges: Sequence[tuple[int, int]]) -> tuple[str, int, int]:
+class _CutText(NamedTuple):
+    """The chosen lines of a text with notes.
+
+    Attributes:
+        text: The chosen lines, and a note for each range of lines between them.
+        omitted: The number of characters that are left out.
+        lines: The number of all lines.
+        is_shown: Whether any line is chosen.
+    """
+
+    text: str
+    omitted: int
+    lines: int
+    is_shown: bool
+
+
+def _cut(text: str, first: int, ranges: Sequence[tuple[int, int]]) -> _CutText:
     """Copy the chosen lines of a text.
 
     Args:
         text: The text.
         first: The number of its first line in its step.
         ranges: The chosen ranges of lines of the step.
-
-    Returns:
-        The chosen lines with notes, the number of characters that are left out, and the number of the next line.
     """
     pieces: list[str] = []
-    number, omitted, begin, gap = first, 0, -1, 0
-    end = 0
+    number, omitted, begin, end, gap = first, 0, -1, 0, 0
+    is_shown = False
     for start, stop in line_spans(text):
         if _contains(ranges, number):
             if gap:
                 pieces.append(_gap_note(gap, number - 1))
-            begin, gap = (start if begin < 0 else begin), 0
+            begin, gap, is_shown = (start if begin < 0 else begin), 0, True
             end = stop
         else:
             if begin >= 0:
@@ -728,8 +761,7 @@ def _cut(text: str, first: int, ranges: Sequence[tuple[int, int]]) -> tuple[str,
         pieces.append(text[begin:end])
     if gap:
         pieces.append(_gap_note(gap, number - 1))
-    # Also without a character left out: an empty line may be left out.
-    return "\n".join(pieces), omitted, number
+    return _CutText("\n".join(pieces), omitted, number - first, is_shown)
 
 
 def _gap_note(first: int, last: int) -> str:

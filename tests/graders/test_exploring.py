@@ -43,8 +43,8 @@ SUBMIT_ONE = [("submit", {"steps": [1]})]
 SUBMIT = [("submit", {"steps": [42], "lines": ["7:3-4"], "absent": ["rm -rf"]})]
 SHOWN = """\
 [steps 1 to 6 not shown]
-{"step": 7, "shown_lines": "3-4 of 4", "role": "assistant", "content": "[line 1 not shown]", "tool_calls": [{"name": \
-"bash", "arguments": "[line 2 not shown]", "result": "line a\\nexit code 7"}]}
+{"step": 7, "shown_lines": "2-4 of 4", "role": "assistant", "content": "[line 1 not shown]", "tool_calls": [{"name": \
+"bash", "arguments": {"command": "make"}, "result": "line a\\nexit code 7"}]}
 [steps 8 to 41 not shown]
 {"step": 42, "role": "assistant", "content": "Now I do part 42.", "tool_calls": [{"name": "bash", "arguments": \
 {"command": "make"}, "result": "line a\\nexit code 42"}]}
