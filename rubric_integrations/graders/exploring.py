@@ -12,10 +12,10 @@ from rubric_integrations.graders.scheduler import CallLimiter
 from rubric_integrations.graders.settings import TextLimits
 from rubric_integrations.judges.exploration import ExplorationLoop, ExplorationRequest, ExplorationTask, ExplorerReply
 from rubric_integrations.judges.protocol import Judge, Retries, answer, innermost
-from rubric_integrations.judges.trajectory_tools import count_characters
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import NO_SPEND, JudgeFailure
 from rubric_integrations.scoring.report import EvaluationReport, Exploration
+from rubric_integrations.submission.step_lines import count_characters
 from rubric_integrations.submission.submission import Submission, has_numbered_steps
 
 

@@ -21,10 +21,10 @@ from rubric_integrations.judges.trajectory_tools import (
     ExplorerLimits,
     ToolRequest,
     TrajectoryTools,
-    count_characters,
 )
 from rubric_integrations.rubric.criterion import Criterion
 from rubric_integrations.scoring.judgment import JudgeFailure, Spend
+from rubric_integrations.submission.step_lines import count_characters
 from rubric_integrations.submission.steps import render_steps
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.submission.trajectory import Trajectory

@@ -11,31 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubric_integrations.judges import ExplorerLimits
-from rubric_integrations.judges.trajectory_tools import (
-    LINE_CHARS,
-    ToolRequest,
-    TrajectoryTools,
-    count_characters,
-    count_lines,
-    cut_step,
-    fold_search,
-    matching_lines,
-    step_fields,
-)
+from rubric_integrations.judges.trajectory_tools import ToolRequest, TrajectoryTools
 from rubric_integrations.submission import Step, ToolCall, Trajectory
+from rubric_integrations.submission.step_lines import count_characters, count_lines, step_fields
+from tests.submission.test_step_lines import STEPS, TEXTS
 
-TEXTS = st.text(alphabet=st.sampled_from('ab \n\t\x00é"ß😀\u2028'), max_size=60)
-LONG_TEXTS = st.text(alphabet=st.sampled_from("a \x00\n"), min_size=LINE_CHARS - 10, max_size=LINE_CHARS * 4)
-CALLS = st.builds(
-    ToolCall,
-    name=st.sampled_from(["bash", "x" * 200, "\x00\n"]),
-    arguments=st.one_of(st.none(), st.just({"a": 1}), TEXTS),
-    result=st.one_of(st.none(), TEXTS, LONG_TEXTS),
-    is_error=st.booleans(),
-)
-STEPS = st.builds(
-    Step, role=st.sampled_from(["user", "tool"]), text=TEXTS, calls=st.lists(CALLS, max_size=3).map(tuple)
-)
 SMALL = ExplorerLimits(max_tool_calls=10_000, max_observation_chars=4_000)
 HUNDRED = Trajectory(steps=tuple(Step(role="user", text=f"Message {number}") for number in range(1, 101)))
 
@@ -77,33 +57,6 @@ def test_listing_page_by_page_gives_each_step_once_within_the_limit(steps: list[
     outlines = [outline for page in results for outline in page["steps"]]
     assert [outline["step"] for outline in outlines] == list(range(1, len(steps) + 1))
     assert [outline["characters"] for outline in outlines] == list(map(count_characters, steps))
-
-
-@given(STEPS, st.data())
-def test_search_finds_a_piece_of_each_field_in_the_line_where_it_begins(step: Step, data: st.DataObject) -> None:
-    field = data.draw(st.sampled_from(list(step_fields(step))))
-    start = data.draw(st.integers(0, len(field.text)))
-    piece = field.text[start : start + data.draw(st.integers(1, 150))]
-    if not (wanted := fold_search(piece)):
-        return
-    lines = matching_lines(step, wanted)
-    assert lines, (piece, wanted)
-    assert set(lines) <= set(range(1, count_lines(step) + 1))
-
-
-@given(STEPS, TEXTS)
-def test_search_finds_nothing_else(step: Step, text: str) -> None:
-    wanted = fold_search(text)
-    fields = [fold_search(field.text) for field in step_fields(step)]
-    if wanted:
-        assert bool(matching_lines(step, wanted)) == any(wanted in field for field in fields)
-
-
-def test_search_reads_texts_of_any_length_in_one_pass() -> None:
-    text = "a " * 200_000 + "Needle\nin  the" + " a" * 200_000
-    step = Step(role="tool", text=text)
-    assert matching_lines(step, "needle in the") == [1001]
-    assert matching_lines(step, "a " * 60 + "b") == []
 
 
 @given(STEPS, st.data())
@@ -160,10 +113,6 @@ def test_names_of_any_length_can_be_read_and_do_not_fill_the_selection() -> None
     assert run(tools, "read", step=1)["parts"][0]["part"] == "author"
     run(tools, "submit", lines=[f"1:{count_lines(step)}"])
     assert len(tools.selected().text()) < 2_000
-
-
-def test_gap_in_one_step_is_stated_between_its_lines() -> None:
-    assert cut_step(Step(role="user", text="a\nb\nc"), [(1, 1), (3, 3)]).text == "a\n[line 2 not shown]\nc"
 
 
 WRONG_CALLS: list[tuple[str, Any, str]] = [
