@@ -58,6 +58,8 @@ class GradeExploration:
         Returns:
             The failure of the exploration, which is a failure of all criteria that need a judge. None if there is none.
         """
+        if self.submission.trajectory is None:
+            return None
         if not self._is_prepared:
             self._loop = await run_in_thread(partial(_make_loop, self.submission, limits, *task))
             self._is_prepared = True

@@ -216,8 +216,9 @@ class Grader(ABC):
         TypeError: `judge` has a type that cannot be used as a judge.
     """
 
-    # Whether the strategy can judge a response in parts (`TextLimits.chunk_size`).
+    # Whether the strategy can judge a response in parts (`TextLimits.chunk_size`), and whether it calls `explore`.
     judges_chunks = False
+    explores_trajectories = False
 
     def __init__(
         self,
@@ -274,6 +275,11 @@ class Grader(ABC):
             raise ValueError(
                 f"`TextLimits.chunk_size` has no effect on {type(self).__name__}, which would judge long responses "
                 "whole: use PerCriterionGrader"
+            )
+        if self.text_limits.explorer is not None and not self.explores_trajectories:
+            raise ValueError(
+                f"`TextLimits.explorer` has no effect on {type(self).__name__}, which does not call `explore`: use "
+                "PerCriterionGrader, or set `explores_trajectories` where your `judge` calls it"
             )
 
     async def generate(self, system_prompt: str, user_prompt: str) -> str:
@@ -601,6 +607,7 @@ class CriterionGrader(Grader):
 
     may_leave_open = False
     asks_conditions_first = True
+    explores_trajectories = True
 
     @abstractmethod
     async def ask(

@@ -54,6 +54,8 @@ class RubricAsJudgeGrader(Grader):
         (0.85, 12.75, 85.0)
     """
 
+    explores_trajectories = True
+
     def check_settings(self) -> None:
         """Check that each judge can give an overall score and that no setting is about single criteria.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import ConfigDict, Field, field_serializer, model_validator
+from pydantic import ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from rubric_integrations._util.records import Record, SparseRecord
 from rubric_integrations.judges.exploration import TrajectoryExplorer, describe_explorer
@@ -160,6 +160,14 @@ class TextLimits(SparseRecord):
     chunk_size: int | None = Field(default=None, ge=1_000, strict=True)
     explorer: TrajectoryExplorer | None = None
     explore_above: int = Field(default=50_000, ge=0, strict=True)
+
+    @field_validator("explorer", mode="before")
+    @classmethod
+    def _require_explorer(cls, value: object) -> object:
+        # A class has the attributes of its objects, too.
+        if value is None or (isinstance(value, TrajectoryExplorer) and not isinstance(value, type)):
+            return value
+        raise ValueError(f"must be an Explorer, got {value!r}: pass `Explorer(MODEL)`, or nothing would be explored")
 
     @model_validator(mode="after")
     def _check_explorer(self) -> Self:

@@ -26,7 +26,15 @@ from rubric_integrations.runs import Ledger, rescore
 from rubric_integrations.runs.batches.replay import judges_of
 from rubric_integrations.scoring import JudgeFailure, Judgment, Spend
 from rubric_integrations.submission import Step, ToolCall, Trajectory
-from tests.fakes import FakeBatchJudge, FakeExplorer, FakeJudge, FakeOverallJudge, FakeStore, batch_of
+from tests.fakes import (
+    FakeBatchJudge,
+    FakeExplorer,
+    FakeIndependentJudge,
+    FakeJudge,
+    FakeOverallJudge,
+    FakeStore,
+    batch_of,
+)
 
 STEPS = tuple(
     Step(
@@ -78,6 +86,7 @@ class SeenOverall(FakeOverallJudge):
 
 GRADERS: Sequence[tuple[type[Grader], Any]] = [
     (PerCriterionGrader, FakeJudge),
+    (PerCriterionGrader, FakeIndependentJudge),
     (PerCriterionOneShotGrader, lambda: SeenBatch(batch_of({1: "MET", 2: "MET"}))),
     (RubricAsJudgeGrader, lambda: SeenOverall(90)),
 ]
@@ -211,6 +220,18 @@ async def test_failed_exploration_ends_every_kind_of_grade(grader_type: type[Gra
     with pytest.raises(JudgeError, match="the trajectory could not be explored: broken"):
         await TWO.grade(LONG, grader=grader_type(judge, text_limits=limits_of(explorer)))
     assert judge.questions == []
+
+
+def test_strategy_that_does_not_explore_refuses_an_explorer() -> None:
+    class Own(Grader):
+        async def judge(self, rubric: Rubric, submission: Submission) -> Sequence[Any]:
+            return []
+
+        def aggregate(self, rubric: Rubric, submission: Submission, answers: Sequence[Any]) -> Any:
+            return None
+
+    with pytest.raises(ValueError, match=r"`TextLimits\.explorer` has no effect on Own"):
+        Own("offline", text_limits=limits_of(FakeExplorer()))
 
 
 def test_grader_with_an_explorer_can_be_pickled() -> None:
@@ -458,7 +479,13 @@ async def test_samples_of_a_judge_share_the_exploration_that_without_cache_repea
 
 @pytest.mark.parametrize(
     ("limits", "message"),
-    [({"explore_above": 4}, "`explore_above` has no effect without an `explorer`"), ({"explorer": "gpt"}, "explorer")],
+    [
+        ({"explore_above": 4}, "`explore_above` has no effect without an `explorer`"),
+        ({"explorer": "openai/gpt-5-mini"}, r"must be an Explorer, got 'openai/gpt-5-mini': pass `Explorer\(MODEL\)`"),
+        ({"explorer": Explorer}, "must be an Explorer, got <class"),
+        ({"explorer": FakeJudge()}, "must be an Explorer"),
+        ({"explorer": FakeExplorer(), "explore_above": -1}, "greater than or equal to 0"),
+    ],
 )
 def test_wrong_settings_are_refused(limits: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import dspy
 import pytest
+from langchain_core.language_models import FakeListChatModel
 
 from rubric_integrations import Criterion, JudgeError, PerCriterionGrader, Rubric, Submission, grade_many
 from rubric_integrations.graders import CallLimits, TextLimits
@@ -73,6 +74,20 @@ async def test_text_of_a_step_is_data_in_every_prompt() -> None:
         assert "bash" in prompt
         assert (lines.count("[user]"), lines.count("[assistant]")) == (turns + 1, turns)
         assert lines.count("[[ ## results ## ]]") == turns
+
+
+async def test_chat_model_of_langchain_explores_with_the_same_turns() -> None:
+    seen: list[list[str]] = []
+
+    class Model(FakeListChatModel):
+        def _call(self, messages: Any, *arguments: Any, **settings: Any) -> str:
+            seen.append([message.type for message in messages])
+            return self.responses[seen[-1].count("ai")]
+
+    explorer = Explorer(Model(responses=SCRIPT))
+    report = await ONE.grade(LONG, grader=PerCriterionGrader(FakeJudge(), text_limits=limits_of(explorer)))
+    assert report.exploration is not None
+    assert seen == [["system", "human", *["ai", "human"] * number] for number in range(3)]
 
 
 def make_server(script: list[str]) -> Callable[[Call], Reply]:
