@@ -82,9 +82,9 @@ async def test_chat_model_of_langchain_explores_with_the_same_turns() -> None:
     class Model(FakeListChatModel):
         def _call(self, messages: Any, *arguments: Any, **settings: Any) -> str:
             seen.append([message.type for message in messages])
-            return self.responses[seen[-1].count("ai")]
+            return SCRIPT[seen[-1].count("ai")]
 
-    explorer = Explorer(Model(responses=SCRIPT))
+    explorer = Explorer(Model(responses=["-"]))
     report = await ONE.grade(LONG, grader=PerCriterionGrader(FakeJudge(), text_limits=limits_of(explorer)))
     assert report.exploration is not None
     assert seen == [["system", "human", *["ai", "human"] * number] for number in range(3)]
