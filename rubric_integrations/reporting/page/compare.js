@@ -103,10 +103,21 @@ const markDifferences = (one, other) => {
   markWords(words[1], added, "ins");
   return removed.size || added.size ? number(removed.size, "word") + " only in A, " + number(added.size, "word") + " only in B: underlined." : "The words are the same.";
 };
-/* Both responses side by side; null if there are no two, or if they are equal. */
-const responsePair = ({ responses }) => {
-  if (!two || !responses[0] || !responses[1] || responses[0] === responses[1]) return null;
-  const sides = responses.map((words, run) => text("Response of " + "AB"[run] + ", " + data.runs[run], words, "response " + "AB"[run]));
-  const note = markDifferences(...sides.map(([section]) => section.querySelector("[data-text]")));
-  return [make("p", { class: "hint" }, note), make("div", { class: "sides" }, ...sides.map(([section], run) => make("div", { class: "side" + (run + 1) }, section)))];
+/* How many steps two runs begin with alike. */
+const sameSteps = (lists) => { let count = 0; while (count < Math.min(...lists.map((steps) => steps.length)) && JSON.stringify(lists[0][count]) === JSON.stringify(lists[1][count])) count++; return count; };
+const differenceOf = (sides, parts) => {
+  if (parts.every((sections) => sections.some((section) => section.matches(".turns")))) { const count = sameSteps(sides.map((side) => side.steps || [])); return count ? "The first " + number(count, "step") + (count === 1 ? " is" : " are") + " unchanged." : "Already the first steps differ."; }
+  const bodies = parts.map((sections) => sections.map((section) => section.querySelector("[data-text]")).find(Boolean));
+  return bodies.every(Boolean) ? markDifferences(...bodies) : "";
+};
+/* A part of the runs that are shown: once if it is the same in both, else side by side. */
+const bothSides = (title, names, texts, isBlind, show) => {
+  const runs = texts.sides.flatMap((side, run) => (side ? [run] : []));
+  const cited = (places) => (isBlind ? undefined : citedIn(texts, places));
+  const [one, other] = texts.sides;
+  const isPair = two && one && other;
+  if (!isPair || names.every((name) => one[name] === other[name])) return show(title + (isPair ? ", unchanged" : ""), texts, { runs, cited: cited(runs) });
+  const parts = texts.sides.map((side, run) => show(title + " of " + "AB"[run] + ", " + data.runs[run], side, { runs: [run], cited: cited([run]), suffix: run ? "" : "a-" }));
+  if (!parts.some((sections) => sections.length)) return [];
+  return [make("p", { class: "hint" }, differenceOf(texts.sides, parts)), make("div", { class: "sides" }, ...parts.map((sections, run) => make("div", { class: "side" + (run + 1) }, ...sections)))];
 };

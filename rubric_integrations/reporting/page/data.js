@@ -54,8 +54,8 @@ const load = async (row) => {
     if (!criteria.has(key)) criteria.set(key, { key, name, requirement, weight, required, tags, options, range, answers: [] });
     criteria.get(key).answers[run] = { state, verdict, good, reason, words, value, points: value === null ? null : value * weight, weight, required, values, options, range, more: more || {} };
   }));
-  const responses = grades.map((grade) => grade && { ...stored, ...grade.own }.response);
-  return { ...texts, responses, grades: row.grades.map((grade, run) => grade && { ...grade, ...grades[run] }), criteria: [...criteria.values()] };
+  const sides = grades.map((grade) => grade && { ...stored, ...grade.own });
+  return { ...texts, sides, grades: row.grades.map((grade, run) => grade && { ...grade, ...grades[run] }), criteria: [...criteria.values()] };
 };
 
 const make = (name, attributes = {}, ...children) => {

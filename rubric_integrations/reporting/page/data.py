@@ -17,10 +17,19 @@ from rubric_integrations.reporting.page.figures import ColumnKey, TableColumns, 
 from rubric_integrations.reporting.page.overview_figures import short_values
 from rubric_integrations.reporting.page.shares import WeightShares, answer_values, overruling
 from rubric_integrations.reporting.score_sum import ScoreSum, score_settings, sum_score, why_not_passed
+from rubric_integrations.reporting.turns import (
+    arguments_text,
+    first_lines,
+    is_of_steps,
+    read_turns,
+    shown_trajectory_text,
+)
 from rubric_integrations.rubric.answers import counting_scale
 from rubric_integrations.runs.files import GradedRow, RowKey
 from rubric_integrations.scoring.report import CriterionReport, desirability
 from rubric_integrations.submission.attachments import MAX_BYTES_OF_FILE, StoredAttachment
+from rubric_integrations.submission.steps import Step
+from rubric_integrations.submission.submission import Submission
 from rubric_integrations.submission.trajectory import Trajectory
 from rubric_integrations.trust.planning import JudgmentToLabel
 
@@ -50,18 +59,41 @@ def shown_steps(trajectory: Trajectory) -> list[list[Any]]:
     """
     count = len(trajectory.steps) + 2 * len(trajectory.calls)
     limit = max(_MIN_TEXT, min(MAX_TEXT, MAX_TEXTS // count))
-    return [
-        [
-            step.role,
-            step.name,
-            _cut(step.text, limit),
-            [
-                [call.name, _cut(_arguments(call.arguments), limit), _cut(call.result, limit), call.is_error]
-                for call in step.calls
-            ],
-        ]
-        for step in trajectory.steps
+    return [_shown_step(step, limit) for step in trajectory.steps]
+
+
+def _shown_step(step: Step, limit: int) -> list[Any]:
+    calls = [
+        [call.name, _cut(arguments_text(call.arguments), limit), _cut(call.result, limit), call.is_error]
+        for call in step.calls
     ]
+    return [step.role, step.name, _cut(step.text, limit), calls]
+
+
+def _turns(submission: Submission) -> dict[str, Any]:
+    """Return the turns of those texts of a submission that are conversations, by the name of the field.
+
+    The turns of a field are the text before them, whether they are numbered, and a list of steps. A step that is in the
+    submission's trajectory at the same place is None, because `shown_steps` has it.
+    """
+    steps = submission.trajectory.steps if submission.trajectory else ()
+    turns: dict[str, Any] = {}
+    for name in ("query", "response", "reference"):
+        if name == "response" and is_of_steps(submission):
+            turns[name] = ["", True, [None] * len(steps)]
+        elif conversation := read_turns(getattr(submission, name) or ""):
+            own = Trajectory(steps=conversation.steps)
+            known = [_texts_of(step) for step in steps[: len(own.steps)]]
+            known += [None] * (len(own.steps) - len(known))
+            pairs = zip(own.steps, shown_steps(own), known, strict=True)
+            shown = [None if _texts_of(step) == other else entry for step, entry, other in pairs]
+            turns[name] = [conversation.before, conversation.is_numbered, shown]
+    return turns
+
+
+def _texts_of(step: Step) -> tuple[Any, ...]:
+    """Return the parts of a step that its turn shows."""
+    return step.role, step.name, step.text, [(c.name, c.arguments, c.result, c.is_error or None) for c in step.calls]
 
 
 class Thumbnails:
@@ -94,12 +126,6 @@ class Thumbnails:
             return None
         self._total += len(content)
         return f"data:{mime_type};base64,{base64.b64encode(content).decode()}"
-
-
-def _arguments(arguments: dict[str, Any] | str | None) -> str | None:
-    if arguments is None or isinstance(arguments, str):
-        return arguments
-    return json.dumps(arguments, ensure_ascii=False, default=str)
 
 
 def _cut(text: str | None, limit: int) -> str | None:
@@ -160,12 +186,17 @@ class PageData:
         shown = next(row for row in reversed(grades) if row is not None)
         sums = [row and sum_score(row) for row in grades]
         self._shares.add(grades[-1], sums[-1])
-        details = [row and self._details(row, shown, of) for row, of in zip(grades, sums, strict=True)]
-        details = _json({**self._texts(shown), "grades": details})
+        texts = _texts(shown)
+        details = [
+            row and {**self._details(row, of), **({} if row is shown else _own_texts(row, texts))}
+            for row, of in zip(grades, sums, strict=True)
+        ]
+        if shown.attachments and texts:
+            texts["files"] = self._thumbnails.of(shown.attachments)
+        details = _json({**texts, "grades": details})
         entry: dict[str, Any] = {"id": row_id, "grades": [row and self._grade(row, shared) for row in grades]}
         if shown.submission is not None:
-            entry["query"] = _excerpt(shown.submission.query)
-            entry["response"] = _excerpt(shown.submission.response)
+            entry["query"], entry["response"] = first_lines(shown.submission, _MAX_EXCERPT)
         if metadata := short_values(shown.metadata):
             entry["metadata"] = metadata
         if number > 1:
@@ -264,24 +295,11 @@ class PageData:
         }
         return {name: value for name, value in grade.items() if value is not None}
 
-    def _texts(self, row: GradedRow) -> dict[str, Any]:
-        """Return the graded submission: its texts, steps and attachments."""
-        if row.submission is None:
-            return {}
-        others = {"logprobs", "trajectory", "show_trajectory", "attachments"}
-        texts = row.submission.model_dump(mode="json", exclude_none=True, exclude=others)
-        if row.submission.trajectory is not None:
-            texts["steps"] = shown_steps(row.submission.trajectory)
-        if row.attachments:
-            texts["files"] = self._thumbnails.of(row.attachments)
-        return texts
-
-    def _details(self, row: GradedRow, shown: GradedRow, score_sum: ScoreSum | None) -> dict[str, Any]:
+    def _details(self, row: GradedRow, score_sum: ScoreSum | None) -> dict[str, Any]:
         """Return the data of a submission's view that are neither in the index nor in the row that is shown."""
         report = row.report
-        own = _own_texts(row, shown)
         if report is None or score_sum is None:
-            return {"error": row.error or "not graded", **own}
+            return {"error": row.error or "not graded"}
         answers: list[list[Any]] = []
         settings = score_settings(row)
         for place, (c, term) in enumerate(zip(report.criteria, score_sum.terms, strict=True)):
@@ -303,13 +321,10 @@ class PageData:
             "penalty": report.length_penalty or None,
             # The number of characters of a long trajectory that the judge did not see.
             "omitted": report.omitted_characters or None,
-            # The steps of another run are not on the page. Therefore, steps that it cites cannot be shown.
-            "unlinked": (row is not shown and _steps_of(row) != _steps_of(shown)) or None,
             "metrics": report.metrics or None,
             "tags": row.tags or None,
             "reason": report.reason or None,
             "answers": answers,
-            **own,
         }
         return {name: value for name, value in details.items() if value is not None}
 
@@ -318,18 +333,29 @@ class PageData:
 _MAX_EXCERPT = 160
 
 
-def _excerpt(text: str | None) -> str:
-    """Return the beginning of a text as one line, without the mark of a Markdown heading or quotation."""
-    return " ".join((text or "")[: 2 * _MAX_EXCERPT].split()).lstrip("#> ")[:_MAX_EXCERPT]
+_TEXTS = ("query", "response", "thinking", "reference", "steps", "turns", "handed")
 
 
-_TEXTS = ("query", "response", "thinking", "reference")
+def _texts(row: GradedRow) -> dict[str, Any]:
+    """Return the texts of the graded submission, with its steps and its turns."""
+    if row.submission is None:
+        return {}
+    others = {"logprobs", "trajectory", "show_trajectory", "attachments"}
+    texts = row.submission.model_dump(mode="json", exclude_none=True, exclude=others)
+    if row.submission.trajectory is not None:
+        texts["steps"] = shown_steps(row.submission.trajectory)
+    if turns := _turns(row.submission):
+        texts["turns"] = turns
+    handed = shown_trajectory_text(row)
+    if handed is not None and handed != row.submission.response:
+        texts["handed"] = _cut(handed, MAX_TEXTS)
+    return texts
 
 
-def _own_texts(row: GradedRow, shown: GradedRow) -> dict[str, Any]:
+def _own_texts(row: GradedRow, shown: dict[str, Any]) -> dict[str, Any]:
     """Return the texts of a row that differ from the texts of the row that is shown."""
-    texts, others = ({name: getattr(of.submission, name, None) for name in _TEXTS} for of in (row, shown))
-    own = {name: text for name, text in texts.items() if text != others[name]}
+    texts = _texts(row)
+    own = {name: texts.get(name) for name in _TEXTS if texts.get(name) != shown.get(name)}
     return {"own": own} if own else {}
 
 
@@ -357,10 +383,6 @@ def _question(item: JudgmentToLabel) -> dict[str, Any]:
         "typed": question.takes_number,
         "texts": list(question.texts.items()),
     }
-
-
-def _steps_of(row: GradedRow) -> Trajectory | None:
-    return row.submission and row.submission.trajectory
 
 
 def _answer(row: CriterionReport) -> tuple[str, str | None, float | None]:

@@ -27,6 +27,8 @@ const KEYS = [
   ["Escape", "close it", () => (state.row === null ? go({ view: "overview" }) : go({ row: null }))],
   ["/", "search", () => { go({ view: "table" }); controls.text.focus(); }],
   ["c", "the criteria by what they cost; then a digit shows those that miss it", pickCriterion],
+  ["]", "the next step of a run", () => nextStep(1)],
+  ["[", "the previous step", () => nextStep(-1)],
   ["m", "Markdown or its source", () => toggleSource()],
   ["o", "overrule the judge's answers", () => toggleOverruling()],
   ["w", "the submission in the whole width", () => widen()],

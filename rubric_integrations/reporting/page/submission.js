@@ -1,38 +1,10 @@
 /* One submission, in the panel beside the table: why it did not pass, its texts, its answers, and the sum of its score. */
 let opened = null; /* the number of the row that the panel shows */
-const readsSource = { value: false };
-/* A text to read: as Markdown or as its source. `place` names it for the marks of quotations. A long one that `folds` shows
-   its beginning. */
+/* A text to read: as Markdown or as its source. */
 const text = (title, words, place = "", folds = false) => {
   if (!words) return [];
-  const rendered = markdown(words);
-  const isLong = folds && (words.length > MOST_FOLDED || words.split("\n", MOST_LINES + 1).length > MOST_LINES);
-  const section = make("section", { class: "text", "aria-label": title });
-  const turn = make("button", { type: "button", class: "turn-source", onclick: () => toggleSource() }, "source");
-  const unfold = make("button", { type: "button", class: "unfold", onclick: () => fold(!body.classList.contains("folded")) });
-  const fold = (isFolded) => {
-    body.classList.toggle("folded", isFolded);
-    unfold.setAttribute("aria-expanded", String(!isFolded));
-    unfold.textContent = isFolded ? "show all" : "show less";
-  };
-  const body = make("div", { "data-text": place });
-  section.read = () => {
-    const isSource = !rendered || readsSource.value;
-    turn.setAttribute("aria-pressed", String(isSource));
-    body.classList.toggle("source", isSource);
-    body.classList.toggle("read", !isSource);
-    body.replaceChildren(...(isSource ? visible(words) : rendered));
-  };
-  section.read();
-  if (isLong) fold(true);
-  section.append(make("h3", {}, title, ...(rendered ? [" ", turn] : [])), body, ...(isLong ? [unfold] : []));
-  return [section];
-};
-const MOST_LINES = 12, MOST_FOLDED = 1000;
-const toggleSource = () => {
-  readsSource.value = !readsSource.value;
-  for (const section of document.querySelectorAll("section.text")) section.read();
-  findQuotes(quoted);
+  const body = readable(words, place);
+  return [make("section", { class: "text", "aria-label": title }, make("h3", {}, title, ...(markdown(words) ? [" ", sourceButton()] : [])), ...(folds ? foldable(body, words) : [body]))];
 };
 
 /* What a judge quotes is marked in the texts. CSS highlights change nothing in the document. */
@@ -56,9 +28,12 @@ const lettersOf = (element) => {
   return { letters: letters.join(""), places };
 };
 let quoted = new Map(); /* the quotations of the submission that is shown, each with its pieces */
+let quotedAt = new Map(); /* where in the document each of them begins */
 /* Marks the quotations in the texts, and returns those that it finds. */
 const findQuotes = (quotes) => {
   const ranges = [], found = new Set();
+  quotedAt = new Map();
+  if (!quotes.size) { CSS.highlights?.delete("quotation"); return found; }
   for (const element of $("one").querySelectorAll("[data-text]")) {
     const { letters, places } = lettersOf(element);
     for (const [quote, pieces] of quotes) {
@@ -69,58 +44,92 @@ const findQuotes = (quotes) => {
         const range = new Range(), [end, after] = places[at + pieces[which].length - 1];
         range.setStart(...places[at]);
         range.setEnd(end, after + 1);
+        if (!quotedAt.has(quote)) quotedAt.set(quote, range);
         ranges.push(range);
       });
     }
   }
   if (globalThis.Highlight && CSS.highlights) CSS.highlights.set("quotation", new Highlight(...ranges));
+  for (const button of $("one").querySelectorAll("[data-quote]")) button.hidden = !quotedAt.has(button.dataset.quote);
   return found;
 };
+const showQuote = (quote) => {
+  const body = quotedAt.get(quote)?.startContainer.parentElement;
+  const folded = body?.closest(".folded");
+  if (folded) folded.nextElementSibling.click();
+  body?.scrollIntoView({ block: "center" });
+};
 const quotesOf = (texts) => new Map(texts.criteria.flatMap(({ answers }) => answers.flatMap((answer) => quotesIn(answer?.reason))).map((quote) => [quote, piecesOf(quote)]));
+/* Whether a step has a quotation: the turns that are folded are not in the document. */
+const stepsLetters = ({ sides }) => [...new Set(sides.map((side) => side?.steps))].flatMap((steps) => steps || []).flatMap(([, , words, calls]) => [words, ...calls.flatMap(([, args, result]) => [args, result])])
+  .map((words) => lowered(words || "").replace(IGNORED, ""));
 /* The quotations that no text has. A word in quotation marks or code is often no quotation, and some are of the rubric. */
 const unfound = (quotes, found, texts) => {
   const asked = texts.criteria.map(({ name, requirement }) => lowered(name + " " + requirement).replace(IGNORED, "")).join(" ");
   const isProse = (quote) => quote.trim().split(/\s+/).length >= 5 && !/[[\](){}=<>_]/.test(quote);
-  return [...quotes].filter(([quote, pieces]) => !found.has(quote) && pieces.length && isProse(quote) && !pieces.every((piece) => asked.includes(piece))).map(([quote]) => quote);
+  const missing = [...quotes].filter(([quote]) => !found.has(quote));
+  const letters = missing.length ? stepsLetters(texts) : [];
+  return missing.filter(([quote, pieces]) => !letters.some((step) => pieces.every((piece) => step.includes(piece))) && pieces.length && isProse(quote) && !pieces.every((piece) => asked.includes(piece))).map(([quote]) => quote);
 };
 
-/* A step that an answer cites; without the number of a step that is on the page, it is only text. The step is the one of the
-   same panel: a judgment to label may show the same steps, and a panel that is closed is in the document no more. */
-const cite = (number, isLinked) => {
-  const open = (event) => { const step = event.currentTarget.closest(".parts").querySelectorAll(".steps details")[number - 1]; step.open = true; step.scrollIntoView({ block: "center" }); step.firstChild.focus(); };
-  return isLinked ? make("button", { type: "button", class: "chip", onclick: open }, "step " + number) : make("span", { class: "chip" }, "step " + number);
+/* A step that an answer of a run cites; without the number of a step that is on the page, it is only text. A panel that is
+   closed is in the document no more. */
+const listOf = (panel, run) => [...(panel?.querySelectorAll("section.turns") || [])].find((section) => section.dataset.runs.split(" ").includes(String(run)));
+const cite = (number, run, isLinked) => (isLinked ? make("button", { type: "button", class: "chip", onclick: (event) => listOf(event.currentTarget.closest("article"), run)?.reveal(number) }, "step " + number) : make("span", { class: "chip" }, "step " + number));
+/* The criteria whose answers in some runs cite each step. */
+const citedIn = (texts, runs) => {
+  const cited = new Map();
+  for (const { name, answers } of texts.criteria) for (const number of new Set(runs.flatMap((run) => answers[run]?.more.evidence || []))) cited.set(number, [...(cited.get(number) || []), name]);
+  return cited;
 };
-const showSteps = (steps) => {
-  if (!steps) return [];
-  const call = ([name, args, result, failed]) => [make("p", { class: "call" }, make("b", {}, name), failed ? " " : null, failed ? make("span", { class: "tag" }, "error") : null),
-    ...[["arguments", args], ["result", result]].filter(([, words]) => words !== null).flatMap(([title, words]) => [make("small", {}, title), make("pre", { tabindex: "0", "aria-label": title }, words)])];
-  const items = steps.map(([role, who, words, calls], place) => make("li", {}, make("details", {},
-    make("summary", {}, place + 1 + ". " + role + (who ? " " + who : ""), calls.length ? make("small", {}, " calls " + calls.map(([name]) => name).join(", ")) : null, calls.some(([, , , failed]) => failed) ? make("span", { class: "tag" }, "error") : null),
-    words ? make("pre", { tabindex: "0" }, words) : null, ...calls.flatMap(call))));
-  return [make("h3", {}, "Steps"), make("ol", { class: "steps" }, ...items)];
+/* A text of one run: its turns if it is a conversation. Those that an answer can cite have the ids of their steps. */
+const part = (title, name, side, { folds = false, runs = [], cited, suffix = "" } = {}) => {
+  const turns = side.turns?.[name];
+  if (!turns) return text(title, side[name], name + suffix, folds);
+  const [before, isNumbered, own] = turns;
+  const isRun = name === "response" && isNumbered;
+  const more = isRun ? { ids: "step-" + suffix, runs: runs.join(" "), cited, handed: side.handed || side.response } : { handed: side[name], isNumbered };
+  return [...text(title, before, name + suffix, folds), turnsOf(before ? title + ": turns" : title, own.map((step, at) => step || side.steps[at]), more)];
 };
+const isRunGraded = (side) => Boolean(side.turns?.response?.[1]);
+/* The steps beside a response; the graded steps are the response. */
+const stepsPart = (title, side, { runs, cited, suffix = "" }) => (side.steps && !isRunGraded(side) ? [turnsOf(title, side.steps, { ids: "step-" + suffix, runs: runs.join(" "), cited, handed: side.handed || null })] : []);
 const showFiles = (files) => {
   if (!files) return [];
   const items = files.map(([name, type, size, sha256, url, image], place) => make("li", {}, image ? make("img", { src: image, alt: "attachment " + (place + 1) }) : null,
     make("small", {}, [place + 1 + ". " + (name || "attachment"), type, size === null ? null : size.toLocaleString("en") + " bytes", sha256 && "SHA-256 " + sha256, url].filter(Boolean).join(", "))));
   return [make("h3", {}, "Attachments"), make("ul", { class: "files" }, ...items)];
 };
-const gradedOf = (texts) => [...text("Task", texts.query, "query", true), ...(responsePair(texts) || text("Response", texts.response, "response"))];
-const furtherOf = (texts) => [
-  ...text("Thinking", texts.thinking, "thinking"), ...text("Reference", texts.reference, "reference"),
-  ...(texts.context || []).flatMap((words, place) => text("Document " + (place + 1), words, "document " + (place + 1))), ...showFiles(texts.files), ...showSteps(texts.steps)];
-const textsOf = (texts) => [...gradedOf(texts), ...furtherOf(texts)];
+/* The graded texts and the others. Without the judge's answers, as for labelling, no step is marked as cited. */
+const gradedOf = (texts, isBlind = false) => [...part("Task", "query", texts, { folds: true }), ...bothSides("Response", texts.sides.some((side) => side && isRunGraded(side)) ? ["response", "handed"] : ["response"], texts, isBlind, (title, side, more) => part(title, "response", side, more))];
+const furtherOf = (texts, isBlind = false) => [
+  ...text("Thinking", texts.thinking, "thinking"), ...part("Reference", "reference", texts),
+  ...(texts.context || []).flatMap((words, place) => text("Document " + (place + 1), words, "document " + (place + 1))), ...showFiles(texts.files), ...bothSides("Steps", ["steps", "handed"], texts, isBlind, stepsPart)];
+const textsOf = (texts) => [...gradedOf(texts, true), ...furtherOf(texts, true)];
 
-const verdictCell = (answer, weight, steps) => {
-  if (!answer) return make("td", {}, "");
+const answerParts = (answer, weight, run, steps) => {
   const votes = (answer.more.votes || []).map(([who, verdict, why]) => make("li", {}, who + ": " + (verdict ? inWords({ state: "answered", verdict }, weight) : "failed") + (why ? ", " + why : "")));
   const notes = [];
   if (answer.more.agreement !== undefined && answer.more.agreement !== null) notes.push(Math.round(answer.more.agreement * 100) + " % of the panel agree");
   if (answer.more.confidence !== undefined) notes.push("confidence " + answer.more.confidence.toFixed(2));
   if (answer.more.escalated) notes.push("escalated to the expensive judge");
   if (answer.more.neutralized) notes.push("text that imitates prompt structure was sanitized");
-  return make("td", { class: "why" }, markOf(answer), " ", make("b", {}, answer.words || inWords(answer, weight)), " ", answer.reason ? make("span", { class: "reason" }, answer.reason) : null,
-    ...(answer.more.evidence || []).flatMap((number) => [" ", cite(number, Boolean(steps?.[number - 1]))]), notes.length ? make("small", {}, " (" + notes.join("; ") + ")") : null, votes.length ? make("ul", { class: "votes" }, ...votes) : null);
+  return [markOf(answer), " ", make("b", {}, answer.words || inWords(answer, weight)), " ", answer.reason ? make("span", { class: "reason" }, answer.reason) : null,
+    ...(answer.more.evidence || []).flatMap((number) => [" ", cite(number, run, Boolean(steps?.[number - 1]))]), notes.length ? make("small", {}, " (" + notes.join("; ") + ")") : null, votes.length ? make("ul", { class: "votes" }, ...votes) : null].filter(Boolean);
+};
+const isSame = ([one, other]) => two && one && other && one.state === other.state && one.verdict === other.verdict && one.value === other.value;
+const verdictCell = (criterion, run, texts) => {
+  const answer = criterion.answers[run];
+  return make("td", { class: "why" }, ...(answer ? answerParts(answer, criterion.weight, run, texts.sides[run]?.steps) : []), run && isSame(criterion.answers) ? make("small", { class: "same" }, " unchanged") : "");
+};
+/* With a criterion filtered, or a tag, its answer comes first, with the places that it quotes. */
+const filteredAnswers = (texts) => {
+  if (filters.criterion === "") return [];
+  const column = data.columns[Number(filters.criterion)];
+  const asked = texts.criteria.filter(({ name, requirement, tags }) => (data.kind === "tags" ? (tags || []).includes(column[0]) : isOf(column, name, requirement)));
+  return asked.map((criterion) => make("section", { class: "first-answer", "aria-label": "Answer to " + criterion.name }, make("h3", {}, criterion.name, " ", make("small", {}, signed(criterion.weight)), make("span", { class: "words" }, criterion.requirement)),
+    ...criterion.answers.map((answer, run) => answer && make("p", { class: "why" }, two ? make("b", { class: "r" + (run + 1) }, data.runs[run] + ": ") : null, ...answerParts(answer, criterion.weight, run, texts.sides[run]?.steps), run && isSame(criterion.answers) ? make("small", { class: "same" }, " unchanged") : "",
+      make("span", { class: "quotes" }, ...quotesIn(answer.reason).map((quote) => make("button", { type: "button", class: "quote", "data-quote": quote, hidden: "", onclick: () => showQuote(quote) }, "\u201c" + quote + "\u201d")))))));
 };
 const pointsCell = (answer) => make("td", { class: "n points" }, answer?.points === undefined || answer.points === null ? "" : String(Math.round(answer.points * 1000) / 1000));
 /* From the answers to the score: what they add up to, and what changes the sum afterwards. */
@@ -133,7 +142,7 @@ const verdictTable = (row, texts) => {
   const rows = texts.criteria.map((criterion) => {
     const tags = (criterion.tags || []).flatMap((tag) => [" ", make("span", { class: "tag" }, tag)]);
     const name = make("th", { scope: "row" }, make("span", { class: "key" }, criterion.name), " ", make("small", {}, signed(criterion.weight)), criterion.required ? " " : null, criterion.required ? make("span", { class: "tag" }, "required") : null, ...tags, make("span", { class: "words" }, criterion.requirement));
-    return make("tr", {}, name, ...data.runs.flatMap((_, run) => [verdictCell(criterion.answers[run], criterion.weight, texts.grades[run]?.unlinked ? null : texts.steps), pointsCell(criterion.answers[run])]), overrule(row, criterion));
+    return make("tr", { "data-criterion": criterion.name }, name, ...data.runs.flatMap((_, run) => [verdictCell(criterion, run, texts), pointsCell(criterion.answers[run])]), overrule(row, criterion));
   });
   if (!rows.length) return [];
   const heads = (two ? data.runs : ["answer"]).flatMap((name, run) => [make("th", { scope: "col", class: two ? "r" + (run + 1) : null }, name), make("th", { scope: "col", class: "n" }, "points")]);
@@ -148,8 +157,9 @@ const gradeTexts = (texts) => texts.grades.map((grade, run) => make("p", { class
 const SECTIONS = [
   () => (data.redacted ? [make("p", { class: "hint" }, "The texts and the reasons are left out of this page.")] : []),
   (row, texts) => gradeTexts(texts),
+  (row, texts) => filteredAnswers(texts),
   () => [byYou],
-  (row, texts) => [make("div", { class: "parts" }, make("div", { class: "graded" }, ...gradedOf(texts)), make("div", { class: "answers-part" }, ...verdictTable(row, texts)), make("div", { class: "further" }, ...furtherOf(texts)))],
+  (row, texts) => [make("div", { class: "parts" }, make("div", { class: "graded" }, ...gradedOf(texts)), make("div", { class: "answers-part", tabindex: "0", role: "group", "aria-label": "Answers" }, ...verdictTable(row, texts)), make("div", { class: "further" }, ...furtherOf(texts)))],
 ];
 let openings = 0;
 async function showOne(place, focuses = true) {
