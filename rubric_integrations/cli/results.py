@@ -111,6 +111,8 @@ def print_results(
     """
     if not quiet:
         _print_tables(first, summary)
+        if summary.submissions > MAX_TABLES and not summary.stopped:
+            out.print(plain(_next_commands(len(first.with_tables()), summary.submissions, out_file)), soft_wrap=True)
     for problem in first.problems.lines(f"; all are in {out_file}" if out_file else "; `--out FILE` writes all"):
         err.print(plain(problem), style="red", soft_wrap=True)
     # The name of a cascade is `a then b`, the name of an aligned judge ends in ` (aligned)`.
@@ -133,6 +135,20 @@ def _print_tables(first: FirstResults, summary: RunSummary) -> None:
         texts = [f"{tag} {score:.3f}" for tag, score in tags[:MAX_TAGS]]
         more = f" and {len(tags) - MAX_TAGS} more" if len(tags) > MAX_TAGS else ""
         out.print(plain(f"Mean scores of the tags, the lowest first: {', '.join(texts)}{more}."), soft_wrap=True)
+
+
+def _next_commands(count: int, submissions: int, out_file: Path | None) -> str:
+    """Say which submissions the tables show, and name the two commands that show more."""
+    shown = {0: "No submission is shown", 1: "Only the worst submission is shown"}.get(
+        count, f"Only the {count} worst submissions are shown"
+    )
+    is_readable = out_file is not None and out_file.suffix != ".parquet" and out_file.is_file()
+    name = shlex.quote(str(out_file)) if is_readable else "run.jsonl"
+    first = "To go on" if is_readable else f"To go on, add `--out {name}`; then"
+    return (
+        f"{shown} of {submissions:,}. {first}: `rubric-integrations show {name}` prints the figures of the run and its "
+        f"worst rows, `rubric-integrations report {name}` makes a page with all of them."
+    )
 
 
 def _summary_text(summary: RunSummary, rubric: str, out_file: Path | None) -> str:

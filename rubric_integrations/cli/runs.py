@@ -176,7 +176,7 @@ def _print(result: RunComparison, margin: float, level: float) -> None:
     table = figures_table("Criteria", columns, text=["criterion"])
     for name, row in result.criteria.items():
         p_values = (UNDEFINED if value is None else f"{value:.3g}" for value in (row.p_value, row.adjusted))
-        change = row.difference.with_limits(signed=True)
+        change = "unchanged" if row.decision == "unchanged" else row.difference.with_limits(signed=True)
         changed = UNDEFINED if row.changed is None else f"{row.changed:,} of {row.answers:,}"
         kappa = plain(row.kappa.with_limits(2))
         table.add_row(plain(name), plain(change), *p_values, f"{row.difference.n:,}", changed, kappa)
@@ -290,7 +290,10 @@ def show(
     run: Annotated[Path, typer.Argument(help="A file that `grade --out` wrote.")],
     worst: Annotated[int, typer.Option(min=0, help="The number of rows with the lowest scores to show.")] = 5,
     criterion: Annotated[
-        str | None, typer.Option(help="Show this criterion, and the rows whose answer to it is the lowest.")
+        str | None,
+        typer.Option(
+            help="Show this criterion, and the rows with the worst answers to it, of these the lowest scores."
+        ),
     ] = None,
     row: Annotated[
         str | None, typer.Option(metavar="ID", help="Show one row in full, from its answers to its score.")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.panel import Panel
@@ -26,8 +27,11 @@ from rubric_integrations.reporting.page.figures import (
     SummaryFigures,
 )
 from rubric_integrations.reporting.score_sum import sum_score, why_not_passed
+from rubric_integrations.reporting.turns import arguments_text, first_lines, is_of_steps, read_turns
 from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.scoring.report import CriterionReport, ReplyModels, desirability, merge_models
+from rubric_integrations.submission.steps import Step
+from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.comparable_runs import recorded_part
 from rubric_integrations.trust.model_versions import (
     NO_VERSION,
@@ -78,7 +82,8 @@ def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[Renderab
     Raises:
         UnknownNameError: No row has a criterion with this name.
     """
-    columns, names, worst = ColumnFigures(), dict[str, None](), list[tuple[float, int, GradedRow, CriterionReport]]()
+    columns, names = ColumnFigures(), dict[str, None]()
+    worst, total = list[tuple[float, float, int, GradedRow, CriterionReport]](), 0
     for place, row in enumerate(run.rows):
         criteria = row.report.criteria if row.report else ()
         names.update(dict.fromkeys(criterion.name for criterion in criteria))
@@ -89,7 +94,8 @@ def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[Renderab
             value = desirability(criterion)
             if value is None or value == 1:
                 continue
-            entry = (-value, -place, row, criterion)
+            total += 1
+            entry = (-value, -_sort_score(row), -place, row, criterion)
             (heapq.heappush if len(worst) < count else heapq.heappushpop)(worst, entry)
     if name not in names:
         listed = ", ".join(map(repr, list(names)[:20])) or "none, since a judge gave one overall score"
@@ -99,10 +105,12 @@ def show_criterion(run: RunFile, name: str, count: int = 5) -> Iterator[Renderab
     shared = SharedColumns()
     shared.shared = dict.fromkeys(columns.keys)
     yield _criteria_table(columns.of(shared.columns), "criteria")
-    yield plain(f"{counted(len(worst), 'row')} where it is not as the rubric wants, the lowest first:")
-    for _, _, row, criterion in sorted(worst, key=lambda entry: entry[:2], reverse=True):
+    shown = f", {len(worst)} of them shown" if len(worst) < total else ""
+    order = ": the worst answers first, and of equal answers the lowest scores" if len(worst) > 1 else ""
+    yield plain(f"{counted(total, 'row')} where it is not as the rubric wants{shown}{order}")
+    for *_, row, criterion in sorted(worst, key=lambda entry: entry[:3], reverse=True):
         yield Text()
-        yield plain(f"row {row.id}: {criterion.verdict}. {_cut(criterion.explanation)}")
+        yield plain(f"row {row.id}: {criterion.verdict}, score {_score(row)}. {_cut(criterion.explanation)}")
         yield from _excerpts(row)
 
 
@@ -184,12 +192,12 @@ def _criteria_table(criteria: Iterable[CriterionFigures], kind: str) -> Table:
 
 def _lowest(rows: Iterable[GradedRow], count: int) -> list[GradedRow]:
     """Return the rows with the lowest scores, the lowest first. Rows without a score come last."""
+    return heapq.nsmallest(count, rows, key=_sort_score)
 
-    def rank(row: GradedRow) -> tuple[bool, float]:
-        score = row.report.score if row.report and row.is_graded else None
-        return score is None, score or 0.0
 
-    return heapq.nsmallest(count, rows, key=rank)
+def _sort_score(row: GradedRow) -> float:
+    score = row.report.score if row.report and row.is_graded else None
+    return math.inf if score is None else score
 
 
 def _short_row(row: GradedRow) -> Iterator[Text]:
@@ -208,7 +216,7 @@ def _headline(row: GradedRow) -> Text:
 
 def _excerpts(row: GradedRow) -> Iterator[Text]:
     if row.submission is not None:
-        texts = [("query", row.submission.query), ("response", row.submission.response)]
+        texts = zip(("query", "response"), first_lines(row.submission, _MAX_EXCERPT + 1), strict=True)
         yield from (plain(f"{name}: {_cut(text)}") for name, text in texts if text)
 
 
@@ -216,16 +224,7 @@ def _whole_row(row: GradedRow) -> Iterator[RenderableType]:
     """Yield all parts of a row: its texts, its answers, and how they add up to the score."""
     yield _headline(row)
     if row.submission is not None:
-        texts = [
-            ("query", row.submission.query),
-            ("response", row.submission.response),
-            ("reference", row.submission.reference),
-        ]
-        for title, text in texts:
-            if text:
-                yield Panel(plain(text, keeps_lines=True), title=title, title_align="left")
-        if row.submission.trajectory is not None:
-            yield plain(counted(len(row.submission.trajectory.steps), "step") + ": `report` shows them on a page")
+        yield from _texts(row.submission, row.report.criteria if row.report else ())
     if row.report is None:
         return
     result = sum_score(row)
@@ -243,6 +242,42 @@ def _whole_row(row: GradedRow) -> Iterator[RenderableType]:
         yield plain(", ".join([result.in_words, *result.after]))
     else:
         yield plain(f"These answers do not add up to the score: {result.problem}.")
+
+
+def _texts(submission: Submission, criteria: Sequence[CriterionReport]) -> Iterator[RenderableType]:
+    """Yield the texts of a submission in frames, and a conversation or an agent's run as turns."""
+    trajectory, is_run = submission.trajectory, is_of_steps(submission)
+    for title in ("query", "response", "reference"):
+        text = getattr(submission, title) or ""
+        turns = None if is_run and title == "response" else read_turns(text)
+        if turns is not None:
+            if turns.before:
+                yield _panel(title, turns.before)
+            yield plain(f"{title}: {counted(len(turns.steps), 'turn')}")
+            yield from (_turn(step) for step in turns.steps)
+        elif text and not (is_run and title == "response"):
+            yield _panel(title, text)
+    if trajectory is not None:
+        title = "response" if is_run else "steps"
+        yield plain(f"{title}: {counted(len(trajectory.steps), 'step')}; `report` shows calls and results in full")
+        for number, step in enumerate(trajectory.steps, start=1):
+            citing = ", ".join(entry.name for entry in criteria if number in entry.evidence)
+            yield _turn(step, f"{number}. ", f", cited: {citing}" if citing else "")
+
+
+def _turn(step: Step, number: str = "", citing: str = "") -> RenderableType:
+    """Return a turn in a frame: its text, and one line for each call with the beginning of its result."""
+    lines = [plain(step.text, keeps_lines=True)] if step.text else []
+    for call in step.calls:
+        result = "" if call.result is None else f" -> {_cut(call.result)}"
+        failed = "FAILED " if call.is_error else ""
+        lines.append(plain(f"{failed}calls {call.name} {_cut(arguments_text(call.arguments) or '')}{result}"))
+    title = f"{number}{step.role}{f' {step.name}' if step.name else ''}{citing}"
+    return Panel(Text("\n").join(lines), title=plain(one_line(title)), title_align="left")
+
+
+def _panel(title: str, text: str) -> Panel:
+    return Panel(plain(text, keeps_lines=True), title=title, title_align="left")
 
 
 def _score(row: GradedRow) -> str:

@@ -200,6 +200,7 @@ class RunChanges:
         fell: The number of rows that passed only in the first run.
         graded: The number of rows for which both runs have a report without a failure of a judge.
         answers: The number of answers that changed.
+        flips: The number of answers that changed, by the criterion's name and requirement.
         lost: The number of rows of both runs with a complete score in only one of them.
         scored: The number of rows with a complete score in the first run.
         missing: The number of these rows that are not in the second run, or have no complete score there.
@@ -213,6 +214,7 @@ class RunChanges:
         self.criteria: dict[tuple[str, str], PairedChanges] = {}
         self.pairs = self.unmatched = self.rose = self.fell = self.graded = self.answers = self.lost = 0
         self.scored = self.missing = 0
+        self.flips = Counter[tuple[str, str]]()
         self._groups = groups
         # Criteria that only one row has so far. If each row has its own rubric, these are nearly all criteria.
         self._single: dict[tuple[str, str], tuple[float, float, int | None]] = {}
@@ -311,6 +313,7 @@ class RunChanges:
                 self._add_pair(criterion, (other.verdict or "", entry.verdict or "", place))
             if other.verdict != entry.verdict and None not in (other.verdict, entry.verdict):
                 changed.append(entry)
+                self.flips[criterion] += 1
         return changed
 
     def _add_values(self, criterion: tuple[str, str], entry: CriterionReport, before: float, place: int | None) -> None:
@@ -338,7 +341,6 @@ class RunChanges:
         return answers if isinstance(answers, Counter) else Counter([answers])
 
 
-Direction = Literal["better", "worse", "unclear"]
 Decision = Literal["better", "worse", "unclear", "unchanged"]
 
 _SIGNIFICANT = 0.05
@@ -359,6 +361,7 @@ class CriterionChange(NamedTuple):
             the same.
         kappa: Cohen's kappa between these answers of both runs, without abstentions, and with quadratic weights for
             ordered answers. Undefined if only one answer occurs.
+        flips: The number of answers that differ, also if the responses differ. Abstentions are included.
     """
 
     difference: Estimate
@@ -369,13 +372,16 @@ class CriterionChange(NamedTuple):
     answers: int = 0
     changed: int | None = None
     kappa: Estimate = Estimate(None, None, None, 0)
+    flips: int = 0
 
     @property
-    def decision(self) -> Direction:
-        """`better` or `worse` if the adjusted p-value is below 0.05, otherwise `unclear`.
+    def decision(self) -> Decision:
+        """`better` or `worse` if the adjusted p-value is below 0.05, `unchanged` if no answer changed, or `unclear`.
 
         For a penalty, with a negative weight, a difference above 0 is `worse`.
         """
+        if not self.flips and not self.difference.value:
+            return "unchanged"
         if self.adjusted is None or self.adjusted >= _SIGNIFICANT or not self.difference.value:
             return "unclear"
         return "better" if (self.difference.value > 0) == (self.weight >= 0) else "worse"
@@ -469,7 +475,7 @@ class RunComparison(Record):
             lines.append(f"corrected by labels: {self.corrected}")
         if self.detectable is not None:
             lines.append(f"{self.inputs:,} inputs show a difference of {self.detectable:.3f} in 80 % of cases")
-        changed = {name: row for name, row in self.criteria.items() if row.decision != "unclear"}
+        changed = {name: row for name, row in self.criteria.items() if row.decision in ("better", "worse")}
         lines += [f"{name}: {row.difference}, p = {row.adjusted:.3g} (Holm)" for name, row in changed.items()]
         lines += [self.changed_text] if self.changed_text else []
         return "\n".join([*lines, *self.warnings])
@@ -676,6 +682,7 @@ def _criteria(changes: RunChanges, level: float) -> dict[str, CriterionChange]:
         names[criterion]: CriterionChange(
             difference, p_value, adjusted.get(criterion), criterion[1], changes.criteria[criterion].weight,
             *_changed_answers(changes.answers_of(criterion), changes.criteria[criterion].entry, level),
+            changes.flips[criterion],
         )
         for criterion, (difference, p_value) in measured.items()
     }  # fmt: skip

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
-from tests.cli.commands import grade
+import pytest
+
+from tests.cli.commands import grade, run
 from tests.openai_server import OpenAIServer, Reply
 
 
@@ -33,6 +37,36 @@ def test_run_of_more_rows_that_all_reach_the_full_score_prints_no_table_of_a_row
     write_rows(files, ["42"] * 5)
     stdout = grade(files).stdout
     assert (stdout.count("verdict "), "Ranking" in stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        (["42"] * 4, "No submission is shown of 4"),
+        (["42", "41", "42", "42"], "Only the worst submission is shown of 4"),
+        (["42", "41", "40", "39", "38"], "Only the 3 worst submissions are shown of 5"),
+    ],
+)
+def test_run_of_more_than_three_rows_says_which_are_shown_and_names_two_commands_that_run(
+    files: Path, texts: list[str], shown: str
+) -> None:
+    write_rows(files, texts)
+    without = grade(files).stdout
+    assert f"{shown}. To go on, add `--out run.jsonl`; then: `rubric-integrations show run.jsonl`" in without
+    out = files / "my run.jsonl"
+    line = next(line for line in grade(files, "--out", out).stdout.splitlines() if line.startswith(shown))
+    commands = re.findall("`rubric-integrations ([^`]+)`", line)
+    assert [command.split()[0] for command in commands] == ["show", "report"]
+    assert run(*shlex.split(commands[0])).exit_code == 0
+    assert run(*shlex.split(commands[1]), "--output", files / "page.html").exit_code == 0
+    parquet = grade(files, "--out", files / "run.parquet").stdout
+    assert "add `--out run.jsonl`" in parquet
+    assert shown not in grade(files, "--quiet").stdout
+
+
+def test_run_of_three_rows_needs_no_further_commands(files: Path) -> None:
+    write_rows(files, ["42", "41", "40"])
+    assert "rubric-integrations show" not in grade(files).stdout
 
 
 def test_run_of_very_many_rows_prints_its_worst_rows_and_no_ranking(files: Path) -> None:

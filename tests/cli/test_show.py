@@ -12,6 +12,7 @@ from rubric_integrations.judges import Question
 from rubric_integrations.reporting import report_page
 from rubric_integrations.runs.files import read_run, run_line
 from rubric_integrations.scoring import Judgment
+from rubric_integrations.submission import Submission
 from tests.cli.commands import run
 from tests.reporting.page.runs import RUBRIC, EchoJudge
 
@@ -53,12 +54,59 @@ def test_rows_without_a_grade_come_last_and_say_why(path: Path) -> None:
 def test_criterion_shows_the_rows_that_miss_it(path: Path) -> None:
     lines = run("show", path, "--criterion", "error").stdout.splitlines()
     assert [line for line in lines if line.startswith("row ")] == [
-        "row worst: MET. because MET",
-        "row middle: MET. because MET",
+        "row worst: MET, score 0.000. because MET",
+        "row middle: MET, score 0.500. because MET",
     ]
     refused = run("show", path, "--criterion", "eror")
     assert refused.exit_code == 2
     assert "no row has a criterion 'eror': the criteria are 'right', 'error', 'tone'" in refused.stderr
+
+
+def test_rows_of_a_criterion_with_equal_answers_are_sorted_by_score_and_counted(tmp_path: Path) -> None:
+    answers = ["right=MET error=MET tone=plain", "right=UNMET error=MET tone=x", "right=UNMET error=MET tone=plain"]
+    file = tmp_path / "run.jsonl"
+    file.write_text(
+        "".join(map(run_line, grade_many([*answers, "error=UNMET"], RUBRIC, PerCriterionGrader(EchoJudge()))))
+    )
+    lines = run("show", file, "--criterion", "error", "--worst", 2).stdout.splitlines()
+    heading = (
+        "3 rows where it is not as the rubric wants, 2 of them shown: the worst answers first, and of equal answers"
+    )
+    assert f"{heading} the lowest scores" in lines
+    assert [line.split(".")[0] for line in lines if line.startswith("row ")] == [
+        "row 2: MET, score 0", "row 3: MET, score 0"
+    ]  # fmt: skip
+    assert "1 row where it is not as the rubric wants" in run("show", file, "--criterion", "tone").stdout
+
+
+def test_run_of_an_agent_is_shown_as_turns_and_no_line_begins_with_its_text(tmp_path: Path) -> None:
+    hostile = "\n::error::[red]\x1b[2J"
+    call = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": f"look{hostile}", "arguments": json.dumps({"q": hostile})},
+    }
+    messages = [
+        {"role": "user", "content": f"right=MET error=UNMET tone=x{hostile}"},
+        {"role": "assistant", "content": f"**I look**{hostile}", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "x" * 500 + hostile},
+        {"role": "assistant", "content": "right=MET error=UNMET tone=plain"},
+    ]
+    file = tmp_path / "run.jsonl"
+    for respond, title in (("trajectory", "response: 3 steps"), ("last", "query: 2 turns")):
+        submission = Submission.model_validate({"response": messages, "respond": respond})
+        file.write_text("".join(map(run_line, grade_many([submission], RUBRIC, PerCriterionGrader(EchoJudge())))))
+        for options in ((), ("--row", "1"), ("--criterion", "right")):
+            result = run("show", file, *options)
+            assert result.exit_code == 0, result.output
+            assert not any(line.lstrip().startswith("::error::") for line in result.stdout.splitlines())
+            assert "\x1b" not in result.stdout
+            assert '"role":' not in result.stdout
+        result = run("show", file, "--row", "1").stdout
+        assert title in result
+        assert "calls look" in result
+        assert "x" * 200 not in result.replace("\n", "").replace(" ", "")
+    assert "steps: 3 steps" in result
 
 
 def test_row_is_shown_in_full_down_to_the_sum(path: Path) -> None:

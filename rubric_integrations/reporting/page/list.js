@@ -118,10 +118,11 @@ const markAt = (row, place) => {
 };
 const lineOf = (row) => {
   const grade = gradeOf(row), missed = missedOf(row), difference = delta(row), changes = changesOf(row);
-  const change = difference === null ? "" : (difference > 0 ? "+" : "") + difference.toFixed(3);
+  const isEqual = difference !== null && Math.abs(difference) <= 1e-9;
+  const change = difference === null ? "" : isEqual ? (changes.length ? "0.000" : "unchanged") : (difference > 0 ? "+" : "") + difference.toFixed(3);
   const named = (words, isFailed) => { const some = missed.filter(({ kind }) => (kind === "failed") === isFailed); return some.length ? words + " " + some.map(({ name, required }) => name + (required ? " (required)" : "")).join(", ") : ""; };
   const count = missed.filter(({ kind }) => kind !== "failed").length;
-  const words = [titleOf(row) + ": " + resultText(grade), change && "changed by " + change, changes.length && "changed: " + changes.map(({ words }) => words).join(", "), named("missed", false), named("the judge failed on", true), row.response].filter(Boolean).join(". ");
+  const words = [titleOf(row) + ": " + resultText(grade), change && (isEqual && !changes.length ? change : "changed by " + change), changes.length && "changed: " + changes.map(({ words }) => words).join(", "), named("missed", false), named("the judge failed on", true), row.response].filter(Boolean).join(". ");
   const marks = make("span", { class: "marks" }, ...data.columns.slice(0, MARKS).map((_, place) => markAt(row, place)), MORE ? make("small", {}, "+" + MORE) : null);
   return make("a", { class: "row" + (grade?.error ? " ungraded" : "") + (two ? " of-pair" : ""), href: linkOf(row), "aria-label": words, onpointerenter: (event) => explain(row, event.currentTarget) },
     make("b", { class: "id" }, titleOf(row)),

@@ -34,7 +34,8 @@ from rubric_integrations.trust.planning import JudgmentToLabel
 # The files of one script, whose hash is in the content security policy. `start.js` calls the functions of the others.
 _SCRIPTS = (
     "data.js", "sums.js", "labels.js", "labelling.js", "words.js", "list.js", "markdown.js", "turns.js",
-    "compare.js", "submission.js", "overrule.js", "whatif.js", "many.js", "overview.js", "print.js", "keys.js", "start.js",
+    "compare.js", "submission.js", "overrule.js", "whatif.js", "many.js", "overview.js", "print.js", "keys.js",
+    "start.js",
 )  # fmt: skip
 _STYLES = (
     "base.css", "overview.css", "list.css", "submission.css", "labels.css", "compare.css", "whatif.css", "small.css",

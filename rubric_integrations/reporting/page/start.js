@@ -54,7 +54,8 @@ function show() {
     if (shownFor !== asked) { cursor = -1; $("window").scrollTop = 0; showList(); } else redraw();
     shownFor = asked;
   }
-  if (opens) { if (opened !== state.row) showOne(state.row); }
+  /* With another criterion filtered, another answer comes first. */
+  if (opens) { if (opened !== state.row) showOne(state.row); else if (openedFor !== filters.criterion) showOne(state.row, false); }
   else closeOne();
   if (state.view === "label") labelling.show();
   if (state.view === "whatif") whatIf.show();

@@ -161,9 +161,10 @@ const SECTIONS = [
   () => [byYou],
   (row, texts) => [make("div", { class: "parts" }, make("div", { class: "graded" }, ...gradedOf(texts)), make("div", { class: "answers-part", tabindex: "0", role: "group", "aria-label": "Answers" }, ...verdictTable(row, texts)), make("div", { class: "further" }, ...furtherOf(texts)))],
 ];
-let openings = 0;
+let openings = 0, openedFor = "";
 async function showOne(place, focuses = true) {
   const turn = ++openings;
+  openedFor = filters.criterion;
   const row = data.rows[place];
   const texts = await load(row);
   if (turn !== openings) return;

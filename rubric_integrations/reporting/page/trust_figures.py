@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rubric_integrations._util.text import counted
+from rubric_integrations.reporting.page.figures import ColumnKey, column_key
 from rubric_integrations.reporting.page.redaction import LEFT_OUT, redact_sentences
 from rubric_integrations.runs.files import GradedRow, RunFile
 from rubric_integrations.scoring.labels import Estimate, LabelledJudgment
@@ -57,6 +59,7 @@ class ShownDisagreement(NamedTuple):
         people: The answer of the majority of the human labels.
         judged: The judge's answer.
         reason: A rater's note about the judgment, possibly shortened. Empty if there is none.
+        column: The key of the criterion's column.
     """
 
     place: int
@@ -65,6 +68,7 @@ class ShownDisagreement(NamedTuple):
     people: str
     judged: str
     reason: str
+    column: ColumnKey
 
 
 class Trust(NamedTuple):
@@ -98,6 +102,20 @@ class Trust(NamedTuple):
     def has_alpha(self) -> bool:
         """Whether several raters labelled the same judgments. If so, their agreement with each other is shown."""
         return any(criterion.measured.people_alpha is not None for criterion in self.criteria)
+
+    @property
+    def kinds(self) -> list[tuple[tuple[str, str, str], int]]:
+        """The choices for a filter of the disagreements: each criterion, and each pair of answers to it.
+
+        Each choice is the criterion and the answers of people and of the judge, with the number of disagreements. The
+        answers are empty for all disagreements about a criterion.
+        """
+        pairs = Counter((d.criterion, d.people, d.judged) for d in self.disagreements)
+        criteria = Counter[str]()
+        for (criterion, _, _), count in pairs.items():
+            criteria[criterion] += count
+        entries = [((criterion, "", ""), count) for criterion, count in criteria.items()]
+        return sorted([*entries, *pairs.items()])
 
 
 def trust_figures(runs: Sequence[RunFile], labels: Sequence[LabelledJudgment], *, redact: bool = False) -> Trust:
@@ -171,4 +189,5 @@ def _disagreements(
         reason = next((label.reason for label in match.labels if label.reason), "")
         if len(reason) > _MOST_CHARACTERS:
             reason = reason[:_MOST_CHARACTERS] + "..."
-        yield ShownDisagreement(places[keys[match.row]], rows[match.row].id, match.judged.name, people, judged, reason)
+        place, entry = places[keys[match.row]], match.judged
+        yield ShownDisagreement(place, rows[match.row].id, entry.name, people, judged, reason, column_key(entry))

@@ -143,11 +143,11 @@ def test_compare_lists_the_criterion_that_changed_most_surely_first() -> None:
     comparison = compare(first, second)
     assert comparison
     assert [(criterion.name, criterion.change.decision) for criterion in comparison.criteria] == [
-        ("right", "better"), ("error", "better"), ("tone", "unclear")
+        ("right", "better"), ("error", "better"), ("tone", "unchanged")
     ]  # fmt: skip
     reverse = compare(second, first)
     assert reverse
-    assert [criterion.change.decision for criterion in reverse.criteria] == ["worse", "worse", "unclear"]
+    assert [criterion.change.decision for criterion in reverse.criteria] == ["worse", "worse", "unchanged"]
 
 
 def test_compare_of_equal_differences_has_the_interval_of_bounded_scores() -> None:

@@ -88,11 +88,14 @@ def test_characters_that_the_judge_did_not_see_are_in_the_data() -> None:
     assert block["rows"][0]["grades"][0]["omitted"] == 1234
 
 
-def test_steps_of_another_run_are_not_those_that_an_answer_of_it_cites() -> None:
+def test_steps_of_another_run_are_in_the_data_if_they_differ() -> None:
     _, (block,) = data_of(run_with(STEPS), run_with(STEPS[:2]))
-    assert [grade.get("unlinked") for grade in block["rows"][0]["grades"]] == [True, None]
+    first, second = block["rows"][0]["grades"]
+    assert len(first["own"]["steps"]) == 3
+    assert len(block["rows"][0]["steps"]) == 2
+    assert "own" not in second
     _, (block,) = data_of(run_with(STEPS), run_with(STEPS))
-    assert [grade.get("unlinked") for grade in block["rows"][0]["grades"]] == [None, None]
+    assert [grade.get("own") for grade in block["rows"][0]["grades"]] == [None, None]
 
 
 @pytest.mark.sizes
@@ -112,15 +115,23 @@ def test_evidence_opens_its_step_and_images_are_shown(show: Callable[..., Any]) 
     page.evaluate("location.hash = '#s0'")
     page.wait_for_selector("#one h2:text-is('s1')")
     opened = "steps => steps.map(step => step.open)"
-    assert page.eval_on_selector_all("#one details", opened) == [False, False, False]
-    assert page.eval_on_selector_all("#one summary", "all => all.map(one => one.textContent)") == [
-        "1. user", "2. assistant calls look, waiterror", "3. assistant analyst"
+    assert page.eval_on_selector_all("#one details", opened) == [False, False]
+    assert page.eval_on_selector_all("#one .author", "all => all.map(one => one.textContent)") == [
+        "1. user", "2. assistant ! failed cited: c2", "3. assistant analyst"
+    ]  # fmt: skip
+    assert page.eval_on_selector_all("#one .step", "steps => steps.map(step => step.id)") == [
+        "step-1", "step-2", "step-3"
     ]  # fmt: skip
     assert page.eval_on_selector_all("#one .chip", "chips => chips.map(chip => chip.tagName)") == ["BUTTON", "SPAN"]
+    assert page.locator("#one .call pre").count() == 0
     page.click("#one button.chip")
-    assert page.eval_on_selector_all("#one details", opened) == [False, True, False]
-    assert page.evaluate("document.activeElement.textContent").startswith("2. assistant")
-    assert '{"year": 2024}' in page.inner_text(".steps li:nth-child(2)")
+    assert page.eval_on_selector_all("#one details", opened) == [True, True]
+    assert page.evaluate("document.activeElement.id") == "step-2"
+    assert page.eval_on_selector_all("#step-2 pre", "all => all.map(one => one.textContent)") == [
+        '{"year": 2024}', "8.4%"
+    ]  # fmt: skip
+    page.click("#step-2 .citing")
+    assert page.evaluate("document.activeElement.closest('tr').dataset.criterion") == "c2"
     (image,) = page.eval_on_selector_all("#one img", "all => all.map(image => image.naturalWidth)")
     assert image == 1
     assert "4. large.pdf, application/pdf, 300,000 bytes, SHA-256 abab" in page.inner_text(".files")
@@ -138,10 +149,11 @@ def test_hostile_steps_and_files_stay_text(show: Callable[..., Any]) -> None:
     page.evaluate("location.hash = '#s0'")
     page.wait_for_selector("#one h2:text-is('s1')")
     page.click("#one summary")
+    page.wait_for_selector("#one .call pre")
     elements = page.evaluate("[...document.querySelectorAll('#one *')].map(e => [e.tagName, ...e.getAttributeNames()])")
     plain = (
         "NAV A H2 H3 P DIV TABLE THEAD TBODY TR TH TD SPAN SMALL I B SELECT OPTION PRE OL UL LI DETAILS SUMMARY BUTTON "
-        "IMG SECTION TFOOT INPUT"
+        "IMG SECTION TFOOT INPUT BDI STRONG CODE BR"
     )
     assert {names[0] for names in elements} <= set(plain.split(" "))
     assert not [names for names in elements if any(name.startswith("on") for name in names[1:])]
@@ -149,7 +161,9 @@ def test_hostile_steps_and_files_stay_text(show: Callable[..., Any]) -> None:
         "data:image/png;base64,"
     ]
     assert not page.evaluate("[...document.links].some(link => !link.getAttribute('href').startsWith('#'))")
-    assert page.eval_on_selector(".steps li:nth-child(1) pre", "element => element.textContent") == everything
+    shown = everything.replace("\u202e", "U+202E")
+    assert page.eval_on_selector(".steps pre >> nth=1", "element => element.textContent") == shown
+    assert page.eval_on_selector(".steps .author bdi", "element => element.textContent") == shown
     assert page.evaluate("window.hacked") is None
 
 
