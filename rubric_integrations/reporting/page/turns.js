@@ -35,6 +35,9 @@ const toggleSource = () => {
   findQuotes(quoted);
 };
 
+/* Many calls may be opened together: the quotations in them are marked once. */
+let marking = 0;
+const markQuotesSoon = () => { cancelAnimationFrame(marking); marking = requestAnimationFrame(() => findQuotes(quoted)); };
 const failedTag = () => make("span", { class: "tag failure" }, "! failed");
 const showCall = ([name, args, result, failed]) => {
   const parts = [["arguments", args], ["result", result]].filter(([, words]) => words !== null);
@@ -44,9 +47,8 @@ const showCall = ([name, args, result, failed]) => {
   const fill = () => {
     if (details.childElementCount > 1) return;
     details.append(...parts.flatMap(([title, words]) => [make("small", {}, title), make("pre", { tabindex: "0", "aria-label": title, "data-text": "" }, ...visible(words))]), ...(parts.length ? [] : ["Neither arguments nor a result are recorded."]));
-    findQuotes(quoted);
   };
-  details.addEventListener("toggle", () => { if (details.open) fill(); });
+  details.addEventListener("toggle", () => { if (details.open) { fill(); markQuotesSoon(); } });
   details.unfold = (isOpen) => { if (isOpen) fill(); details.open = isOpen; };
   return details;
 };

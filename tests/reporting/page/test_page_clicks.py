@@ -33,7 +33,29 @@ ADDRESSES = (
     "#table?text=nowhere", "#table?status=failed&row=0", "#table?a=9&b=7&criterion=99", "#from-an-earlier-version",
 )  # fmt: skip
 # Clicks each element once, also those that another click has removed, presses each key, and prints.
-KEYS = ("?", "j", "k", "Enter", "m", "o", "w", "Escape", "/", "c", "1", "i", "d", "r", "t", "ArrowRight", "n", "s", "g", "]", "[")
+KEYS = (
+    "?",
+    "j",
+    "k",
+    "Enter",
+    "m",
+    "o",
+    "w",
+    "Escape",
+    "/",
+    "c",
+    "1",
+    "i",
+    "d",
+    "r",
+    "t",
+    "ArrowRight",
+    "n",
+    "s",
+    "g",
+    "]",
+    "[",
+)
 WALK = """async ([addresses, keys]) => {
   const KINDS = "a, button, input:not([type=file]), select, summary, [tabindex], .of-run";
   const drawn = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));

@@ -43,6 +43,25 @@ def test_section_shows_agreement_corrected_figures_and_links_to_the_disagreement
     page.wait_for_selector("#one h2:text-is('6')")
 
 
+def test_filter_of_the_differences_shows_one_criterion_or_one_pair_of_answers(show: Callable[..., Any]) -> None:
+    evil = '"><b>c0'
+    rubric = Rubric([Criterion(name=evil, requirement="Does 0"), Criterion(name=evil + "2", requirement="Does 1")])
+    run = RunFile("run", None, None, run_of(rubric, [["MET", "UNMET"], ["UNMET", "UNMET"], ["MET", "MET"]]))
+    labels = labels_of(rubric, [["UNMET", "MET"], ["MET", "UNMET"], ["UNMET", "MET"]], rater="Ann")
+    page = show(run, labels=labels)
+    choices = page.eval_on_selector_all("#differ option", "all => all.map(option => option.textContent)")
+    assert choices == [
+        "all 4", f"{evil} (3)", f"{evil}: people MET, the judge UNMET (1)", f"{evil}: people UNMET, the judge MET (2)",
+        f"{evil}2 (1)", f"{evil}2: people MET, the judge UNMET (1)",
+    ]  # fmt: skip
+    for place, count in enumerate([4, 3, 1, 2, 1, 1]):
+        page.select_option("#differ", index=place)
+        assert page.locator(".differences li:not([hidden])").count() == count
+    page.click(".differences li:not([hidden]) a")
+    page.wait_for_selector("#one .first-answer")
+    assert page.inner_text("#one .first-answer .words") == "Does 1"
+
+
 def test_section_escapes_what_raters_wrote() -> None:
     evil = "<img src=x onerror=alert(1)>"
     labels = [label.model_copy(update={"rater": evil, "reason": evil}) for label in LABELS]

@@ -127,7 +127,7 @@ def test_two_runs_are_side_by_side_and_what_is_equal_is_unchanged(show: Callable
     assert equal.locator("#one .steps").count() == 1
     assert equal.inner_text("#rows .score small") == "unchanged"
     equal.evaluate("location.hash = '#compare'")
-    assert equal.inner_text("#view-compare .verdict").startswith("Unchanged. On the 1 submissions")
+    assert equal.inner_text("#view-compare .verdict").startswith("Unchanged. On the 1 submission that")
 
 
 def test_answer_to_the_filtered_criterion_comes_first_with_its_quotation(show: Callable[..., Any]) -> None:
