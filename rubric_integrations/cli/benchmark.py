@@ -15,6 +15,7 @@ from rubric_integrations.cli.console import (
     figures_table,
     out,
     print_lines,
+    print_meanings,
     refuse,
 )
 from rubric_integrations.cli.grade import OutputOptions, RunFiles
@@ -178,6 +179,7 @@ def _print_figures(benchmark: Benchmark, own: RecordedJudge, questions: int) -> 
                 )  # fmt: skip
         for table in (counts, others, better):
             out.print(table)
+    print_meanings("kappa", "AC1", "bias")
 
 
 def _cell(estimate: Estimate | None, *, signed: bool = False) -> Text:

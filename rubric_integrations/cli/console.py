@@ -57,6 +57,14 @@ UNDEFINED = "-"
 # The longest ranking that is printed. `--out` has every submission.
 MAX_RANKED = 50
 
+AGREEMENT_WORDS = {
+    "coverage": "the share of the labelled judgments that both decided",
+    "kappa": "the agreement beyond chance, 1 if full and 0 for guesses",
+    "AC1": "such an agreement that stays meaningful where nearly all answers are equal",
+    "bias": "the judge's mean minus that of the human labels: above 0, it says MET too often",
+}
+"""What the figures in tables of agreement mean."""
+
 
 def figure(value: float | None, digits: int = 3) -> str:
     """Return a figure as text, or a dash if it is undefined."""
@@ -159,3 +167,8 @@ def sigterm_interrupts() -> Generator[None]:
 
 def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
+
+
+def print_meanings(*names: str) -> None:
+    """Print what some figures of `AGREEMENT_WORDS` mean, in one line."""
+    print_lines([f"{'; '.join(f'{name}: {AGREEMENT_WORDS[name]}' for name in names)}."])

@@ -21,6 +21,7 @@ from rubric_integrations.cli.console import (
     out,
     print_json,
     print_lines,
+    print_meanings,
     print_warnings,
     refuse,
     sigterm_interrupts,
@@ -266,6 +267,7 @@ def _print_agreement(result: Agreement, level: float) -> None:
             figure(row.ac1, 2), plain(row.bias.with_limits(2, signed=True)), figure(row.people_alpha, 2),
         )  # fmt: skip
     out.print(table)
+    print_meanings("coverage", "kappa", "AC1", "bias")
     scores = result.scores
     raters = f" by {', '.join(result.raters)}" if result.raters else ""
     lines = [

@@ -164,7 +164,10 @@ def _print(result: RunComparison, margin: float, level: float) -> None:
         state = "It is shown not to be" if result.is_not_worse else "It may be"
         lines.append(f"{state} worse by more than {margin:g}.")
     if result.detectable:
-        lines.append(f"With so many inputs, a true change of {result.detectable:.3f} is detected in 80 % of cases.")
+        lines.append(
+            f"With so many inputs, a true change of {result.detectable:.3f} is detected in 80 % of cases; a smaller "
+            "one often stays unclear."
+        )
     if result.passed is not None:
         lines.append(f"Share of passed rows: {result.passed.with_limits(signed=True)}.")
     if result.changed_text:
