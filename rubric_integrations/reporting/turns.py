@@ -19,7 +19,7 @@ from rubric_integrations.submission.submission import Submission
 from rubric_integrations.submission.trajectory import Trajectory
 
 
-class Conversation(NamedTuple):
+class TextTurns(NamedTuple):
     """A text that ends with steps, as `render_steps` writes them.
 
     Attributes:
@@ -33,7 +33,7 @@ class Conversation(NamedTuple):
     is_numbered: bool
 
 
-def read_turns(text: str) -> Conversation | None:
+def read_turns(text: str) -> TextTurns | None:
     r"""Find the steps at the end of a text. None if the text does not end with steps.
 
     Only text that `render_steps` would write in the same way is read. Therefore, the turns show everything that is in
@@ -58,7 +58,7 @@ def read_turns(text: str) -> Conversation | None:
     steps.reverse()
     for is_numbered in (False, True):
         if render_steps(steps, numbered=is_numbered) == rest:
-            return Conversation(before, tuple(steps), is_numbered)
+            return TextTurns(before, tuple(steps), is_numbered)
     return None
 
 

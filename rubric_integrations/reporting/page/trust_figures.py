@@ -179,6 +179,7 @@ def _rates(measured: CriterionAgreement, calibration: CriterionCalibration | Non
 def _disagreements(
     runs: Sequence[RunFile], rows: Sequence[GradedRow], matches: Sequence[Match]
 ) -> Iterator[ShownDisagreement]:
+    """Yield the judgments on which the judge differs from the majority of the human labels, in the order of the run."""
     # The page has the rows of the first run, followed by the rows that only the second run has.
     places = {key: place for place, key in enumerate(dict.fromkeys(key for run in runs for key in run.row_keys()))}
     keys = runs[-1].row_keys()
