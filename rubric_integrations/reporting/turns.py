@@ -143,15 +143,20 @@ def _last_words(steps: tuple[Step, ...]) -> str:
     return texts[-1] if texts else f"calls {names}" if names else steps[-1].text
 
 
-# The marks of Markdown in one line. Each pattern is bounded, because the text may be hostile.
+# The marks of Markdown, each with texts of which it has one: patterns are slow, and most texts need few of them. Each
+# pattern is bounded, because the text may be hostile.
 _MARKS = (
-    (re.compile(r"^[ \t]{0,8}(?:#{1,6}[ \t]+|(?:>[ \t]?){1,8}|(?:[-+*]|\d{1,3}[.)])[ \t]+)", re.MULTILINE), ""),
-    (re.compile(r"^[ \t]{0,8}(?:```|~~~)\w{0,20}[ \t]*$", re.MULTILINE), ""),
-    (re.compile(r"^[ \t|:-]{3,400}$", re.MULTILINE), ""),
-    (re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{0,300}\)"), r"\1"),
-    (re.compile(r"(\*{2,3}|~~)(?=[^\s*~])([^\n*~]{1,300})(?<=\S)\1"), r"\2"),
-    (re.compile(r"(?<![\w*])(\*|__?)(?=[^\s*_])([^\n*_]{1,300})(?<=\S)\1(?![\w*])"), r"\2"),
-    (re.compile(r"`{1,3}([^`\n]{1,300})`{1,3}"), r"\1"),
+    (
+        "#>-+*.)",
+        re.compile(r"^[ \t]{0,8}(?:#{1,6}[ \t]+|(?:>[ \t]?){1,8}|(?:[-+*]|\d{1,3}[.)])[ \t]+)", re.MULTILINE),
+        "",
+    ),
+    (("```", "~~~"), re.compile(r"^[ \t]{0,8}(?:```|~~~)\w{0,20}[ \t]*$", re.MULTILINE), ""),
+    (("---", "|-", "|:", "| -"), re.compile(r"^[ \t|:-]{3,400}$", re.MULTILINE), ""),
+    (("](",), re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{0,300}\)"), r"\1"),
+    (("**", "~~"), re.compile(r"(\*{2,3}|~~)(?=[^\s*~])([^\n*~]{1,300})(?<=\S)\1"), r"\2"),
+    ("*_", re.compile(r"(?<![\w*])(\*|__?)(?=[^\s*_])([^\n*_]{1,300})(?<=\S)\1(?![\w*])"), r"\2"),
+    ("`", re.compile(r"`{1,3}([^`\n]{1,300})`{1,3}"), r"\1"),
 )
 
 
@@ -166,9 +171,10 @@ def as_line(text: str | None, length: int) -> str:
         >>> as_line("# Margin\n\n- It **rose** to `8.4%`, see [page 3](http://a.b/c), as snake_case 2*3*4.", 80)
         'Margin It rose to 8.4%, see page 3, as snake_case 2*3*4.'
     """
-    beginning = (text or "")[: 4 * length]
-    for pattern, replacement in _MARKS:
-        beginning = pattern.sub(replacement, beginning)
+    beginning = (text or "")[: 2 * length]
+    for marks, pattern, replacement in _MARKS:
+        if any(mark in beginning for mark in marks):
+            beginning = pattern.sub(replacement, beginning)
     return " ".join(beginning.split())[:length]
 
 

@@ -37,6 +37,16 @@ def test_compare_says_what_changed_and_its_gate_fails_if_the_second_run_is_worse
     assert run("compare", runs / "bad.jsonl", runs / "good.jsonl", "--gate").exit_code == 0
 
 
+def test_compare_says_unchanged_in_the_row_of_a_criterion_and_of_equal_runs(runs: Path) -> None:
+    write_run(runs / "half.jsonl", run_of(RUBRIC, [[first, "MET"] for first, _ in GOOD]))
+    lines = run("compare", runs / "good.jsonl", runs / "half.jsonl").stdout.splitlines()
+    assert ["unchanged" in line for line in lines if line.startswith("\u2502")] == [True, False]
+    (runs / "copy.jsonl").write_bytes((runs / "good.jsonl").read_bytes())
+    equal = run("compare", runs / "good.jsonl", runs / "copy.jsonl").stdout
+    assert equal.startswith("unchanged: ")
+    assert equal.count("unchanged") == 3
+
+
 def test_compare_with_labels_decides_by_the_corrected_change(runs: Path) -> None:
     before, after = labels_of(RUBRIC, GOOD), labels_of(RUBRIC, GOOD, text="other")
     one = write_labels(runs / "one.jsonl", before)

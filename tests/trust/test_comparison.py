@@ -354,3 +354,15 @@ def _expected(before: Sequence[Sequence[str | None]], after: Sequence[Sequence[s
     values = {"no": 0.0, "partly": 0.5, "yes": 1.0}
     one, other = ([values[str(answer)] for (answer,) in answers] for answers in (before, after))
     return sum((a - b) ** 2 for a in one for b in other) / len(one)
+
+
+def test_criterion_is_unchanged_only_if_no_answer_to_it_changed_with_abstentions() -> None:
+    rubric = binary_rubric(3)
+    before: list[list[str | None]] = [["MET" if row % 2 else "UNMET"] * 3 for row in range(60)]
+    abstained = [[*of_row[:2], "CANNOT_ASSESS" if row < 5 else of_row[2]] for row, of_row in enumerate(before)]
+    after = flipped(abstained, [0, 1])
+    for second in (run_of(rubric, after), run_of(rubric, after, "another response")):
+        criteria = compare_runs(run_of(rubric, before), second).criteria
+        assert [criteria[name].flips for name in ("c0", "c1", "c2")] == [2, 0, 5]
+        assert [criteria[name].difference.value for name in ("c0", "c1", "c2")] == [0.0, 0.0, 0.0]
+        assert [criteria[name].decision for name in ("c0", "c1", "c2")] == ["unclear", "unchanged", "unclear"]

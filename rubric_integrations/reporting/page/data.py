@@ -346,7 +346,9 @@ def _texts(row: GradedRow) -> dict[str, Any]:
         texts["steps"] = shown_steps(row.submission.trajectory)
     if turns := _turns(row.submission):
         texts["turns"] = turns
-    handed = shown_trajectory_text(row)
+    # With `if_needed`, judges of most runs do not see the steps.
+    is_cited = row.report is not None and any(entry.evidence for entry in row.report.criteria)
+    handed = shown_trajectory_text(row) if is_cited or row.submission.show_trajectory != "if_needed" else None
     if handed is not None and handed != row.submission.response:
         texts["handed"] = _cut(handed, MAX_TEXTS)
     return texts
