@@ -139,14 +139,15 @@ def _print_tables(first: FirstResults, summary: RunSummary) -> None:
 
 def _next_commands(count: int, submissions: int, out_file: Path | None) -> str:
     """Say which submissions the tables show, and name the two commands that show more."""
-    shown = {0: "No submission is shown", 1: "Only the worst submission is shown"}.get(
-        count, f"Only the {count} worst submissions are shown"
-    )
+    shown = {
+        0: f"None of {submissions:,} submissions is shown: no graded one lost points",
+        1: f"Of {submissions:,} submissions, only the worst is shown",
+    }.get(count, f"Of {submissions:,} submissions, only the {count} worst are shown")
     is_readable = out_file is not None and out_file.suffix != ".parquet" and out_file.is_file()
     name = shlex.quote(str(out_file)) if is_readable else "run.jsonl"
     first = "To go on" if is_readable else f"To go on, add `--out {name}`; then"
     return (
-        f"{shown} of {submissions:,}. {first}: `rubric-integrations show {name}` prints the figures of the run and its "
+        f"{shown}. {first}: `rubric-integrations show {name}` prints the figures of the run and its "
         f"worst rows, `rubric-integrations report {name}` makes a page with all of them."
     )
 

@@ -42,9 +42,9 @@ def test_run_of_more_rows_that_all_reach_the_full_score_prints_no_table_of_a_row
 @pytest.mark.parametrize(
     ("texts", "shown"),
     [
-        (["42"] * 4, "No submission is shown of 4"),
-        (["42", "41", "42", "42"], "Only the worst submission is shown of 4"),
-        (["42", "41", "40", "39", "38"], "Only the 3 worst submissions are shown of 5"),
+        (["42"] * 4, "None of 4 submissions is shown: no graded one lost points"),
+        (["42", "41", "42", "42"], "Of 4 submissions, only the worst is shown"),
+        (["42", "41", "40", "39", "38"], "Of 5 submissions, only the 3 worst are shown"),
     ],
 )
 def test_run_of_more_than_three_rows_says_which_are_shown_and_names_two_commands_that_run(
