@@ -50,26 +50,32 @@ const findQuotes = (quotes) => {
     }
   }
   if (globalThis.Highlight && CSS.highlights) CSS.highlights.set("quotation", new Highlight(...ranges));
-  for (const button of $("one").querySelectorAll("[data-quote]")) button.hidden = !quotedAt.has(button.dataset.quote);
+  for (const button of $("one").querySelectorAll("[data-quote]")) button.hidden = !quotedAt.has(button.dataset.quote) && !quotedSteps.has(button.dataset.quote);
   return found;
 };
 const showQuote = (quote) => {
+  if (!quotedAt.has(quote)) { const [run, number] = quotedSteps.get(quote); listOf($("one"), run)?.reveal(number); findQuotes(quoted); }
   const body = quotedAt.get(quote)?.startContainer.parentElement;
   const folded = body?.closest(".folded");
   if (folded) folded.nextElementSibling.click();
   body?.scrollIntoView({ block: "center" });
 };
 const quotesOf = (texts) => new Map(texts.criteria.flatMap(({ answers }) => answers.flatMap((answer) => quotesIn(answer?.reason))).map((quote) => [quote, piecesOf(quote)]));
-/* Whether a step has a quotation: the turns that are folded are not in the document. */
-const stepsLetters = ({ sides }) => [...new Set(sides.map((side) => side?.steps))].flatMap((steps) => steps || []).flatMap(([, , words, calls]) => [words, ...calls.flatMap(([, args, result]) => [args, result])])
-  .map((words) => lowered(words || "").replace(IGNORED, ""));
+/* The quotations in steps that are not in the document, because their turns or calls are folded: the run and the number. */
+let quotedSteps = new Map();
+const findInSteps = (quotes, { sides }) => {
+  const found = new Map();
+  if (quotes.length) sides.forEach((side, run) => (side?.steps || []).forEach(([, , words, calls], at) => {
+    const letters = [words, ...calls.flatMap(([, args, result]) => [args, result])].map((part) => lowered(part || "").replace(IGNORED, "")).join("\n");
+    for (const [quote, pieces] of quotes) if (!found.has(quote) && pieces.length && pieces.every((piece) => letters.includes(piece))) found.set(quote, [run, at + 1]);
+  }));
+  return found;
+};
 /* The quotations that no text has. A word in quotation marks or code is often no quotation, and some are of the rubric. */
 const unfound = (quotes, found, texts) => {
   const asked = texts.criteria.map(({ name, requirement }) => lowered(name + " " + requirement).replace(IGNORED, "")).join(" ");
   const isProse = (quote) => quote.trim().split(/\s+/).length >= 5 && !/[[\](){}=<>_]/.test(quote);
-  const missing = [...quotes].filter(([quote]) => !found.has(quote));
-  const letters = missing.length ? stepsLetters(texts) : [];
-  return missing.filter(([quote, pieces]) => !letters.some((step) => pieces.every((piece) => step.includes(piece))) && pieces.length && isProse(quote) && !pieces.every((piece) => asked.includes(piece))).map(([quote]) => quote);
+  return [...quotes].filter(([quote, pieces]) => !found.has(quote) && !quotedSteps.has(quote) && pieces.length && isProse(quote) && !pieces.every((piece) => asked.includes(piece))).map(([quote]) => quote);
 };
 
 /* A step that an answer of a run cites; without the number of a step that is on the page, it is only text. A panel that is
@@ -175,7 +181,11 @@ async function showOne(place, focuses = true) {
     make("nav", { class: "turn", "aria-label": "Other submissions" }, link(-1, "Previous"), link(1, "Next"), make("button", { type: "button", class: "widen", onclick: () => widen() }, document.body.classList.contains("wide") ? "Beside the table" : "Whole width"), make("button", { type: "button", class: "to-answers", onclick: () => { $("one").querySelector(".answers-part").scrollIntoView(); $("one").querySelector(".answers-part").focus(); } }, "Answers"), make("button", { type: "button", class: "overrule", "aria-pressed": String(document.body.classList.contains("overruling")), onclick: () => toggleOverruling() }, "Overrule"), make("button", { type: "button", class: "close", onclick: () => go({ row: null }) }, "Close")),
     make("h2", {}, titleOf(row)), ...SECTIONS.flatMap((section) => section(row, texts)));
   quoted = quotesOf(texts);
-  const missing = unfound(quoted, findQuotes(quoted), texts);
+  quotedSteps = new Map();
+  const found = findQuotes(quoted);
+  quotedSteps = findInSteps([...quoted].filter(([quote]) => !found.has(quote)), texts);
+  if (quotedSteps.size) findQuotes(quoted);
+  const missing = unfound(quoted, found, texts);
   if (missing.length) $("one").append(make("p", { class: "unquoted" }, "In quotation marks in a reason, and not word for word in these texts: " + missing.map((quote) => "\u201c" + quote + "\u201d").join(", ")));
   $("one").hidden = false;
   store.see(row);

@@ -145,6 +145,18 @@ def test_answer_to_the_filtered_criterion_comes_first_with_its_quotation(show: C
     page.wait_for_selector("#one .first-answer", state="detached")
 
 
+def test_quotation_in_a_step_that_is_not_built_opens_it(show: Callable[..., Any]) -> None:
+    messages = conversation(300)
+    messages[200]["content"] = "a result with the question of the user in the middle"
+    messages[0]["content"] = "Hello"
+    page = opened(show(run_of(messages)), "#table?criterion=1&row=0")
+    assert page.locator("#one .unquoted").count() == 0
+    assert "101" not in steps(page)
+    page.click("#one .first-answer .quote")
+    assert "101" in steps(page)
+    assert "the question of the user" in page.inner_text("#step-101")
+
+
 @pytest.mark.parametrize("width", [1200, 1440])
 def test_answers_stand_beside_the_texts_in_a_wide_window(show: Callable[..., Any], width: int) -> None:
     page = opened(show(run_of(conversation(4)), viewport={"width": width, "height": 900}))
