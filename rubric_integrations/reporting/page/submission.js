@@ -4,7 +4,7 @@ let opened = null; /* the number of the row that the panel shows */
 const text = (title, words, place = "", folds = false) => {
   if (!words) return [];
   const body = readable(words, place);
-  return [make("section", { class: "text", "aria-label": title }, make("h3", {}, title, ...(markdown(words) ? [" ", sourceButton()] : [])), ...(folds ? foldable(body, words) : [body]))];
+  return [make("section", { class: "text", "aria-label": title }, make("h3", {}, title, ...(body.isMarkdown ? [" ", sourceButton()] : [])), ...(folds ? foldable(body, words) : [body]))];
 };
 
 /* What a judge quotes is marked in the texts. CSS highlights change nothing in the document. */

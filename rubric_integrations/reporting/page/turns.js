@@ -18,6 +18,7 @@ const readsSource = { value: false };
 const readable = (words, place = "") => {
   const rendered = markdown(words);
   const body = make("div", { "data-text": place });
+  body.isMarkdown = Boolean(rendered);
   body.read = () => {
     const isSource = !rendered || readsSource.value;
     body.classList.toggle("source", isSource);
