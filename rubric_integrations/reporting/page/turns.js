@@ -56,9 +56,11 @@ const showCall = ([name, args, result, failed]) => {
 /* One step as a turn. */
 const turnOf = ([role, who, words, calls], number, { id, citing = [], isNumbered = true }) => {
   const back = (name) => (event) => { const row = event.currentTarget.closest("article")?.querySelector(`tr[data-criterion="${CSS.escape(name)}"]`); row?.scrollIntoView({ block: "center" }); row?.querySelector("button")?.focus(); };
+  /* A result without its call has no other mark of a failure. */
+  const isFailed = calls.some(([, , , failed]) => failed) || (role === "tool" && words.startsWith("[error]\n"));
   return make("li", { id, class: "step " + role + (citing.length ? " cited" : ""), tabindex: "-1", "data-step": number, "aria-label": "step " + number },
     make("p", { class: "author" }, isNumbered ? make("span", { class: "number" }, number + ".") : null, isNumbered ? " " : null, make("b", {}, role), who ? " " : null, who ? make("bdi", {}, ...visible(who)) : null,
-      calls.some(([, , , failed]) => failed) ? " " : null, calls.some(([, , , failed]) => failed) ? failedTag() : null,
+      ...(isFailed ? [" ", failedTag()] : []),
       ...citing.flatMap((name) => [" ", make("button", { type: "button", class: "citing", onclick: back(name) }, "cited: " + name)])),
     ...(words ? foldable(readable(words), words) : []), ...calls.map(showCall));
 };

@@ -165,6 +165,20 @@ def test_answers_stand_beside_the_texts_in_a_wide_window(show: Callable[..., Any
     assert abs(answers["y"] - texts["y"]) < 40
 
 
+def test_failed_calls_and_results_without_their_call_are_marked(show: Callable[..., Any]) -> None:
+    use = {"type": "tool_use", "id": "a", "name": "look", "input": {}}
+    failed = {"type": "tool_result", "tool_use_id": "a", "content": "no", "is_error": True}
+    lost = {**failed, "tool_use_id": "b"}
+    messages = [
+        {"role": "user", "content": "Look"}, {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [failed, lost]}, {"role": "assistant", "content": "Nothing"},
+    ]  # fmt: skip
+    page = opened(show(run_of(messages)))
+    marked = "items => items.map(item => Boolean(item.querySelector('.author .failure')))"
+    assert page.eval_on_selector_all("#one .step", marked) == [False, True, True, False]
+    assert page.inner_text("#step-2 summary .failure") == "! failed"
+
+
 def test_keys_go_from_step_to_step_and_switch_to_the_source(show: Callable[..., Any]) -> None:
     page = opened(show(run_of(conversation(60))))
     for key, step in (("]", "1"), ("]", "2"), ("[", "1")):
