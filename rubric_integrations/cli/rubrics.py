@@ -167,20 +167,31 @@ def validate(
         bool,
         typer.Option("--strict", help="Refuse a file if a part of it is left out, such as an assertion in JavaScript."),
     ] = False,
+    fail_on_warnings: Annotated[
+        bool, typer.Option("--fail-on-warnings", help="Exit with 1 also if a valid file has a warning.")
+    ] = False,
 ) -> None:
     """Check rubric files. Prints warnings, and one line per fault with its place, its field and how to fix it.
 
-    Exit codes: 0 all files are valid; 1 a file is not valid; 2 bad usage.
+    Exit codes: 0 all files are valid; 1 a file is not valid, or has a warning (--fail-on-warnings); 2 bad usage.
     """
     from rubric_integrations.reporting.validation import as_json, as_sarif, check_file
 
+    if fail_on_warnings and not warnings:
+        refuse(
+            "--fail-on-warnings: cannot take --no-warnings: the command would fail without the warnings that are the "
+            "reason: leave out one of them"
+        )
     import_modules(modules or ())
     files = [check_file(path, strict=strict) for path in rubrics]
     if report == "text":
         _print_text(files, warnings)
     else:
         print(as_json(files) if report == "json" else as_sarif(files))  # noqa: T201 -- rich would wrap the lines
-    raise typer.Exit(Exit.NOT_PASSED if any(file.faults for file in files) else Exit.DONE)
+    number = sum(len(file.warnings) for file in files) if fail_on_warnings else 0
+    if number:
+        err.print(f"--fail-on-warnings: {counted(number, 'warning')}", style="red", soft_wrap=True)
+    raise typer.Exit(Exit.NOT_PASSED if number or any(file.faults for file in files) else Exit.DONE)
 
 
 def _print_text(files: list[CheckedFile], warnings: bool) -> None:

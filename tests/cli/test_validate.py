@@ -45,6 +45,35 @@ def test_validate_of_a_vague_rubric_warns_in_text_json_and_sarif(files: Path) ->
     assert results[2]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("broken.yaml")
 
 
+@pytest.mark.parametrize("form", ["text", "json", "sarif"])
+@pytest.mark.parametrize(
+    ("names", "exit_code", "number"),
+    [
+        (["rubric.yaml"], 0, 0),
+        (["rubric.yaml", "vague.yaml"], 1, 2),
+        (["broken.yaml"], 1, 0),
+        (["broken.yaml", "vague.yaml"], 1, 2),
+    ],
+)
+def test_validate_that_fails_on_warnings_has_exit_code_1_and_says_how_many(
+    files: Path, form: str, names: list[str], exit_code: int, number: int
+) -> None:
+    (files / "vague.yaml").write_text("- {requirement: Is good and names the price}\n")
+    (files / "broken.yaml").write_text("- {wieght: 3, requirement: a}")
+    paths = [files / name for name in names]
+    result = run("validate", "--fail-on-warnings", "--format", form, *paths)
+    assert result.exit_code == exit_code
+    assert (f"--fail-on-warnings: {number} warnings\n" in result.stderr) is (number > 0)
+    without = run("validate", "--format", form, *paths)
+    assert (without.exit_code, without.stdout) == (int("broken.yaml" in names), result.stdout)
+
+
+def test_validate_that_fails_on_warnings_is_refused_if_it_shall_not_print_them(files: Path) -> None:
+    result = run("validate", files / "rubric.yaml", "--fail-on-warnings", "--no-warnings")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "without the warnings that are the reason: leave out one of them" in result.stderr
+
+
 def test_validate_of_an_eval_file_counts_the_criteria_of_every_case() -> None:
     result = run("validate", EXAMPLES / "agentv" / "code_review.yaml", EXAMPLES / "openrubricrl" / "dialogue.yaml")
     assert (result.exit_code, "2 cases, 7 criteria" in result.stdout) == (0, True)
