@@ -15,6 +15,7 @@ import pytest
 import typer.main
 from filelock import FileLock
 
+from docs.commands import llms_text
 from rubric_integrations.cli import COMMANDS, app
 
 pytestmark = pytest.mark.site
@@ -50,6 +51,39 @@ def test_site_requests_nothing_from_other_servers(site: Path) -> None:
     external = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^\"'>]+")
     for path in site.glob("*.html"):
         assert not external.findall(path.read_text(encoding="utf-8")), path.name
+
+
+def test_list_of_pages_for_language_models_has_every_page_with_its_text_in_markdown(site: Path) -> None:
+    text = (site / "llms.txt").read_text(encoding="utf-8")
+    heading, blank, summary, *_ = text.splitlines()
+    assert (heading, blank, summary[:2]) == ("# rubric-integrations", "", "> ")
+    links = re.findall(r"^- \[(.+)\]\((.+)\): (.+)$", text, re.MULTILINE)
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert sorted(path for _, path, _ in links) == sorted(pages)
+    sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert sections == ["Start", "Jobs", "Rubrics", "Frameworks", "Trust", "Reference", "Development"]
+    assert len(text.splitlines()) == 3 + 3 * len(sections) + len(links)
+    for _, path, note in links:
+        page = (site / path).read_text(encoding="utf-8")
+        assert page.startswith("# ")
+        assert "\n<!-- setup\n" not in page
+        assert (site / path).with_suffix(".html").exists()
+        for target in re.findall(r"\]\((?![a-z]+:)([^)#\s]+\.md)", page):
+            assert ((site / path).parent / target).exists(), f"{path}: {target}"
+        assert not re.search(r"\]\(|```|<!--", note), note
+
+
+def test_note_on_a_page_has_its_first_sentence_and_its_headings() -> None:
+    pages = {
+        "a.md": "# A\n\nUse [it\nwell](b.md#c). Then:\n\n```sh\n## no heading\n```\n\n## `x` first\n\n## Second\n",
+        "b.md": "# B\n\n## Only `this`\n\nText.\n",
+        "c.md": "# C\n\nSuch as:\n\n- a\n",
+    }
+    nav = [{"Start": [{"One": "a.md"}, {"Two": "b.md"}]}, {"More": [{"Three": "c.md"}]}]
+    assert llms_text("name", "What it is.", nav, pages) == (
+        "# name\n\n> What it is.\n\n## Start\n\n- [One](a.md): Use it well. Sections: x first; Second.\n"
+        "- [Two](b.md): Sections: Only this.\n\n## More\n\n- [Three](c.md): Such as.\n"
+    )
 
 
 def test_page_of_the_command_line_has_every_command_argument_option_and_exit_code(site: Path) -> None:
