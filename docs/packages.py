@@ -1,4 +1,4 @@
-"""Writes the parts of pages that restate the code: in `architecture.md`, `api.md` and `cli.md`.
+"""Writes the parts of pages that restate the code: in `architecture.md`, `api.md`, `cli.md` and `providers.md`.
 
 The table of packages in `architecture.md` has the first line of each package's docstring. The names in `api.md` are
 those of each package's `__all__`, below the heading and the introduction of its section, which are written by hand. The
@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 
 from docs.commands import cli_page
+from docs.providers import PAGE as PROVIDERS_PAGE
+from docs.providers import providers_page
 from docs.reference import entry
 
 ROOT = Path(__file__).resolve().parents[1] / "rubric_integrations"
@@ -64,3 +66,4 @@ if __name__ == "__main__":
     PAGE.write_text(architecture_page(), encoding="utf-8")
     API.write_text(api_page(), encoding="utf-8")
     CLI.write_text(cli_page(), encoding="utf-8")
+    PROVIDERS_PAGE.write_text(providers_page(), encoding="utf-8")

@@ -18,6 +18,7 @@ import pytest
 from docs.commands import cli_page, on_page_markdown
 from docs.figures import difference, figures
 from docs.packages import api_page, architecture_page
+from docs.providers import providers_page
 from rubric_integrations import Rubric
 from tests.pages import check_examples, example_parts, write_outputs
 from tests.test_architecture import MODULES, PUBLIC_PACKAGES, imported, nodes_of
@@ -175,7 +176,13 @@ def test_name_that_a_package_exports_is_in_the_reference_or_internal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "write"), [("api.md", api_page), ("architecture.md", architecture_page), ("cli.md", cli_page)]
+    ("page", "write"),
+    [
+        ("api.md", api_page),
+        ("architecture.md", architecture_page),
+        ("cli.md", cli_page),
+        ("providers.md", providers_page),
+    ],
 )
 def test_page_that_is_generated_is_current(page: str, write: Callable[[], str]) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == write(), "write it with: python -m docs.packages"

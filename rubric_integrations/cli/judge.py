@@ -53,6 +53,7 @@ from rubric_integrations.cli.options import (
     Only,
     has_model,
     ledger_address,
+    use_bundled_prices,
 )
 from rubric_integrations.cli.outputs import OutputFile, ledger_files
 
@@ -425,6 +426,7 @@ def model_on_same_server(name: str, options: JudgeOptions) -> ModelLike:
     """Return a second model of a command, with the server and the key of its judge."""
     from rubric_integrations.judges.models.names import ModelSettings, lm_from_name
 
+    use_bundled_prices(options.api_base)
     return lm_from_name(name, ModelSettings(api_base=options.api_base, api_key=options.api_key))
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import MappingProxyType
@@ -131,7 +133,9 @@ def _with_choices(option: Any, base: Any) -> Any:
 
 ModulesOption = Annotated[
     list[str] | None,
-    typer.Option("--import", metavar="MODULE", help="Import a Python module that registers custom metrics."),
+    typer.Option(
+        "--import", metavar="MODULE", help="Import a Python module that registers custom metrics, by its name or file."
+    ),
 ]
 
 # The first of two arguments. Unlike in any parser, the first one is optional: a single argument is the responses.
@@ -195,8 +199,8 @@ class JudgeOptions:
     judge: Annotated[
         list[str] | None,
         typer.Option(
-            help="A model, such as openai/gpt-5-mini or ollama_chat/llama3.2; a decision model, such as "
-            "typesafe/jev-1.13.0; the file of an aligned judge, such as judge.json; or offline (the default), which "
+            help="A model as provider/model, such as openai/gpt-5-mini or ollama_chat/llama3.2; a decision model, such "
+            "as typesafe/jev-1.13.0; the file of an aligned judge, such as judge.json; or offline (the default), which "
             "uses no model. Several judges form a panel, which votes.",
         ),
     ] = None
@@ -263,6 +267,7 @@ class JudgeOptions:
         from rubric_integrations.judges.decisions import is_decision_model
         from rubric_integrations.judges.thresholds import has_thresholds
 
+        use_bundled_prices(self.api_base)
         settings, own = parse_judge_options(self.judge_option or ())
         server = {"api_base": self.api_base, "api_key": self.api_key}
         if not has_model(judge):
@@ -603,7 +608,7 @@ class LedgerOptions:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import the modules of `--import`, from the working directory or from installed packages.
+    """Import the modules of `--import`: files that end with `.py`, or modules of the working directory or of packages.
 
     Such modules register custom metrics, for example. If an import fails, the command ends with an error.
     """
@@ -611,10 +616,38 @@ def import_modules(names: Sequence[str]) -> None:
         sys.path.insert(0, str(Path.cwd()))
     for name in names:
         try:
-            import_module(name)
+            if name.endswith(".py"):
+                _import_file(Path(name).resolve())
+            else:
+                import_module(name)
         except Exception as error:  # noqa: BLE001 -- a user's module may raise any exception
             reason = str(error).partition("\n")[0]
             refuse(f"`--import` {name!r} cannot be imported: {type(error).__name__}: {reason}")
+
+
+def _import_file(path: Path) -> None:
+    """Import a Python file, which may import other files of its folder."""
+    # Another module may have the name of the file, such as `checks`. It must not be replaced.
+    name = path.stem if path.stem not in sys.modules else f"_imported_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{str(path)!r} is no Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+
+
+def use_bundled_prices(api_base: str | None) -> None:
+    """Keep DSPy and LiteLLM from downloading newer price lists if the model's server is in the local network.
+
+    The internet may be out of reach there. Each process would wait for it for seconds, and print a warning.
+    """
+    from rubric_integrations.judges.models.servers import ModelServer
+
+    is_local = api_base is not None and ModelServer(api_base, "`--api-base`").is_local
+    if is_local and not os.environ.get("LITELLM_LOCAL_MODEL_COST_MAP"):
+        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
 
 def has_model(judge: str) -> bool:

@@ -57,7 +57,8 @@ def unknown_key(where: str, key: str, known: Collection[str]) -> Fault:
         remedy = f"it is the word of {project} for `{word}`: rename it."
         return Fault(where, key, f"is not a known key: {remedy} Ignored, it would change the score silently")
     close = difflib.get_close_matches(key, list(known), n=1)
-    hint = f"did you mean `{close[0]}`?" if close else "known are " + ", ".join(f"`{name}`" for name in sorted(known))
+    names = ", ".join(f"`{name}`" for name in sorted(known))
+    hint = f"did you mean `{close[0]}`?" if close else f"known are {names}."
     return Fault(where, key, f"is not a known key: {hint} Ignored, it would change the score silently")
 
 
@@ -86,6 +87,8 @@ def _fault(where: str, model: type[BaseModel], details: ErrorDetails) -> Fault:
             message = f"must be a finite number, got {short(value)}: {_number_remedy(value)}"
         case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
             message = f"is out of range, got {short(value)}: {details['msg'].lower()}"
+        case "model_type":
+            message = f"must have keys and values, such as `{{key: value}}`, got {short(value)}"
         case "string_type":
             message = f"must be text, got {short(value)}: put it in quotes, because YAML converts yes, no and dates"
         case "bool_type" | "bool_parsing":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -306,13 +306,38 @@ class Metric(Record):
     type: MetricType
     config: dict[str, Any] = Field(default_factory=dict[str, Any])
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_type(cls, value: Any) -> Any:
+        """Refuse a name alone, or a metric without a known type, with a message that has the YAML to write."""
+        fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {"type": value}
+        name = fields.get("type", fields.get("name"))
+        if isinstance(name, str) and (fields is not value or name not in get_args(MetricType)):
+            raise ValueError(f"is not written as a metric, got {name[:60]!r}: {cls._remedy(name[:60])}")
+        return value
+
+    @classmethod
+    def _remedy(cls, name: str) -> str:
+        """Return the YAML to write for the name of a type, or of a registered function."""
+        if name in get_args(MetricType) and name != "custom":
+            return f"write {cls._yaml(f'type: {name}')}"
+        config = f"type: custom, config: {{metric_function: {name}}}"
+        return (
+            f"for a function that you registered in Python with `register_metric({name!r})`, write "
+            f"{cls._yaml(config)}; other types are bleu, rouge, accuracy and perplexity"
+        )
+
+    @classmethod
+    def _yaml(cls, fields: str) -> str:
+        return f"`check: {{metric: {{{fields}}}}}`"
+
     @model_validator(mode="after")
     def _is_configured(self) -> Self:
         variant = self.config.get("variant", "rougeL")
         if self.type == "rouge" and variant not in ("rouge1", "rouge2", "rougeL"):
             raise ValueError(f"has the `config.variant` {variant!r}: use rouge1, rouge2 or rougeL")
         if self.type == "custom" and not isinstance(self.config.get("metric_function"), str):
-            raise ValueError("is custom and has no `config.metric_function`: name a registered metric")
+            raise ValueError(f"is custom and has no `config.metric_function`: {self._remedy('NAME')}")
         return self
 
 
@@ -326,6 +351,10 @@ class HybridMetric(Metric):
 
     name: str = Field(min_length=1)
     weight: UnitScore
+
+    @classmethod
+    def _yaml(cls, fields: str) -> str:
+        return f"`hybrid_metrics: [{{name: NAME, weight: 0.2, {fields}}}]`"
 
 
 class Check(Record):

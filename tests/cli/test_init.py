@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 from typing import get_args
 
 import pytest
@@ -17,6 +19,7 @@ from rubric_integrations.cli import COMMANDS, app
 from rubric_integrations.cli.commands import API_KEYS
 from rubric_integrations.cli.options import Strategy
 from tests.cli.commands import run, write_inputs
+from tests.openai_server import OpenAIServer
 
 CHOICES = {
     "--strategy": get_args(Strategy),
@@ -64,3 +67,36 @@ def test_message_of_a_command_is_its_first_line_without_a_network(tmp_path: Path
     command += ["--judge", "openai/gpt-5-mini"]
     process = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
     assert process.stderr.startswith("No row was graded: ")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("is_named_by_option", [True, False])
+def test_grade_looks_for_no_newer_prices_if_api_base_is_a_local_server(
+    is_named_by_option: bool, tmp_path: Path, server: OpenAIServer
+) -> None:
+    write_inputs(tmp_path)
+    downloads: list[str] = []
+
+    class PriceList(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            downloads.append(self.path)
+            self.send_error(404)
+
+        def log_request(self, code: object = "-", size: object = "-") -> None:
+            pass
+
+    variables = {name: value for name, value in os.environ.items() if name not in API_KEYS}
+    variables |= {"PYTHONPATH": str(Path(__file__).parents[2]), "LITELLM_LOCAL_MODEL_COST_MAP": ""}
+    command = [sys.executable, "-m", "rubric_integrations", "grade", "rubric.yaml", "responses.jsonl"]
+    command += ["--judge", "openai/m"]
+    if is_named_by_option:
+        command += ["--api-base", server.url]
+    else:
+        variables |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
+    with ThreadingHTTPServer(("127.0.0.1", 0), PriceList) as prices:
+        Thread(target=prices.serve_forever, daemon=True).start()
+        variables["LITELLM_MODEL_COST_MAP_URL"] = f"http://127.0.0.1:{prices.server_port}/prices"
+        process = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+        prices.shutdown()
+    assert process.returncode == 0, process.stderr
+    assert bool(downloads) is not is_named_by_option

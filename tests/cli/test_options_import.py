@@ -69,7 +69,23 @@ def test_import_option_registers_the_metrics_of_a_module(metric_files: Path) -> 
     assert "mean 1.000" in result.stdout
 
 
-@pytest.mark.parametrize("name", ["no_such_module_here", "broken_for_cli"])
+def test_import_option_takes_the_path_of_a_file_that_imports_its_neighbour(metric_files: Path) -> None:
+    folder = metric_files / "elsewhere"
+    folder.mkdir()
+    (folder / "neighbour_for_cli.py").write_text("def has_digit(text):\n    return any(map(str.isdigit, text))\n")
+    # The name of a module that is imported already.
+    (folder / "json.py").write_text(
+        MODULE.replace("any(ch.isdigit() for ch in submission.response)", "neighbour(submission.response)").replace(
+            "from rubric", "from neighbour_for_cli import has_digit as neighbour\nfrom rubric", 1
+        )
+    )
+    result = grade(metric_files, "--import", "elsewhere/json.py")
+    assert result.exit_code == 0, result.output
+    assert "mean 1.000" in result.stdout
+    assert sys.modules["json"] is json
+
+
+@pytest.mark.parametrize("name", ["no_such_module_here", "broken_for_cli", "broken_for_cli.py", "no_such_file.py"])
 def test_import_option_of_a_module_that_cannot_be_imported_exits_with_2(metric_files: Path, name: str) -> None:
     (metric_files / "broken_for_cli.py").write_text("1 / 0\n")
     result = run("validate", "rubric.yaml", "--import", name)

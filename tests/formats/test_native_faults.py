@@ -19,6 +19,11 @@ from rubric_integrations import Rubric, RubricError
         ),
         ({"requirement": "x", "title": "y"}, "`title`: is not a known key: it is the word of RaR for `name`"),
         ({"requirement": "x", "wieght": 5}, "`wieght`: is not a known key: did you mean `weight`?"),
+        (
+            {"requirement": "x", "check": {"metric": {"type": "bleu", "variants": 1}}},
+            "`check.metric.variants`: is not a known key: known are `config`, `type`. Ignored, it would",
+        ),
+        ({"requirement": "x", "check": "short"}, "`check`: must have keys and values, such as `{key: value}`"),
     ],
 )
 def test_key_of_another_project_is_named_with_the_native_word(entry: dict[str, Any], message: str) -> None:
@@ -35,3 +40,29 @@ def test_file_of_rows_with_rubrics_of_their_own_is_refused_in_one_line() -> None
         "rubric: is a list of rows, of which 2 have a response or their own rubric: it is not a rubric, but a file of "
         "responses for `rubric-integrations grade`, which has its place after the rubric"
     )
+
+
+CUSTOM = "check: {metric: {type: custom, config: {metric_function: distinct_words}}}"
+
+
+@pytest.mark.parametrize(
+    ("metric", "yaml"),
+    [
+        ("distinct_words", CUSTOM),
+        ({"type": "distinct_words"}, CUSTOM),
+        ({"name": "distinct_words"}, CUSTOM),
+        ({"type": "custom", "config": {"name": "distinct_words"}}, CUSTOM.replace("distinct_words", "NAME")),
+        ("rouge", "check: {metric: {type: rouge}}"),
+    ],
+)
+def test_metric_in_another_form_is_refused_with_the_yaml_to_write(metric: object, yaml: str) -> None:
+    with pytest.raises(RubricError) as refusal:
+        Rubric.from_dict([{"requirement": "x", "check": {"metric": metric}}])
+    assert yaml in str(refusal.value)
+    if "NAME" not in yaml:
+        assert Rubric.from_yaml(f"- {{requirement: x, {yaml}}}").criteria[0].check is not None
+
+
+def test_hybrid_metric_in_another_form_is_refused_with_the_yaml_to_write() -> None:
+    with pytest.raises(RubricError, match=r"hybrid_metrics: \[\{name: NAME, weight: 0.2, type: rouge\}\]"):
+        Rubric.from_dict({"criteria": [{"requirement": "x"}], "hybrid_metrics": ["rouge"]})

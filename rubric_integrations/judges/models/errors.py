@@ -34,7 +34,12 @@ from dspy.utils.exceptions import (
 from rubric_integrations._util.lazy import install_command
 from rubric_integrations._util.text import url_without_secrets
 from rubric_integrations.judges.credentials import redact
-from rubric_integrations.judges.models.keys import describe_sent_key, missing_key_variable, server_url_of_environment
+from rubric_integrations.judges.models.keys import (
+    CLOUD_CREDENTIALS,
+    describe_sent_key,
+    missing_key_variable,
+    server_url_of_environment,
+)
 from rubric_integrations.judges.models.responses import (
     NO_SUCH_PATH,
     REMEDY,
@@ -405,12 +410,8 @@ def _cut_off(is_empty: bool, max_tokens: object) -> str:
 # LiteLLM reports these as errors of the server or the connection. They would be retried for minutes.
 _REMEDIES = {
     re.compile(r"Missing credentials|_API_KEY is not set"): "",
-    re.compile(r"default credentials were not found"): (
-        ": run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
-    ),
-    re.compile(r"Unable to locate credentials"): (
-        ": set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or AWS_BEARER_TOKEN_BEDROCK"
-    ),
+    re.compile(r"default credentials were not found"): f": {CLOUD_CREDENTIALS['vertex_ai']}",
+    re.compile(r"Unable to locate credentials"): f": {CLOUD_CREDENTIALS['bedrock']}",
     re.compile(r"No module named 'vllm'"): (
         ": `vllm/` runs the model in this process; for a vLLM server, write 'hosted_vllm/' before the model's name, "
         "and pass its URL as `api_base`"

@@ -55,6 +55,12 @@ PLACEHOLDER = "none"
 _SERVER_KEYS = {"hosted_vllm": "HOSTED_VLLM_API_KEY", "ollama": "OLLAMA_API_KEY", "ollama_chat": "OLLAMA_API_KEY"}
 # Variables whose names do not begin with the prefix of the models.
 _OTHER_KEYS = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "gemini": "GOOGLE_API_KEY", "huggingface": "HF_TOKEN"}
+CLOUD_CREDENTIALS = {
+    "bedrock": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or AWS_BEARER_TOKEN_BEDROCK",
+    "vertex_ai": "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file",
+}
+"""What to do about the credentials of clouds whose models need no API key, by the prefix of the models."""
+
 _TEXT_COMPLETION = "text-completion-openai"  # LiteLLM's prefix for OpenAI's older protocol
 _KEY_NAME = re.compile(r"KEY|TOKEN")
 _OLLAMA = ("ollama", "ollama_chat")
@@ -305,6 +311,8 @@ def describe_sent_key(model: str, settings: Mapping[str, Any]) -> str:
         return "A key was sent: check that it is this server's"
     if not keys and (variable := first_set(_own_variables(model, route_of(model)))):
         return f"The key of {variable} was sent: check that it is this server's"
+    if remedy := CLOUD_CREDENTIALS.get(_prefix(model)):
+        return f"The credentials of the cloud were refused: check their permissions, or {remedy}"
     # Without `api_base`, the server is the provider's, which does not get the user's own key.
     variable = None if settings.get("api_base") or settings.get("base_url") else missing_key_variable(model)
     return f"No key was sent: pass it as `api_key` (`--api-key` in the shell), or set {variable or OWN_KEY} to it"

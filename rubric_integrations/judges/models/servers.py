@@ -45,6 +45,14 @@ class ModelServer(NamedTuple):
             return False
 
     @property
+    def is_local(self) -> bool:
+        """Whether the server runs on this machine, or has an address of a private network."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_private
+        except ValueError:
+            return False
+
+    @property
     def is_encrypted(self) -> bool:
         """Whether nobody can read a key on its way to the server."""
         return self.is_this_machine or urlsplit(self.url).scheme.lower() == "https"
