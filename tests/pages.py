@@ -84,7 +84,7 @@ def _parts(text: str) -> Iterator[Part]:
         if match["setup"]:
             yield Part("setup", match["hidden"], line)
         elif match["title"]:
-            if re.fullmatch(r"[\w-]+\.(?!diff)\w+", match["title"]) and match["language"] not in ("python", "diff"):
+            if re.fullmatch(r"[\w-]+\.(?!diff)\w+", match["title"]) and match["language"] != "diff":
                 yield Part("file", match["code"], line, match["title"])
         elif match["language"] == "python" or (
             # No other command: a page also shows how to install something, or to start a server.
