@@ -49,6 +49,12 @@ def test_code_on_a_page_runs_and_prints_what_the_page_shows(page: str, tmp_path:
     check_examples(DOCS / page, tmp_path)
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("jobs/")])
+def test_job_page_shows_the_code_that_writes_its_files(page: str) -> None:
+    hidden = [part.text for part in example_parts(DOCS / page) if part.kind == "setup"]
+    assert [text for text in hidden if re.search(r"\bopen\(|write_text|writelines|writerow", text)] == []
+
+
 @pytest.mark.parametrize(
     ("code", "shown", "fault"),
     [
