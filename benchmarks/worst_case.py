@@ -38,7 +38,6 @@ from rubric_integrations.checks.structure import fenced_blocks
 from rubric_integrations.formats.parsing import Positions
 from rubric_integrations.formats.registry import read_text
 from rubric_integrations.judges.fast_path import encode_json_text
-from rubric_integrations.judges.http import _parse_plain
 from rubric_integrations.judges.models.responses import server_message
 from rubric_integrations.judges.prompts.parse import UnreadableReply, parse_reply
 from rubric_integrations.judges.prompts.render import render_inputs
@@ -387,7 +386,6 @@ CASES: tuple[Case, ...] = (
     Case("parse_reply of a batch, strict", parsing(JudgeBatch, quotable=True), UnreadableReply),
     Case("parse_reply of a batch, lenient", parsing(JudgeBatch, quotable=False), UnreadableReply),
     Case("parse_reply of a score", parsing(JudgeOverall, quotable=False), UnreadableReply),
-    Case("parse_plain", lambda text: _parse_plain(text.encode("utf-8", "replace"))),
     Case(
         "parse_reply, unknown end",
         lambda text: parse_reply(JudgeCriterion, text, quotable=False, completing_texts=[text]),
