@@ -425,9 +425,8 @@ class GraderOptions:
         ),
     ] = None
     explore_above: Annotated[
-        int | None,
-        typer.Option(min=0, help="Explore only trajectories of more characters. By default 50,000."),
-    ] = None
+        int, typer.Option(min=0, help="Explore only trajectories of more characters, with --explore.")
+    ] = 50_000
     normalize: bool = True
 
     def make_grader(self, judges: list[Judge], explorer: Explorer | None = None) -> Grader:
@@ -449,8 +448,16 @@ class GraderOptions:
             TextLimits,
         )
 
-        if self.explore_above is not None and explorer is None:
+        if self.explore_above != 50_000 and explorer is None:
             raise ValueError("`--explore-above` has no effect without `--explore`: name a model there")
+        texts = TextLimits(step_limit=self.step_limit, chunk_size=self.chunk_size)
+        if explorer is not None:
+            texts = TextLimits(
+                step_limit=self.step_limit,
+                chunk_size=self.chunk_size,
+                explorer=explorer,
+                explore_above=self.explore_above,
+            )
         shared: dict[str, Any] = {
             "judges": judges,
             "cannot_assess": self.cannot_assess,
@@ -462,12 +469,7 @@ class GraderOptions:
                 timeout=self.timeout,
                 max_outage=self.max_outage,
             ),
-            "text_limits": TextLimits(
-                step_limit=self.step_limit,
-                chunk_size=self.chunk_size,
-                explorer=explorer,
-                **({} if self.explore_above is None else {"explore_above": self.explore_above}),
-            ),
+            "text_limits": texts,
         }
         if self.strategy == "per-criterion":
             return PerCriterionGrader(**shared, stop_when_decided=self.stop_when_decided)
