@@ -305,10 +305,15 @@ class JudgeOptions:
         """Make the explorer of `--explore` with the base URL and the settings of the judges. None without a model.
 
         Raises:
-            ValueError: The model name is empty, or a setting is unknown or has a wrong value.
+            ValueError: The model name is empty, a setting is unknown or has a wrong value, or no judge has a model.
         """
         if model is None:
             return None
+        if not self.uses_model:
+            raise ValueError(
+                f"`--explore` pays for steps that the judge {self.judges[0]!r} does not read: leave it out, or name a "
+                "model with `--judge`"
+            )
         from rubric_integrations.judges.explorer import Explorer
         from rubric_integrations.judges.models.names import ModelSettings
 

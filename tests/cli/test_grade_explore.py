@@ -81,3 +81,6 @@ def test_limit_without_an_explorer_is_refused(folder: Path) -> None:
     assert "`--explore-above` has no effect without `--explore`" in result.stderr
     result = grade(folder, "--judge", "openai/a", "--explore", " ")
     assert result.exit_code == 2
+    result = grade(folder, "--explore", "openai/b")
+    assert result.exit_code == 2
+    assert "`--explore` pays for steps that the judge 'offline' does not read" in result.stderr
