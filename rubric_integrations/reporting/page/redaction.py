@@ -4,7 +4,7 @@ Each row is replaced by a row without texts before its data reach the page. Ther
 text. These texts are removed:
 
 - the submission (query, response, reference, documents, steps, thinking), its attachments and its metadata
-- the texts of judges (reasons, quotations, errors)
+- the texts of judges (reasons, quotations, errors), and the searches of an explorer
 - the names and the notes of raters (in `trust_figures`)
 
 Ids, the rubric, answers, scores and spend are kept.
@@ -37,9 +37,12 @@ def redact_row(row: GradedRow) -> GradedRow:
     report = row.report
     if report is not None:
         criteria = None if report.report is None else tuple(map(_redact_criterion, report.report))
+        explored = report.exploration and report.exploration.model_copy(update={"absent": ()})
         report = report.model_copy(
-            update={"report": criteria, "reason": "", "error": _redact_error(report.error)},
-        )
+            update={
+                "report": criteria, "reason": "", "error": _redact_error(report.error), "exploration": explored,
+            },
+        )  # fmt: skip
     return row._replace(
         submission=None, report=report, error=_redact_error(row.error), attachments=(), labels=None, metadata=None,
         guidelines="", criterion_texts=(),
