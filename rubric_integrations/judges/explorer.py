@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Self
 
 import dspy
@@ -189,9 +190,11 @@ class Explorer(CopiedPrompts):
         Returns None if the model cannot be identified, such as a lambda without a `name`. A ledger refuses it.
         """
         model = fingerprint_model_judge(self, self.lm, (), 0, confidence=False, name=self.name)
-        return (
-            None if model is None else json.dumps([model, TOOLS_VERSION, _describe_tools(), self.limits.model_dump()])
-        )
+        if model is None:
+            return None
+        # A digest, because each row of a run's file has the fingerprint.
+        tools = sha256(json.dumps([TOOLS_VERSION, _describe_tools()]).encode()).hexdigest()[:32]
+        return json.dumps([model, tools, self.limits.model_dump()])
 
     async def explore(self, request: ExplorationRequest) -> ExplorerReply:
         """Send one request of an exploration.

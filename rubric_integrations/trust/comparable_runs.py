@@ -53,7 +53,8 @@ class Comparability(NamedTuple):
         warnings: Other differences between the runs, and properties that cannot be checked.
         passing: Whether both runs have the same conditions for a passed row. If not, the shares of passed rows cannot
             be compared.
-        other_judge: A warning if the second run has another judge, or the same judge with other settings. Otherwise "".
+        other_judge: A warning if the second run has another judge or another explorer of long trajectories, or the same
+            with other settings. Otherwise "".
     """
 
     refused: tuple[str, ...] = ()
@@ -124,6 +125,7 @@ def comparability(before: RunLike, after: RunLike | None = None) -> Comparabilit
 _FOR_PASSING = frozenset(("required", "min_score", "pass_mark", "min_coverage", "left_out"))
 # Settings of a grader that change the score of given answers.
 _POLICIES = ("normalize", "length_penalty")
+_EXPLORER_FIELDS = {"explorer", "explore_above"}
 # Rows with different queries are different inputs, but a few corrected queries do not make another data set.
 _MOST_OTHER_QUERIES = 0.1
 # Fields that reports of earlier versions lack.
@@ -146,6 +148,7 @@ class _Differences:
         self._rubrics = [set[int]() for _ in names]
         self._judges = [set[str]() for _ in names]
         self._judge_names = [set[str]() for _ in names]
+        self._explorers = [set[str]() for _ in names]
         self._models: list[ReplyModels] = [{} for _ in names]
         self._unrecorded = [0 for _ in names]
         self._abstentions, self._policies, self._passing = 0, "", True
@@ -189,6 +192,7 @@ class _Differences:
         ]
         self._judges[number].add(json.dumps(sorted(judges, key=str), sort_keys=True) if all(judges) else "")
         self._judge_names[number].add(", ".join(map(str, grader.get("names") or ())))
+        self._explorers[number].add(_explorer_of(grader))
 
     def _compare_criteria(self, before: GradedRow, after: GradedRow, numbers: tuple[int, int]) -> None:
         """Note the first criterion that only one of the rows has, and the settings in which their criteria differ."""
@@ -224,6 +228,8 @@ class _Differences:
                 continue
             for name in sorted((one.keys() | other.keys()) - {"judges", "names"}):
                 first, second = one.get(name), other.get(name)
+                if name == "text_limits":
+                    first, second = _without_explorers(first, second)
                 if first == second:
                     continue
                 if name == "cannot_assess":
@@ -276,7 +282,8 @@ class _Differences:
                 self.refused[name] = text
             else:
                 warnings.append(text)
-        other_judge = self._other_judge(judge_names)
+        others = "; ".join(filter(None, (self._other_judge(judge_names), self._other_explorer())))
+        other_judge = others and others + PROGRAM_DOUBT
         warnings += self._judge_warnings(other_judge)
         return Comparability(tuple(self.refused.values()), tuple(warnings), self._passing, other_judge)
 
@@ -301,7 +308,8 @@ class _Differences:
                 f"the replies name the model {one_line(' and '.join(first))} in {self._names[0]} and "
                 f"{one_line(' and '.join(second))} in {self._names[-1]}"
             )
-        floating = sorted({model for judges in self._judges for text in judges for model in unversioned_models(text)})
+        records = (text for of_run in (*self._judges, *self._explorers) for text in of_run)
+        floating = sorted({model for text in records for model in unversioned_models(text)})
         if floating:
             yield (
                 f"the judge {' and '.join(floating)} is a name without a date: its provider may have changed the model "
@@ -318,7 +326,37 @@ class _Differences:
         difference = f"{shown[0]} in {self._names[0]} and {shown[1]} in {self._names[1]}"
         if is_known and shown[0] == shown[1]:
             difference = f"{shown[0]}, with other {_other_parts(*self._judges)}"
-        return f"another judge: {difference}{PROGRAM_DOUBT}"
+        return f"another judge: {difference}"
+
+    def _other_explorer(self) -> str:
+        """Return a warning if the judges saw steps that different explorers chose, or "" if the explorers are equal."""
+        before, after = self._explorers
+        if not before or not after or before == after:
+            return ""
+        shown = [", ".join(sorted(filter(None, map(_explorer_name, of_run)))) or "none" for of_run in (before, after)]
+        difference = f"{shown[0]} in {self._names[0]} and {shown[1]} in {self._names[-1]}"
+        if shown[0] == shown[1]:
+            difference = f"{shown[0]}, with other settings, prompts or limits"
+        return f"another explorer of long trajectories: {difference}"
+
+
+def _explorer_of(grader: Mapping[str, Any]) -> str:
+    """Return the recorded explorer of a grader as JSON. Empty if it has none."""
+    explorer = (grader.get("text_limits") or {}).get("explorer")
+    return json.dumps(explorer, sort_keys=True) if explorer else ""
+
+
+def _explorer_name(explorer: str) -> str:
+    """Return the model of a recorded explorer, without its settings."""
+    known = fingerprints(explorer)
+    return str(known[0][0]) if known else _shown(json.loads(explorer)["fingerprint"]) if explorer else ""
+
+
+def _without_explorers(*text_limits: dict[str, Any] | None) -> list[dict[str, Any] | None]:
+    """Return recorded limits of texts without the explorers, and without the size above which only one explores."""
+    left_out = {"explorer"} if all(limits and "explorer" in limits for limits in text_limits) else _EXPLORER_FIELDS
+    kept = [{name: value for name, value in (limits or {}).items() if name not in left_out} for limits in text_limits]
+    return [limits or None for limits in kept]
 
 
 def recorded_part(row: GradedRow, name: str) -> Mapping[str, Any]:

@@ -470,7 +470,10 @@ def _compare_judge(
     if "null" in recorded or not all(record["judges"]):
         return None, "", otherwise, warnings
     is_same = recorded == {json.dumps(record["judges"], sort_keys=True)}
-    return is_same, "" if is_same else comparable.other_judge.removesuffix(PROGRAM_DOUBT), otherwise, warnings
+    difference = comparable.other_judge.removesuffix(PROGRAM_DOUBT)
+    if is_same:  # another explorer shows the judge other steps
+        return True, "", "; ".join(filter(None, (otherwise, difference))), warnings
+    return False, difference, otherwise, warnings
 
 
 def change_tests(

@@ -136,6 +136,8 @@ def fingerprints(judges: str) -> list[list[Any]]:
                 return
             if isinstance(parts, list) and len(parts) == len(FINGERPRINT_PARTS):
                 yield parts
+            else:  # the fingerprint of an explorer contains the fingerprint of its model
+                yield from find(parts)
 
     return list(find(json.loads(judges) if judges else []))
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rubric_integrations import Check, Criterion, LengthPenalty, Option, PerCriterionGrader, Rubric, Scale, grade_many
-from rubric_integrations.graders import CallLimits, Voting
-from rubric_integrations.judges import Explained, Question
+from rubric_integrations.graders import CallLimits, TextLimits, Voting
+from rubric_integrations.judges import Explained, Explorer, ExplorerLimits, Question
 from rubric_integrations.reporting import report_page
 from rubric_integrations.rubric import HybridMetric
 from rubric_integrations.runs import Graded, ImportedRun, RunFile, read_judgments, read_run
@@ -20,6 +20,7 @@ from rubric_integrations.runs.rescoring import rescore
 from rubric_integrations.scoring import Judgment, to_judgment
 from rubric_integrations.testing import ScriptedJudge
 from rubric_integrations.trust import Comparability, comparability, compare_runs, gate
+from tests.fakes import FakeExplorer
 from tests.reporting.page.runs import FIRST, SECOND, own_rubrics, run_of
 
 NOTHING = Comparability()
@@ -343,3 +344,34 @@ def test_summary_of_a_run_has_the_models_that_its_replies_name() -> None:
         PerCriterionGrader(ScriptedJudge(lambda _question: Judgment(verdict="MET", value=1.0, model="m-1"))),
     )  # fmt: skip
     assert (run.summary.models, len(list(run)), run.summary.models) == ({}, 2, {"": ("m-1",)})
+
+
+def explorer_run(explorer: FakeExplorer | None, judge: FixedJudge | None = None) -> list[Graded]:
+    limits: dict[str, Any] = {} if explorer is None else {"text_limits": TextLimits(explorer=explorer, explore_above=7)}
+    return grade(one(), judge, **limits)
+
+
+def test_run_with_another_explorer_compares_as_a_run_with_another_judge() -> None:
+    assert comparability(explorer_run(FakeExplorer()), explorer_run(FakeExplorer())) == NOTHING
+    other = comparability(explorer_run(FakeExplorer()), explorer_run(FakeExplorer(fingerprint="other")))
+    words = "another explorer of long trajectories: explorer in before and other in after"
+    assert other.other_judge == f"{words}: the change may be the judges' and not the program's"
+    assert other.warnings == (other.other_judge,)
+    lacking = comparability(explorer_run(None), explorer_run(FakeExplorer()))
+    assert lacking.warnings == (f"{words.replace('explorer in', 'none in').replace('other in', 'explorer in')}"
+                                ": the change may be the judges' and not the program's",)  # fmt: skip
+    both = comparability(explorer_run(None), explorer_run(FakeExplorer(), FixedJudge("b-2025-01-01")))
+    assert both.other_judge.startswith("another judge: ")
+    assert "; another explorer of long trajectories: none in before" in both.other_judge
+
+
+def test_explorer_is_named_by_its_model_and_by_its_limits() -> None:
+    def run(model: str, **limits: int) -> list[Graded]:
+        return grade(one(), text_limits=TextLimits(explorer=Explorer(model, limits=ExplorerLimits(**limits))))
+
+    dated = "openai/gpt-5-mini-2025-08-07"
+    few = comparability(run(dated), run(dated, max_requests=3))
+    assert f"trajectories: {dated}, with other settings, prompts or limits" in few.other_judge
+    floating = comparability(run("openai/gpt-5-mini"), run("openai/gpt-5-mini"))
+    assert floating.other_judge == ""
+    assert any("openai/gpt-5-mini is a name without a date" in text for text in floating.warnings)
