@@ -778,6 +778,7 @@ class CriterionGrader(Grader):
             batch_criteria=tuple([criteria[other] for other in batch]) if batch else (),
             warm_prompt_cache=(self.runtime.warm_up is not None or self.may_leave_open) and is_part,
             whole_response=submission.response if shown is not submission else None,
+            whole_trajectory=submission.trajectory if shown is not submission else None,
         )
 
     @property

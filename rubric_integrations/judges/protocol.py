@@ -23,6 +23,7 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.scoring.judgment import JudgeFailure, Judgment, Spend
 from rubric_integrations.scoring.labels import Estimate, judgment_digest
 from rubric_integrations.submission.submission import Submission
+from rubric_integrations.submission.trajectory import Trajectory
 
 
 class RunStopped(Exception):  # noqa: N818 -- not an error of the question for which it is raised
@@ -48,6 +49,8 @@ class Question(NamedTuple):
             submission. The provider can then cache the part of the prompt that these requests share.
         whole_response: The full response if `submission` has only a part of the response or a shortened response.
             Otherwise None.
+        whole_trajectory: The complete trajectory if `submission` has only a part of it or shortened results of tools.
+            Otherwise None.
         given_answer: The verdict of another judge that is to be explained and not to be changed. Empty for a question
             that is to be answered.
     """
@@ -61,6 +64,7 @@ class Question(NamedTuple):
     warm_prompt_cache: bool = False
     whole_response: str | None = None
     given_answer: str = ""
+    whole_trajectory: Trajectory | None = None
 
 
 def criteria_of_request(questions: Mapping[int, Question]) -> Sequence[Criterion]:
@@ -316,7 +320,7 @@ class Request:
         """Return the same request about another submission."""
 
         def moved(question: Question) -> Question:
-            return question._replace(submission=submission, whole_response=None)
+            return question._replace(submission=submission, whole_response=None, whole_trajectory=None)
 
         question = None if self.question is None else moved(self.question)
         questions = None if self.questions is None else {key: moved(other) for key, other in self.questions.items()}
@@ -389,8 +393,14 @@ def has_label_in(seen: frozenset[str], question: Question) -> bool:
     submission = question.submission
     if question.whole_response is not None:
         submission = submission.model_copy(update={"response": question.whole_response})
+    if question.whole_trajectory is not None:
+        submission = submission.model_copy(update={"trajectory": question.whole_trajectory})
     without_query = submission.model_copy(update={"query": None})
-    digests = {judgment_digest(labelled, question.criterion) for labelled in (submission, without_query)}
+    digests = {
+        judgment_digest(labelled, question.criterion, with_trajectory=with_trajectory)
+        for labelled in (submission, without_query)
+        for with_trajectory in (True, False)
+    }
     return not seen.isdisjoint(digests)
 
 

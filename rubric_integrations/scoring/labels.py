@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import model_validator
 
@@ -14,6 +14,8 @@ from rubric_integrations._util.text import decimal
 from rubric_integrations.rubric.criterion import Criterion, Kind
 from rubric_integrations.scoring.judgment import to_judgment
 from rubric_integrations.submission.submission import Submission
+
+_Item = TypeVar("_Item")
 
 
 class Estimate(NamedTuple):
@@ -140,7 +142,7 @@ def same_text(text: str | None) -> str:
 
 
 def submission_digest(submission: Submission) -> str:
-    """Return a digest of the texts that a rater reads: the response, the query, the reference and the context.
+    """Return a digest of the texts that a rater reads: response, query, reference, context and the complete trajectory.
 
     A label with this digest belongs to these texts, even if the row with its `id` has other texts later.
 
@@ -148,23 +150,64 @@ def submission_digest(submission: Submission) -> str:
         >>> submission_digest(Submission(response="It is 42."))
         '663a1a7464749d22d526756297076bc5'
     """
+    return _texts_digest(submission, with_trajectory=True)
+
+
+def _texts_digest(submission: Submission, *, with_trajectory: bool) -> str:
     texts = [submission.response, submission.query, submission.reference, *submission.context]
-    return sha256(json.dumps([same_text(text) for text in texts]).encode()).hexdigest()[:32]
+    parts: list[object] = [same_text(text) for text in texts]
+    if with_trajectory and submission.trajectory is not None:
+        parts.append({"trajectory": submission.trajectory.digest})
+    return sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def judgment_digest(submission: Submission, criterion: Criterion) -> str:
-    """Return a digest that identifies a judgment: its query, response and requirement.
+def has_digest(submission: Submission, digest: str) -> bool:
+    """Return whether a label's digest belongs to a submission.
 
-    A judge keeps the digests of the labels that it was aligned with. Two submissions with the same query and response
-    have the same digest, whatever else they contain. Therefore, a label of one is not mistaken for a new label of the
-    other. Windows line breaks, which spreadsheet programs write, do not change the digest.
+    Labels of earlier versions have a digest without the trajectory. They belong to all runs of an agent with equal
+    texts.
+    """
+    return any(digest == _texts_digest(submission, with_trajectory=is_new) for is_new in (True, False))
+
+
+def index_by_digest(items: Iterable[tuple[_Item, Submission]]) -> dict[str, _Item | None]:
+    """Return the first item of each digest of a submission.
+
+    The value is None for a digest of an earlier version (see `has_digest`) that several different submissions have.
+    """
+    index: dict[str, _Item | None] = {}
+    earlier: dict[str, _Item | None] = {}
+    owners: dict[str, str] = {}
+    for item, submission in items:
+        digest = submission_digest(submission)
+        index.setdefault(digest, item)
+        texts = _texts_digest(submission, with_trajectory=False)
+        earlier.setdefault(texts, item)
+        if owners.setdefault(texts, digest) != digest:
+            earlier[texts] = None
+    return earlier | index
+
+
+def judgment_digest(submission: Submission, criterion: Criterion, *, with_trajectory: bool = True) -> str:
+    """Return a digest that identifies a judgment: its query, response, trajectory and requirement.
+
+    A judge keeps the digests of the labels that it was aligned with. Two submissions with equal query, response and
+    trajectory have the same digest, whatever else they contain. Therefore, a label of one is not mistaken for a new
+    label of the other. Windows line breaks, which spreadsheet programs write, do not change the digest.
+
+    Args:
+        submission: The submission with its complete trajectory.
+        criterion: The criterion.
+        with_trajectory: Whether the digest depends on the trajectory. Digests of earlier versions do not.
 
     Example:
         >>> criterion = Criterion(requirement="Says 42")
         >>> len(judgment_digest(Submission(response="It is 42."), criterion))
         32
     """
-    parts = [same_text(submission.query), same_text(submission.response), criterion.full_requirement]
+    parts: list[object] = [same_text(submission.query), same_text(submission.response), criterion.full_requirement]
+    if with_trajectory and submission.trajectory is not None:
+        parts.append({"trajectory": submission.trajectory.digest})
     return sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

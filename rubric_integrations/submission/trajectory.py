@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from hashlib import sha256
 from itertools import takewhile
 from typing import Any, ClassVar, Self, cast
 
@@ -132,6 +133,15 @@ class Trajectory(SparseRecord):
     def numbers(self) -> Sequence[int]:
         """The number of each step."""
         return range(1, len(self.steps) + 1) if self.selection is None else self.selection.numbers
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of all steps, and of their numbers if they are a selection."""
+        digest = sha256()
+        for number, step in zip(self.numbers, self.steps, strict=True):
+            # One step at a time: the text of a whole trajectory may need much memory.
+            digest.update(f"{number} {render_steps([step])}\n".encode("utf-8", "replace"))
+        return digest.hexdigest()
 
     # Cached, because every question about a submission reads the text, which may be long.
     @cached_property

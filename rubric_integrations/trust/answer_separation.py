@@ -26,7 +26,7 @@ from rubric_integrations.judges.store import LedgerLike
 from rubric_integrations.rubric.rubric import Rubric, require_grader
 from rubric_integrations.runs.ledger import use_ledger
 from rubric_integrations.scoring.judgment import Spend
-from rubric_integrations.scoring.labels import NO_TEXT, submission_digest
+from rubric_integrations.scoring.labels import NO_TEXT, has_digest, submission_digest
 from rubric_integrations.scoring.length import word_count
 from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
 from rubric_integrations.submission.submission import Submission
@@ -238,7 +238,8 @@ def _scored_by_people(path: Path, rubric: Rubric) -> list[LabelledAnswer]:
     for label in read_labels(path, rubric):
         if label.submission.response == NO_TEXT.response:
             raise ValueError(f"{path}: a label has no `response`: add the texts, because they are graded")
-        digest = label.digest or submission_digest(label.submission)
+        digest, own = label.digest, label.submission
+        digest = submission_digest(own) if digest is None or has_digest(own, digest) else digest
         submissions.setdefault(digest, label.submission)
         verdicts.setdefault(digest, {}).setdefault(keys[label.criterion.full_requirement], []).append(label.verdict)
     answers: list[LabelledAnswer] = []

@@ -18,9 +18,10 @@ from rubric_integrations.scoring.labels import (
     NO_TEXT,
     LabelledJudgment,
     Sampled,
+    has_digest,
+    index_by_digest,
     rater_key,
     same_text,
-    submission_digest,
 )
 from rubric_integrations.scoring.report import CriterionReport, EvaluationReport
 from rubric_integrations.submission.columns import fold
@@ -271,9 +272,9 @@ class LabelledRows:
                 self._entries.setdefault(entry.name, {}).setdefault(entry.requirement, entry)
 
     @cached_property
-    def _by_digest(self) -> dict[str, Submission]:
+    def _by_digest(self) -> dict[str, Submission | None]:
         submissions = (row.submission for rows in self._rows.values() for row in rows if row.submission)
-        return {submission_digest(submission): submission for submission in submissions}
+        return index_by_digest((submission, submission) for submission in submissions)
 
     def find_criterion(self, name: str, requirement: str | None, row_id: str | None) -> Criterion:
         """Return the criterion with a name in the row with the label's id.
@@ -321,16 +322,25 @@ class LabelledRows:
             LabelsError: The label has no submission, and its `id` does not identify one: the run does not have this
                 row, or has several rows with this id and different submissions.
         """
-        if digest is not None:
-            if own is None and digest not in self._by_digest:
-                raise OtherTextError("is about a text that the run does not have")
-            return self._by_digest.get(digest, own)
         of_id = self._rows.get(row_id or "", [])
         submissions = [row.submission for row in of_id if row.submission]
+        if digest is not None:
+            of_digest = (each for each in submissions if has_digest(each, digest))
+            submission = next(of_digest, None) or self._by_digest.get(digest) or own
+            if submission is None and digest in self._by_digest:
+                raise LabelsError(
+                    "is of an earlier version, and several rows of the run have its texts with different steps: add "
+                    "the `id` of its row"
+                )
+            if submission is None:
+                raise OtherTextError("is about a text that the run does not have")
+            return submission
         if own is None and not submissions and any(row.report for row in of_id):
             return NO_TEXT
         if own is not None:
-            return next((each for each in submissions if same_text(each.response) == same_text(own.response)), own)
+            equal = [each for each in submissions if same_text(each.response) == same_text(own.response)]
+            same_steps = (each for each in equal if own.trajectory in (None, each.trajectory))
+            return next(same_steps, own)
         if row_id is not None and not submissions:
             raise LabelsError(
                 f"is about the row {row_id!r}, which the run does not have: name the run that was labelled"

@@ -21,15 +21,16 @@ from rubric_integrations.rubric.rubric import Rubric
 from rubric_integrations.runs.files import GradedRow, RunFile, expected_rows, import_notes, is_run_file, read_run
 from rubric_integrations.runs.summary import Graded
 from rubric_integrations.scoring.judgment import to_judgment
-from rubric_integrations.scoring.labels import LabelledJudgment, rater_key, same_text, submission_digest
+from rubric_integrations.scoring.labels import LabelledJudgment, has_digest, index_by_digest, rater_key, same_text
 from rubric_integrations.scoring.report import NOT_APPLICABLE, CriterionReport, EvaluationReport
 from rubric_integrations.submission.submission import Submission
+from rubric_integrations.submission.trajectory import Trajectory
 from rubric_integrations.trust.means import FEW_GROUPS, FEWEST_GROUPS, Groups, number_groups, select_groups
 from rubric_integrations.trust.statistics import Matrix
 
 _Parts = tuple[str, ...]
 # A label may lack these parts. For example, a report page does not export documents.
-_OPTIONAL_PARTS = ("query", "reference", "context")
+_OPTIONAL_PARTS = ("query", "reference", "context", "trajectory")
 
 
 def _parts_of(submission: Submission) -> _Parts:
@@ -39,7 +40,10 @@ def _parts_of(submission: Submission) -> _Parts:
 
 def _text_of(submission: Submission, parts: _Parts) -> tuple[object, ...]:
     values = (getattr(submission, name) for name in parts)
-    return tuple(value if isinstance(value, tuple) else same_text(value) for value in values)
+    return tuple(
+        value if isinstance(value, tuple) else value.digest if isinstance(value, Trajectory) else same_text(value)
+        for value in values
+    )
 
 
 def may_be(submission: Submission | None, label: LabelledJudgment) -> bool:
@@ -51,7 +55,7 @@ def may_be(submission: Submission | None, label: LabelledJudgment) -> bool:
     if submission is None:
         return True
     if label.digest is not None:
-        return submission_digest(submission) == label.digest
+        return has_digest(submission, label.digest)
     parts = _parts_of(label.submission)
     return _text_of(submission, parts) == _text_of(label.submission, parts)
 
@@ -61,7 +65,7 @@ class RowsByText:
 
     def __init__(self, rows: Sequence[GradedRow]):
         self._submissions = [(index, row.submission) for index, row in enumerate(rows) if row.submission is not None]
-        # One index for each combination of parts that labels have. Eight combinations are possible.
+        # One index for each combination of parts that labels have. Sixteen combinations are possible.
         self._first: dict[_Parts, dict[tuple[object, ...], int | None]] = {}
 
     def find(self, label: LabelledJudgment) -> int | None:
@@ -79,8 +83,8 @@ class RowsByText:
         return self._first[parts].get(_text_of(submission, parts))
 
     @cached_property
-    def _by_digest(self) -> dict[str, int]:
-        return {submission_digest(submission): index for index, submission in reversed(self._submissions)}
+    def _by_digest(self) -> dict[str, int | None]:
+        return index_by_digest(self._submissions)
 
     def _index(self, parts: _Parts) -> dict[tuple[object, ...], int | None]:
         first: dict[tuple[object, ...], int | None] = {}
@@ -527,7 +531,7 @@ def same_submission(one: GradedRow, other: GradedRow) -> bool | None:
         same_text(getattr(first, name)) != same_text(getattr(second, name)) for name in ("response", "shown_thinking")
     ):
         return False
-    pairs = [(getattr(first, name), getattr(second, name)) for name in (*_OPTIONAL_PARTS, "trajectory")]
+    pairs = [(getattr(first, name), getattr(second, name)) for name in _OPTIONAL_PARTS]
     pairs.append((one.attachments, other.attachments))
     return all(
         same_text(a) == same_text(b) if isinstance(a, str) and isinstance(b, str) else a == b

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import pytest
 from rubric_integrations import Criterion, Option, Rubric, Submission
 from rubric_integrations.runs import Graded, GradedRow
 from rubric_integrations.scoring import LabelledJudgment
-from rubric_integrations.scoring.labels import submission_digest
-from rubric_integrations.submission import Row
+from rubric_integrations.scoring.labels import judgment_digest, submission_digest
+from rubric_integrations.submission import Row, Step, ToolCall, Trajectory
 from rubric_integrations.trust import LabelsError, agreement, read_labels
 from rubric_integrations.trust.labels import InvalidLabelsWarning
 from tests.trust.runs import binary_rubric, report_of, run_of
@@ -88,6 +89,76 @@ def test_label_with_the_digest_of_another_text_is_left_out_with_a_warning(tmp_pa
     measured = agreement(later, labels)
     assert (measured.labels, measured.unmatched) == (0, 3)
     assert any(text.startswith("2 labels are about other texts than the rows") for text in measured.warnings)
+
+
+def agent_run(count: int = 3) -> list[GradedRow]:
+    """Make a run in which an agent ends each of its trajectories with the same words."""
+    rows = run_of(binary_rubric(), [["MET"]] * count)
+    return [
+        row._replace(submission=Submission(response="Done.", query="Build it.", trajectory=steps_of(row.id)))
+        for row in rows
+    ]
+
+
+def steps_of(name: str) -> Trajectory:
+    return Trajectory(steps=(Step(role="assistant", calls=(ToolCall(name="bash", result=f"exit code {name}"),)),))
+
+
+def digest_labels(path: Path, digests: Sequence[str], ids: Sequence[str | None]) -> Path:
+    lines = [
+        {"criterion": "c0", "verdict": verdict, "sampled": "random", "digest": digest, "id": row_id}
+        for digest, row_id, verdict in zip(digests, ids, ["MET", "UNMET", "UNMET"][: len(digests)], strict=True)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("ids", ["123", [None] * 3, ["x"] * 3])
+def test_labels_of_runs_that_end_with_equal_texts_belong_to_their_trajectory(tmp_path: Path, ids: Any) -> None:
+    run = agent_run()
+    digests = [submission_digest(row.submission) for row in run if row.submission]
+    assert len(set(digests)) == 3
+    labels = read_labels(digest_labels(tmp_path / "labels.jsonl", digests, ids), run)
+    assert [label.submission for label in labels] == [row.submission for row in run]
+    measured = agreement(run, labels)
+    assert (measured.labels, measured.unmatched) == (3, 0)
+    changed = [row._replace(submission=run[0].submission) for row in run]
+    with pytest.warns(UserWarning, match="2 labels, of which this is the first, are about other texts"):
+        assert len(read_labels(digest_labels(tmp_path / "labels.jsonl", digests, ids), changed)) == 1
+
+
+# The digest of "Done." and "Build it." that earlier versions computed for each of these rows.
+EARLIER_DIGEST = "9dda6397dce106d953d618c33286ae5b"
+
+
+def test_labels_of_earlier_versions_are_read_and_found_by_their_id(tmp_path: Path) -> None:
+    run, path = agent_run(), tmp_path / "labels.jsonl"
+    labels = read_labels(digest_labels(path, [EARLIER_DIGEST] * 3, "123"), run)
+    assert [label.submission for label in labels] == [row.submission for row in run]
+    assert agreement(run, labels).labels == 3
+    (label,) = read_labels(digest_labels(path, [EARLIER_DIGEST], [None]), run[:1])
+    assert agreement(run[:1], [label]).labels == 1
+
+
+def test_label_of_an_earlier_version_of_one_of_several_runs_needs_its_id(tmp_path: Path) -> None:
+    path = digest_labels(tmp_path / "labels.jsonl", [EARLIER_DIGEST] * 3, [None] * 3)
+    with pytest.raises(LabelsError, match="several rows of the run have its texts with different steps: add the `id`"):
+        read_labels(path, agent_run())
+
+
+def test_labels_of_trajectories_are_no_labels_of_one_judgment(tmp_path: Path) -> None:
+    run = agent_run()
+    criterion = binary_rubric().criteria[0]
+    labels = [
+        LabelledJudgment(submission=row.submission, criterion=criterion, verdict="MET", sampled="random")
+        for row in run
+        if row.submission
+    ]
+    measured = agreement(run, labels)
+    assert (measured.labels, measured.unmatched) == (3, 0)
+    without = labels[0].model_copy(update={"submission": Submission(response="Done.", query="Build it.")})
+    assert agreement(run, [*labels, without]).unmatched == 1
+    assert len({judgment_digest(label.submission, criterion) for label in labels}) == 3
 
 
 def test_label_with_neither_text_nor_digest_counts_by_its_id_with_a_warning(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from rubric_integrations.reporting.turns import (
 )
 from rubric_integrations.rubric.answers import counting_scale
 from rubric_integrations.runs.files import GradedRow, RowKey
+from rubric_integrations.scoring.labels import submission_digest
 from rubric_integrations.scoring.report import CriterionReport, desirability
 from rubric_integrations.submission.attachments import MAX_BYTES_OF_FILE, StoredAttachment
 from rubric_integrations.submission.steps import Step
@@ -344,6 +345,8 @@ def _texts(row: GradedRow) -> dict[str, Any]:
     texts = row.submission.model_dump(mode="json", exclude_none=True, exclude=others)
     if row.submission.trajectory is not None:
         texts["steps"] = shown_steps(row.submission.trajectory)
+        # The page exports labels without the steps.
+        texts["digest"] = submission_digest(row.submission)
     if turns := _turns(row.submission):
         texts["turns"] = turns
     # With `if_needed`, judges of most runs do not see the steps.

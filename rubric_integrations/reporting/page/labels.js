@@ -88,7 +88,7 @@ function labelStore(data, load) {
         for (const label of ofRow) {
           const judged = criterionOf(texts, label)?.answers[last]?.verdict ?? null;
           const { id, copy, criterion, requirement, verdict, reason, sampled, blind } = label;
-          lines.push(JSON.stringify({ id, copy, criterion, requirement, verdict, judged, reason, rater: label.rater || undefined, sampled, blind, submission }));
+          lines.push(JSON.stringify({ id, copy, criterion, requirement, verdict, judged, reason, rater: label.rater || undefined, sampled, blind, digest: texts.digest, submission }));
         }
       }
       return lines;

@@ -220,7 +220,7 @@ class LabelledQuestion(NamedTuple):
 
     @property
     def submission(self) -> str:
-        """A digest of the submission. It is equal for submissions with the same query and response."""
+        """A digest of the submission. It is equal for submissions with the same query, response and trajectory."""
         return submission_digest(self.question.submission)
 
     @property
@@ -262,8 +262,12 @@ class LabelSets(NamedTuple):
 
 
 def submission_digest(submission: Submission) -> str:
-    """Return a digest of a submission's query and response. It does not depend on other parts of the submission."""
-    return _digest([submission.query or "", submission.response.strip()])[:16]
+    """Return a digest of a submission's query, response and trajectory. It does not depend on its other parts."""
+    return _digest([submission.query or "", submission.response.strip(), *_steps_digest(submission)])[:16]
+
+
+def _steps_digest(submission: Submission) -> list[str]:
+    return [] if submission.trajectory is None else [submission.trajectory.digest]
 
 
 def digest_of(items: Iterable[LabelledQuestion]) -> str:
@@ -377,7 +381,8 @@ def _identity(label: LabelledJudgment) -> str:
     """Return a digest of a label's judgment, computed from all texts that a judge sees."""
     submission = label.submission
     texts = (submission.query, submission.reference, submission.response, *submission.context)
-    parts: Sequence[object] = [*texts, criterion_inputs(Question(submission, label.criterion))]
+    inputs = criterion_inputs(Question(submission, label.criterion))
+    parts: Sequence[object] = [*texts, inputs, *_steps_digest(submission)]
     return _digest(parts)
 
 
