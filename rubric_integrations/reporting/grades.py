@@ -238,7 +238,8 @@ def _headline(graded: Graded) -> str:
     gate = f" ({'; '.join(filter(None, reasons))})" if any(reasons) else ""
     omitted = report.omitted_characters
     cut = f", {omitted:,} characters of tool results omitted" if omitted else ""
-    return f"{_score(graded)}, {verdict}{gate}{cut}"
+    explored = f", judged by {report.exploration.summary()}" if report.exploration is not None else ""
+    return f"{_score(graded)}, {verdict}{gate}{cut}{explored}"
 
 
 def _verdict(row: CriterionReport) -> Text:

@@ -225,6 +225,8 @@ def _whole_row(row: GradedRow) -> Iterator[RenderableType]:
     yield _headline(row)
     if row.submission is not None:
         yield from _texts(row.submission, row.report.criteria if row.report else ())
+        if row.report and row.report.exploration:
+            yield plain(f"an explorer showed the judge {row.report.exploration.summary()}")
     if row.report is None:
         return
     result = sum_score(row)

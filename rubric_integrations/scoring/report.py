@@ -455,6 +455,8 @@ class EvaluationReport(SparseRecord):
         yield "coverage", round(self.coverage, 3)
         if self.omitted_characters:
             yield "omitted_characters", self.omitted_characters
+        if self.exploration is not None:
+            yield "shown", self.exploration.summary()
         if self.error:
             yield "error", self.error
         yield "report", self.report
@@ -464,6 +466,7 @@ class EvaluationReport(SparseRecord):
         title = f"score {score}, {'passed' if self.passed else 'not passed'}, coverage {self.coverage:.0%}"
         title += ", partial" if self.partial else ""
         title += f", {self.omitted_characters:,} characters omitted" if self.omitted_characters else ""
+        title += f", judged by {self.exploration.summary()}" if self.exploration is not None else ""
         rows = [(row.name, row.weight, row.verdict, row.requirement, row.explanation) for row in self.criteria]
         columns = ["criterion", "weight", "verdict", "requirement", "reason"]
         return html_table(f"{title}. {self.error or ''}", columns, rows)

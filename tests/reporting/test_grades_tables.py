@@ -10,6 +10,7 @@ from rich.table import Table
 from rubric_integrations import PerCriterionGrader, Rubric, grade_many
 from rubric_integrations.reporting import ranking_table, report_table, tags_table
 from rubric_integrations.runs import Graded
+from rubric_integrations.scoring import Exploration
 from tests.reporting.page.runs import RUBRIC, EchoJudge
 
 
@@ -46,6 +47,15 @@ def test_report_table_says_how_many_characters_judges_were_not_shown() -> None:
     cut = graded._replace(report=graded.report.model_copy(update={"omitted_characters": 9_900}))
     tables = [" ".join(" ".join(lines_of(report_table(row))).split()) for row in (graded, cut)]
     assert ["passed, 9,900 characters of tool results omitted" in table for table in tables] == [False, True]
+
+
+def test_report_table_says_how_many_steps_judges_were_shown() -> None:
+    graded = grades("right=MET error=UNMET tone=plain")[0]
+    assert graded.report is not None
+    part = Exploration(steps=12, total_steps=1_000, characters=9, total_characters=99, requests=8, ran_out=True)
+    explored = graded._replace(report=graded.report.model_copy(update={"exploration": part}))
+    table = " ".join(" ".join(lines_of(report_table(explored))).split())
+    assert "passed, judged by 12 of 1,000 steps, exploration unfinished" in table
 
 
 def test_report_table_names_the_required_criterion_that_is_unmet() -> None:

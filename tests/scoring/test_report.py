@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rubric_integrations import Check, Criterion, EvaluationReport, PerCriterionGrader, Rubric
-from rubric_integrations.scoring import CriterionReport, JudgeError, Vote
+from rubric_integrations.scoring import CriterionReport, Exploration, JudgeError, Vote
 
 RUBRIC = Rubric(
     [
@@ -31,6 +31,14 @@ def test_repr_of_a_report_begins_with_the_score_and_is_short() -> None:
     assert repr(open_report).startswith(
         "EvaluationReport(score_range=(0.25, 1.0), passed=True, coverage=1.0, error='failed', report="
     )
+
+
+def test_report_of_an_explored_trajectory_shows_how_many_steps_were_judged() -> None:
+    part = Exploration(steps=12, total_steps=1_000, characters=9, total_characters=99, requests=3)
+    report = graded("It is 42.").model_copy(update={"exploration": part})
+    assert ", coverage=1.0, shown='12 of 1,000 steps', report=" in repr(report)
+    html = report._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    assert ", judged by 12 of 1,000 steps. " in html
 
 
 def test_html_of_a_report_is_escaped_and_shows_the_score() -> None:

@@ -322,6 +322,7 @@ class PageData:
             "penalty": report.length_penalty or None,
             # The number of characters of a long trajectory that the judge did not see.
             "omitted": report.omitted_characters or None,
+            "explored": report.exploration and report.exploration.summary(),
             "metrics": report.metrics or None,
             "tags": row.tags or None,
             "reason": report.reason or None,

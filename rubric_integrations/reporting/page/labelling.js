@@ -98,7 +98,8 @@ function labellingView({ data, load, make, $, store, textsOf, titleOf, linkOf, c
       ...choices(item, label?.verdict).filter(Boolean),
       make("div", { class: "choices" }, make("label", { for: "label-note" }, "note (n)", input),
         button(isFixed(item) ? "next" : "skip", "s", "s", next), button("back", "Backspace", "\u2190", () => move(at - 1)), button("export", "e", "e", save)));
-    $("label-texts").replaceChildren(...textsOf(texts));
+    const explored = exploredText(texts.grades?.[last]);
+    $("label-texts").replaceChildren(...(explored ? [make("p", { class: "more" }, explored.trim())] : []), ...textsOf(texts));
     shown = item;
     scrollTo(0, 0);
     $("label").focus();

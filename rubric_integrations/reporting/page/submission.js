@@ -157,8 +157,9 @@ const verdictTable = (row, texts) => {
     make("tbody", {}, ...rows), make("tfoot", {}, make("tr", {}, make("th", { scope: "row" }, "sum"), ...sums, make("td", { class: "label" })))))];
 };
 const figures = (values) => Object.entries(values).map(([name, value]) => name + " " + (value === null ? "not computed" : value.toFixed(3))).join(", ");
+const exploredText = (grade) => grade?.explored ? " An explorer showed the judge " + grade.explored + "." : "";
 const gradeTexts = (texts) => texts.grades.map((grade, run) => make("p", { class: "grade" }, two ? make("b", { class: "r" + (run + 1) }, data.runs[run] + ": ") : null, make("b", {}, (grade?.why ? scoreText(grade) : resultText(grade)) + "."), grade?.why ? " " + grade.why : "",
-  (grade?.penalty ? " " + grade.penalty.toFixed(3) + " deducted for length." : "") + (grade?.metrics ? " Metrics: " + figures(grade.metrics) + "." : "") + (grade?.tags ? " By tag: " + figures(grade.tags) + "." : "") + (grade?.omitted ? " " + grade.omitted.toLocaleString("en") + " characters of the steps were not shown to the judge." : "") + (grade?.error && !grade.why ? " " + grade.error : "") + (grade?.note ? " " + grade.note : "") + (grade?.reason ? " " + grade.reason : "")));
+  (grade?.penalty ? " " + grade.penalty.toFixed(3) + " deducted for length." : "") + (grade?.metrics ? " Metrics: " + figures(grade.metrics) + "." : "") + (grade?.tags ? " By tag: " + figures(grade.tags) + "." : "") + (grade?.omitted ? " " + grade.omitted.toLocaleString("en") + " characters of the steps were not shown to the judge." : "") + exploredText(grade) + (grade?.error && !grade.why ? " " + grade.error : "") + (grade?.note ? " " + grade.note : "") + (grade?.reason ? " " + grade.reason : "")));
 /* The parts of the panel, each made of the row and its texts. */
 const SECTIONS = [
   () => (data.redacted ? [make("p", { class: "hint" }, "The texts and the reasons are left out of this page.")] : []),

@@ -12,7 +12,10 @@ import pytest
 
 from rubric_integrations.reporting import report_page
 from rubric_integrations.reporting.page import data
+from rubric_integrations.reporting.page.redaction import redact_row
 from rubric_integrations.runs import RunFile
+from rubric_integrations.scoring import Exploration
+from rubric_integrations.trust import choose_for_labels
 from tests.reporting.page.runs import FIRST, Line, own_line
 from tests.reporting.page.test_data import data_of
 from tests.reporting.page.test_page import EVIL
@@ -86,6 +89,37 @@ def test_characters_that_the_judge_did_not_see_are_in_the_data() -> None:
     cut = run.rows[0]._replace(report=report.model_copy(update={"omitted_characters": 1234}))
     _, (block,) = data_of(run._replace(rows=(cut,)))
     assert block["rows"][0]["grades"][0]["omitted"] == 1234
+
+
+def explored_run() -> RunFile:
+    run = run_with(STEPS)
+    part = Exploration(steps=2, total_steps=1_000, characters=9, total_characters=99, requests=3, absent=("SECRET",))
+    rows = (row._replace(report=row.report and row.report.model_copy(update={"exploration": part})) for row in run.rows)
+    return run._replace(rows=tuple(rows))
+
+
+def test_steps_that_an_explorer_showed_are_counted_in_the_data_and_its_searches_are_redacted() -> None:
+    _, (block,) = data_of(explored_run())
+    assert block["rows"][0]["grades"][0]["explored"] == "2 of 1,000 steps"
+    redacted = redact_row(explored_run().rows[0]).report
+    assert redacted is not None
+    assert redacted.exploration is not None
+    assert redacted.exploration.absent == ()
+    assert redacted.exploration.summary() == "2 of 1,000 steps"
+
+
+def test_page_and_labelling_view_say_how_many_steps_an_explorer_showed(show: Callable[..., Any]) -> None:
+    words = "An explorer showed the judge 2 of 1,000 steps."
+    page = show(explored_run())
+    page.evaluate("location.hash = '#s0'")
+    page.wait_for_selector("#one h2:text-is('s1')")
+    assert words in page.inner_text("#one")
+    run = explored_run()
+    page = show(run, to_label=choose_for_labels(run, 1))
+    page.keyboard.type("Ann")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#label-title:has-text('Judgment 1 of')")
+    assert words in page.inner_text("#label-texts")
 
 
 def test_steps_of_another_run_are_in_the_data_if_they_differ() -> None:
