@@ -44,7 +44,7 @@ def run_step(folder: Path, program: str, name: str = "Grade", **inputs: str) -> 
         name: The name of the step.
         inputs: The inputs of the action that are not the default.
     """
-    values: dict[str, str] = {key: inputs.get(key, entry.get("default", "")) for key, entry in ACTION["inputs"].items()}
+    values = {key: inputs.get(key, str(entry.get("default", ""))) for key, entry in ACTION["inputs"].items()}
     environment = {
         variable: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda match: values[match[1]], expression)
         for variable, expression in STEPS[name]["env"].items()

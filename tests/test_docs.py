@@ -263,7 +263,8 @@ def test_install_command_with_a_bare_name_is_recognized(command: str, is_bare: b
 
 def test_no_page_and_no_message_installs_this_package_by_a_name_on_an_index() -> None:
     texts = {**TEXTS, **{f"message {text!r}": text for text in texts_in_code()}}
-    texts |= {str(path): path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.md")}
+    pages = [path for folder in ("examples", "skills") for path in (ROOT / folder).rglob("*.md")]
+    texts |= {str(path): path.read_text(encoding="utf-8") for path in pages}
     assert {name: match[0] for name, text in texts.items() if (match := BARE_NAME.search(text))} == {}
 
 
