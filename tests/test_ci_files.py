@@ -106,9 +106,8 @@ def folder(tmp_path: Path) -> Path:
 def test_action_has_the_exit_code_the_outcome_and_the_summary_of_the_run(
     folder: Path, responses: str, options: str, outcome: str, exit_code: int, shown: str
 ) -> None:
-    step = run_step(
-        folder, REAL, rubric="the rubric.yaml", responses=f"{responses}.jsonl", options=options, out="my run.jsonl"
-    )
+    files = {"rubric": "the rubric.yaml", "responses": f"{responses}.jsonl", "out": "my run.jsonl"}
+    step = run_step(folder, REAL, judge="offline", options=options, **files)
     assert (step.exit_code, step.outputs) == (exit_code, {"outcome": outcome, "exit-code": str(exit_code)}), step.log
     assert (folder / "my run.jsonl").exists() or exit_code == Exit.BAD_INPUT
     heading, blank, *lines = step.summary.splitlines()
@@ -126,10 +125,10 @@ def test_action_distinguishes_a_judge_that_failed_and_a_run_that_stopped_from_a_
     options = "--min-score 0.8\n--api-base http://127.0.0.1:1/v1\n--api-key none\n--max-outage 0\n--max-retries 0"
     step = run_step(folder, REAL, judge="openai/gpt-5-mini", options=options, **files)
     assert (step.exit_code, step.outputs["outcome"]) == (Exit.JUDGE_FAILED, "judge-failed"), step.log
-    step = run_step(folder, "#!/bin/sh\nexit 4\n", **files)
+    step = run_step(folder, "#!/bin/sh\nexit 4\n", judge="offline", **files)
     assert (step.exit_code, step.outputs) == (4, {"outcome": "stopped", "exit-code": "4"})
     # A runner that cancels a step sends SIGINT.
-    assert run_step(folder, "#!/bin/sh\nexit 130\n", **files).outputs["outcome"] == "stopped"
+    assert run_step(folder, "#!/bin/sh\nexit 130\n", judge="offline", **files).outputs["outcome"] == "stopped"
 
 
 HOSTILE = [
@@ -165,18 +164,24 @@ def test_action_passes_a_hostile_input_as_one_argument(folder: Path, name: str, 
 @pytest.mark.processes
 @pytest.mark.parametrize("text", HOSTILE)
 def test_action_passes_each_line_of_hostile_options_as_an_option_and_its_value(folder: Path, text: str) -> None:
-    step = run_step(folder, RECORDER, responses="s", options=f"--cluster {text}\n--judge-option=a b=c\n")
+    step = run_step(folder, RECORDER, responses="s", judge="j", options=f"--cluster {text}\n--judge-option=a b=c\n")
     first, *others = text.split("\n")
-    arguments = ["grade", "--quiet", "--out=run.jsonl", "--cluster", first, *others, "--judge-option=a b=c", "--", "s"]
+    arguments = [
+        "grade", "--quiet", "--out=run.jsonl", "--judge=j", "--cluster", first, *others, "--judge-option=a b=c", "--",
+        "s",
+    ]  # fmt: skip
     assert step.log.split("\n") == [*(f"<{argument}>" for argument in arguments), ""]
     assert not (folder / "pwned").exists()
 
 
 @pytest.mark.processes
-def test_action_without_responses_calls_nothing_and_names_the_input(folder: Path) -> None:
-    step = run_step(folder, RECORDER, rubric="the rubric.yaml")
+@pytest.mark.parametrize("inputs", [{"judge": "offline"}, {"responses": "right ones.jsonl"}, {}])
+def test_action_without_responses_or_a_judge_calls_nothing_and_names_the_inputs(
+    folder: Path, inputs: dict[str, str]
+) -> None:
+    step = run_step(folder, RECORDER, rubric="the rubric.yaml", **inputs)
     assert (step.exit_code, step.outputs["outcome"]) == (Exit.BAD_INPUT, "bad-input")
-    assert step.log == "The input `responses` is missing: name the file of responses.\n"
+    assert step.log == "The input `responses` or `judge` is missing: name the file of responses and the judge.\n"
     assert step.log in step.summary
 
 
@@ -209,6 +214,15 @@ def test_action_has_no_expression_in_a_script_and_no_address_of_a_registry() -> 
     assert {entry["value"] for entry in ACTION["outputs"].values()} == {
         f"${{{{ steps.grade.outputs.{name} }}}}" for name in ACTION["outputs"]
     }
+
+
+def test_page_about_ci_names_the_inputs_the_outputs_and_the_hook() -> None:
+    page = (ROOT / "docs/ci.md").read_text(encoding="utf-8")
+    [paragraph] = re.findall(r"^\*\*In one step\.\*\*(.*?)\n\n", page, re.MULTILINE | re.DOTALL)
+    names = set(re.findall(r"`([a-z-]+)`", paragraph))
+    assert {"rubric", "responses", "judge", "options", "outcome", "exit-code", "inconclusive"} == names
+    assert names <= {*ACTION["inputs"], *ACTION["outputs"], "inconclusive"}
+    assert f"`{HOOK['id']}`" in page
 
 
 # The hook.

@@ -99,6 +99,12 @@ def test_package_imports_exactly_the_distributions_that_are_declared() -> None:
     assert DECLARED - imported - CALLERS == set(), "nothing imports these: remove them from pyproject.toml"
 
 
+def test_source_archive_includes_the_files_for_ci_and_coding_agents_which_the_tests_read() -> None:
+    included = SETTINGS["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert {"AGENTS.md", "skills", "action.yml", ".pre-commit-hooks.yaml"} <= set(included)
+    assert [name for name in included if not (ROOT / name).exists()] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page_imports_only_what_is_declared_or_what_it_says_how_to_install(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
