@@ -316,3 +316,17 @@ def test_programs_that_pages_name_exist() -> None:
     }
     assert len(names) > 10
     assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+# The pages that are generated.
+GENERATED = {"docs/api.md", "docs/cli.md", "docs/judges.md"}
+MAX_WORDS = 29_000
+
+
+def test_readme_and_pages_have_no_more_words_than_a_user_may_be_asked_to_read() -> None:
+    pages = {name: text for name, text in TEXTS.items() if name == "README.md" or name.startswith("docs/")}
+    words: dict[str, int] = {}
+    for name in pages.keys() - GENERATED:
+        prose = re.sub(r"<!--.*?-->|```.*?```|`[^`\n]*`", "", pages[name], flags=re.DOTALL)
+        words[name] = len(re.findall(r"[A-Za-z][A-Za-z'-]*", prose))
+    assert sum(words.values()) <= MAX_WORDS, "shorten a page for what you add"

@@ -100,6 +100,44 @@ def test_page_of_the_command_line_has_every_command_argument_option_and_exit_cod
                 assert part in section, f"{name}: {part}"
 
 
+# The page with the answer to each query of a user.
+ANSWERS = {
+    "cap the cost": {"cost", "runs", "help"},
+    "bedrock": {"providers"},
+    "azure": {"providers"},
+    "only some criteria": {"runs"},
+    "own check": {"checks"},
+    "texts out of the report": {"runs"},
+    "images": {"files"},
+    "is the judge any good": {"jobs/labels"},
+    "cache": {"runs", "settings"},
+    "pytest": {"ci"},
+    "write a good rubric": {"writing"},
+    "cheaper": {"jobs/cheaper", "cost"},
+}
+
+
+def test_search_lists_the_page_with_the_answer_among_its_first_three(site: Path, browser: Any) -> None:
+    page = browser.new_page()
+    page.set_default_timeout(10_000)
+    base = site.as_uri()
+    missed: dict[str, list[str]] = {}
+    for query, answers in ANSWERS.items():
+        page.goto(f"{base}/index.html")
+        page.locator("input.md-search__input").press_sequentially(query)
+        page.wait_for_selector(".md-search-result__link")
+        # The results of a page, with its best sections below it, are one item.
+        links = page.eval_on_selector_all(
+            ".md-search-result__item",
+            "items => items.map(item => item.querySelector('a').href.split(/[?#]/)[0])",
+        )
+        first = [link.removeprefix(f"{base}/").removesuffix(".html") for link in links[:3]]
+        if not answers.intersection(first):
+            missed[query] = first
+    page.close()
+    assert missed == {}
+
+
 def test_search_of_a_site_that_is_opened_from_disk_finds_a_page(site: Path, browser: Any) -> None:
     problems: list[str] = []
 
