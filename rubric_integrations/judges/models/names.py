@@ -130,6 +130,15 @@ def judge_context(lm: dspy.BaseLM) -> AbstractContextManager[None]:
     return dspy.context(lm=lm, callbacks=[], trace=None, usage_tracker=None, caller_modules=None, send_stream=None)
 
 
+# A line of a text that looks like the header of a turn.
+_TURN_HEADER = re.compile(r"(?:^|(?<=[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]))\[(?=(?:user|assistant|system|tool)\])")
+
+
+def _join_turns(turns: Sequence[tuple[str, str]]) -> str:
+    """Return several turns as one text, each under a header that no line of a text can imitate."""
+    return "\n\n".join(f"[{role}]\n{_TURN_HEADER.sub('(', text)}" for role, text in turns)
+
+
 class _AsyncFunctionEngine:
     def __init__(self, generate_fn: GenerateFn, fingerprint: str | None):
         self._generate_fn = generate_fn
@@ -143,7 +152,7 @@ class _AsyncFunctionEngine:
         system = request.system if isinstance(request.system, str) else _text(request.system or ())
         turns = [(message.role, _text(message.parts)) for message in request.messages]
         # Few-shot examples arrive as earlier turns; a function of two strings has space for one user turn.
-        user = turns[0][1] if len(turns) == 1 else "\n\n".join(f"[{role}]\n{text}" for role, text in turns)
+        user = turns[0][1] if len(turns) == 1 else _join_turns(turns)
         try:
             # Without the judge's adapter, which must not be used for DSPy requests that the function itself makes.
             with dspy.context(adapter=None, callbacks=[], caller_modules=None):
