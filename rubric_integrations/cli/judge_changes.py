@@ -154,6 +154,8 @@ def drift(
                 "max_outage",
                 "step_limit",
                 "chunk_size",
+                "explore",
+                "explore_above",
             )
         ),
     ],
@@ -186,9 +188,10 @@ def drift(
         with refuse_bad_input(run, *paths):
             loaded, run_rubric = load_run(run), load_rubric(options.rubric)
             labels = _labels(paths, loaded, run_rubric, strict=strict)
-            grader = replace(grader_options, on_failure="abstain").make_grader(members := judges.make_judges())
+            explorer = judges.make_explorer(grader_options.explore)
+            grader = replace(grader_options, on_failure="abstain").make_grader(judges.make_judges(), explorer)
             if judges.uses_model:
-                err.print(plain(describe_requests(members)), soft_wrap=True)
+                err.print(plain(describe_requests(grader.runtime.callers)), soft_wrap=True)
             with sigterm_interrupts():
                 report = check(
                     loaded, grader, rubric=run_rubric, labels=labels, sample=options.sample, repeat=options.repeat,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import grade, read_lines
+from tests.cli.commands import grade, read_lines, run
 from tests.fakes import tool_calls
 from tests.openai_server import Call, OpenAIServer, Reply
 
@@ -84,3 +84,17 @@ def test_limit_without_an_explorer_is_refused(folder: Path) -> None:
     result = grade(folder, "--explore", "openai/b")
     assert result.exit_code == 2
     assert "`--explore` pays for steps that the judge 'offline' does not read" in result.stderr
+
+
+def test_drift_explores_again_as_the_run_and_names_a_lacking_explorer(folder: Path) -> None:
+    out = folder / "run.jsonl"
+    with OpenAIServer(reply) as server:
+        judge = ("--judge", "openai/a", "--api-base", server.url)
+        assert grade(folder, *judge, "--explore", "openai/b", "--out", out).exit_code == 0
+        same = run("drift", out, *judge, "--explore", "openai/b")
+        assert same.exit_code == 0, same.output
+        assert "explorer" not in same.stdout
+        lacking = run("drift", out, *judge)
+    assert "another explorer of long trajectories: openai/b in the run and none in this check" in " ".join(
+        (lacking.stdout + lacking.stderr).split()
+    )
