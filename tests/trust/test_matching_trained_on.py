@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
+from rubric_integrations import PerCriterionGrader, Submission
+from rubric_integrations.graders import TextLimits
+from rubric_integrations.judges.protocol import has_label_in
 from rubric_integrations.reporting.page.trust_figures import trust_figures
 from rubric_integrations.runs import GradedRow, RunFile
 from rubric_integrations.scoring import LabelledJudgment
+from rubric_integrations.scoring.labels import judgment_digest
+from rubric_integrations.submission import Step, Trajectory
 from rubric_integrations.trust import agreement, calibrate, choose_for_labels, compare_runs, gate
 from rubric_integrations.trust.matching import match_labels
+from tests.fakes import FakeExplorer, FakeJudge
 from tests.trust.runs import binary_rubric, labels_of, run_of
 
 ONE, TWO = binary_rubric(), binary_rubric(2)
@@ -121,3 +127,22 @@ def test_people_are_not_asked_again_about_what_the_judge_was_aligned_with() -> N
     drawn = choose_for_labels(RUN, 200)
     assert len({judgment.row for judgment in drawn}) == 120
     assert min(judgment.row for judgment in drawn) == 40
+
+
+@pytest.mark.parametrize("with_trajectory", [True, False])
+async def test_label_of_a_run_is_one_of_its_explored_question_and_not_of_another_run(with_trajectory: bool) -> None:
+    runs = [
+        Submission(
+            response="Done.",
+            query="Build it.",
+            trajectory=Trajectory(steps=tuple(Step(role="tool", text=f"{word} {n} {'x' * 99}") for n in range(30))),
+        )
+        for word in ("first", "second")
+    ]
+    judges = [FakeJudge(), FakeJudge()]
+    limits = TextLimits(explorer=FakeExplorer([("submit", {"steps": [7]})]), explore_above=99, step_limit=50)
+    for submission, judge in zip(runs, judges, strict=True):
+        await ONE.grade(submission, grader=PerCriterionGrader(judge, text_limits=limits))
+    # Digests of earlier versions do not tell runs with equal answers apart.
+    seen = frozenset([judgment_digest(runs[0], ONE.criteria[0], with_trajectory=with_trajectory)])
+    assert [has_label_in(seen, judge.questions[0]) for judge in judges] == [True, not with_trajectory]
