@@ -6,6 +6,7 @@ import base64
 import struct
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from rubric_integrations.reporting.page import data
 from rubric_integrations.reporting.page.redaction import redact_row
 from rubric_integrations.runs import RunFile
 from rubric_integrations.scoring import Exploration
-from rubric_integrations.trust import choose_for_labels
+from rubric_integrations.scoring.labels import submission_digest
+from rubric_integrations.trust import agreement, choose_for_labels, read_labels
 from tests.reporting.page.runs import FIRST, Line, own_line
 from tests.reporting.page.test_data import data_of
+from tests.reporting.page.test_labelling import export
 from tests.reporting.page.test_page import EVIL
 
 
@@ -120,6 +123,23 @@ def test_page_and_labelling_view_say_how_many_steps_an_explorer_showed(show: Cal
     page.keyboard.press("Enter")
     page.wait_for_selector("#label-title:has-text('Judgment 1 of')")
     assert words in page.inner_text("#label-texts")
+
+
+def test_exported_label_of_a_row_with_steps_names_them_by_a_digest(show: Callable[..., Any], tmp_path: Path) -> None:
+    run, path = run_with(STEPS), tmp_path / "labels.jsonl"
+    page = show(run, to_label=choose_for_labels(run, 1))
+    page.keyboard.type("Ann")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#label-title:has-text('Judgment 1 of')")
+    page.keyboard.press("1")
+    (line,) = export(page, path)
+    submission = run.rows[0].submission
+    assert submission is not None
+    assert line["digest"] == submission_digest(submission)
+    (label,) = read_labels(path, run, strict=True)
+    assert label.submission == submission
+    # The same words at the end of other steps are another submission.
+    assert agreement(run_with(STEPS[:1]), [label]).unmatched == 1
 
 
 def test_steps_of_another_run_are_in_the_data_if_they_differ() -> None:
