@@ -127,7 +127,8 @@ DATASETS = (
         "gdpval",
         "rubric_json",
         {"requirement": "criterion", "weight": "score", "required": "required", "tags": "tags"},
-        marks=frozenset({"criterion", "score"}),
+        # Without `required`, a list with scores may be the results of a judge.
+        marks=frozenset({"criterion", "score", "required"}),
         not_marks=frozenset({"points", "weight", "axis"}),
         identifier="rubric_item_id",
     ),

@@ -11,7 +11,7 @@ import json
 import math
 import time
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -164,18 +164,18 @@ async def as_rows(
     several samples: each is a row, with an id such as `a#1`. A warning names the columns that the
     library does not read, unless `warns` is False.
     """
-    source, number = rows_of_table(submissions), 0
+    source, number, tasks = rows_of_table(submissions), 0, Counter[str]()
     if isinstance(source, AsyncIterable):
         async for item in source:
             for row in rows_of_batch(item):
                 number += 1
-                for own in rows_of_item(row, number, warns=warns):
+                for own in rows_of_item(row, number, warns=warns, tasks=tasks):
                     yield own
     else:
         for item in source:
             for row in rows_of_batch(item):
                 number += 1
-                for own in rows_of_item(row, number, warns=warns):
+                for own in rows_of_item(row, number, warns=warns, tasks=tasks):
                     yield own
 
 

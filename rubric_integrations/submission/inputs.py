@@ -10,6 +10,7 @@ import dataclasses
 import json
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -720,13 +721,16 @@ def count_rows_of_item(item: Any) -> int:
     return count_samples(cast("Mapping[str, Any]", plain)) if isinstance(plain, Mapping) else 1
 
 
-def rows_of_item(item: Any, number: int, *, warns: bool = True) -> list[tuple[Any, Row]]:
+def rows_of_item(
+    item: Any, number: int, *, warns: bool = True, tasks: Counter[str] | None = None
+) -> list[tuple[Any, Row]]:
     """Return the row of a submission together with the submission, or one pair for each sample of a mapping.
 
     Args:
         item: Anything that `as_row` accepts. The samples of a mapping are in a column such as `responses`.
         number: The position of the submission, from 1.
         warns: Whether a warning names the columns that are not read as fields.
+        tasks: The number of earlier rows by `task_id`, which are counted on. A later row of a task gets its number.
 
     Example:
         >>> [row.id for _, row in rows_of_item({"id": "a", "query": "6 x 7?", "responses": ["42", "41"]}, 1)]
@@ -736,6 +740,20 @@ def rows_of_item(item: Any, number: int, *, warns: bool = True) -> list[tuple[An
     if not isinstance(plain, Mapping):
         return [(item, as_row(item, number, warns=warns))]
     data = cast("Mapping[str, Any]", plain)
+    pairs = _pairs_of(item, data, number, warns=warns)
+    task = None if tasks is None else own_task(data)
+    if tasks is None or task is None or all(task not in (row.id, row.group) for _, row in pairs):
+        return pairs
+    earlier = tasks[task]
+    tasks[task] += len(pairs)
+    if not earlier:
+        return pairs
+    own = f"{task}#{earlier + 1}"
+    return [(value, row._replace(id=own + row.id.removeprefix(task), group=task)) for value, row in pairs]
+
+
+def _pairs_of(item: Any, data: Mapping[str, Any], number: int, *, warns: bool) -> list[tuple[Any, Row]]:
+    """Return the row of a mapping, or a row for each of its samples. Earlier rows are not considered."""
     try:
         samples = split_samples(data) if has_task_columns(data) else None
     except ValueError as error:

@@ -114,9 +114,9 @@ def _items(value: object) -> list[Any] | None:
 
 def _are_samples(items: list[Any], column: str) -> bool:
     """Return whether a list under a name that has other meanings is a list of samples."""
-    if items and all(
-        isinstance(item, Mapping) and ("message" in item or "text" in item) and "role" not in item for item in items
-    ):
+    # A text in `choices` that no model has ended may be an option of a question, as in CommonsenseQA.
+    texts = {"message", "finish_reason" if column == "choices" else "text"}
+    if items and all(isinstance(item, Mapping) and texts & item.keys() and "role" not in item for item in items):
         return True
     if not items or column != "outputs" or is_conversation(items):
         return False

@@ -18,6 +18,7 @@ from rubric_integrations._util.text import counted, one_line
 from rubric_integrations.rubric.answers import Option, Scale
 from rubric_integrations.runs.files import GradedRow, import_notes, matched_rows
 from rubric_integrations.scoring.report import CriterionReport, ReplyModels, merge_models
+from rubric_integrations.submission.columns import TASK_ID
 from rubric_integrations.submission.submission import Submission
 from rubric_integrations.trust.matching import RunLike, as_run
 from rubric_integrations.trust.model_versions import (
@@ -128,6 +129,7 @@ _POLICIES = ("normalize", "length_penalty")
 _EXPLORER_FIELDS = {"explorer", "explore_above"}
 # Rows with different queries are different inputs, but a few corrected queries do not make another data set.
 _MOST_OTHER_QUERIES = 0.1
+_INPUTS = ("query", "reference", "context")
 # Fields that reports of earlier versions lack.
 _ANSWERS = ("options", "scale", "cap")
 
@@ -251,10 +253,15 @@ class _Differences:
             self.refused.setdefault(part, text)
 
     def _compare_inputs(self, before: GradedRow, after: GradedRow) -> None:
+        """Count the inputs of a pair of rows, and those that differ."""
         if before.submission is None or after.submission is None:
             return
-        for name in ("query", "reference", "context"):
-            first, second = (_text(row.submission, name) for row in (before, after))
+        inputs = {name: [_text(row.submission, name) for row in (before, after)] for name in _INPUTS}
+        # In runs of earlier versions, the id of a row with a `task_id` is its number.
+        values = [(row.metadata or {}).get(TASK_ID) for row in (before, after)]
+        tasks = [None if value is None else str(value) for value in values]
+        inputs |= {TASK_ID: tasks} if after.id in tasks else {}
+        for name, (first, second) in inputs.items():
             if first is None or second is None:
                 continue
             self._inputs[name] += 1
@@ -278,7 +285,7 @@ class _Differences:
         for name, count in self._other_inputs.items():
             rows = f"{count:,} of {counted(self._inputs[name], 'row')} {'has' if count == 1 else 'have'}"
             text = f"{rows} another `{name}` under the same id, such as {self._examples[name]}"
-            if name == "query" and count > _MOST_OTHER_QUERIES * self._inputs[name]:
+            if name in ("query", TASK_ID) and count > _MOST_OTHER_QUERIES * self._inputs[name]:
                 self.refused[name] = text
             else:
                 warnings.append(text)

@@ -127,6 +127,12 @@ def test_items_of_healthbench_professional_become_rewards_and_penalties(document
     assert read_document(write_document(rubric, "healthbench_professional")[0], "x") == rubric
 
 
+def test_scores_that_a_judge_gave_are_no_rubric() -> None:
+    results = [{"criterion": "Is polite", "score": 0.0}, {"criterion": "Is right", "score": 1.0}]
+    with pytest.raises(RubricError, match="`score`: is not a known key"):
+        read_document(results, "x")
+
+
 @pytest.mark.parametrize("document", [GDPVAL, [GDPVAL], ITEMS, {"rubric_json": ITEMS}, {"rubrics": ITEMS}])
 def test_items_of_gdpval_keep_their_score_their_id_and_required(document: Any) -> None:
     assert detect(document) == "gdpval"

@@ -134,6 +134,20 @@ def test_task_id_in_memory_is_the_id_and_the_group() -> None:
     assert (row.id, row.group) == ("H/0", "H/0")
 
 
+def test_rows_in_memory_with_one_task_id_have_different_ids() -> None:
+    rows: list[Fields] = [
+        {"task_id": 0, "completion": "41"}, {"task_id": 1, "completion": "42"}, {"task_id": 0, "completion": "42"},
+        {"task_id": 0, "samples": ["1", "2"]}, {"task_id": 0, "completion": ""}, {"task_id": 2, "samples": ["3", "4"]},
+        {"task_id": 2, "completion": "5"},
+    ]  # fmt: skip
+    rubric = Rubric([{"name": "answer", "requirement": "Says 42", "check": {"number": 42}}])
+    ids = [(one.row.id, one.row.group) for one in grade_many(rows, rubric, PerCriterionGrader("offline"))]
+    assert ids == [
+        ("0", "0"), ("1", "1"), ("0#2", "0"), ("0#3#1", "0"), ("0#3#2", "0"), ("0#5", "0"),
+        ("2#1", "2"), ("2#2", "2"), ("2#3", "2"),
+    ]  # fmt: skip
+
+
 def test_task_id_in_a_json_response_does_not_make_it_a_row() -> None:
     assert as_submission({"task_id": "T1", "state": "done"}).response == '{"task_id": "T1", "state": "done"}'
 
@@ -189,9 +203,16 @@ def test_row_with_a_response_has_no_samples(tmp_path: Path, row: Fields) -> None
     assert [(one.id, one.group) for one in rows_of(tmp_path, row)] == [("a", None)]
 
 
-def test_options_of_a_question_are_no_samples(tmp_path: Path) -> None:
+@pytest.mark.parametrize("choices", [["42", "41"], [{"label": "A", "text": "42"}, {"label": "B", "text": "41"}]])
+def test_options_of_a_question_are_no_samples(tmp_path: Path, choices: list[Any]) -> None:
     with pytest.raises(ResponsesError, match="has no `response` column"):
-        rows_of(tmp_path, {"id": "a", "question": "Which?", "choices": ["42", "41"]})
+        rows_of(tmp_path, {"id": "a", "question": "Which?", "choices": choices, "answerKey": "A"})
+
+
+def test_choices_of_a_completion_are_samples(tmp_path: Path) -> None:
+    choices = [{"index": n, "text": text, "finish_reason": None} for n, text in enumerate(("42", "41"))]
+    rows = rows_of(tmp_path, {"id": "a", "prompt": "6 x 7?", "choices": choices})
+    assert texts_of(rows) == [("a#1", "a", "42"), ("a#2", "a", "41")]
 
 
 def test_samples_where_one_response_is_graded_are_refused_with_the_way_that_works() -> None:

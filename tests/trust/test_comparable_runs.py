@@ -186,6 +186,19 @@ def test_other_queries_under_the_same_ids_are_refused() -> None:
     )
 
 
+def test_row_numbers_of_earlier_versions_are_not_compared_with_the_same_task_ids() -> None:
+    text = "It is 1."
+    texts = [{"id": str(number + 1), "metadata": {"task_id": number}, "response": text} for number in range(10)]
+    now = [{"task_id": number, "response": text} for number in range(10)]
+    for runs in ((texts, now), (now, texts)):
+        before, after = (grade(one(), rows=rows) for rows in runs)
+        assert comparability(before, after).refused[0].startswith("9 of 9 rows have another `task_id` under the same")
+    # Next to another id, it may be any number.
+    others = [{**row, "metadata": {"task_id": f"celery {row['id']}"}} for row in texts]
+    assert not comparability(grade(one(), rows=texts), grade(one(), rows=others)).refused
+    assert not comparability(grade(one(), rows=now), grade(one(), rows=now)).refused
+
+
 @pytest.mark.parametrize("fields", [{"query": "Q 0"}, {"reference": "S"}, {"context": ["D"]}])
 def test_few_other_inputs_are_a_warning(fields: dict[str, Any]) -> None:
     result = comparability(grade(one(), rows=rows()), grade(one(), rows=rows(**fields)))
