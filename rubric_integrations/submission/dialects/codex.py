@@ -340,4 +340,5 @@ def _read_mcp_call(
     content = first_field(result, "content") if isinstance(result, Mapping) else result
     message = first_field(error, "message") if isinstance(error, Mapping) else error
     texts = [result_text(value, place, attachments) for value in (content, message) if value is not None]
-    return [call, Result("\n".join(texts), call_id, None, True if error is not None else has_failed)]
+    is_error = error is not None or first_field(result, "is_error", "isError") is True
+    return [call, Result("\n".join(texts), call_id, None, is_error or has_failed)]
