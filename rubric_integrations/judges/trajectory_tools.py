@@ -142,7 +142,7 @@ TOOLS = (
 """The tools, in the order in which a model sees them."""
 
 _SPECS = {spec.name: spec for spec in TOOLS}
-TOOLS_VERSION = 1
+TOOLS_VERSION = 2
 """A part of every fingerprint of an explorer. Raise it if the results of the tools change."""
 
 

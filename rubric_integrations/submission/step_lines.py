@@ -7,6 +7,7 @@ read, searched and copied.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
@@ -20,6 +21,9 @@ LINE_CHARS = 400
 # Lines that are searched together. Together with the tail of the lines before, they are one text.
 _LINES_AT_ONCE = 512
 _BLOCK_CHARS = 65_536
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
+_ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_CUT_ESCAPE = re.compile(r"(\\+)(?:u[0-9a-fA-F]{0,3})?\Z")
 
 
 class StepField(NamedTuple):
@@ -169,6 +173,9 @@ def fold_search(text: str) -> str:
 def matching_lines(step: Step, wanted: str) -> list[int]:
     r"""Return the numbers of the lines of a step in which a text begins, without regard to case and white space.
 
+    The arguments of calls and many results are JSON, in which a quotation mark and a line break are escaped. Therefore,
+    a text is found both as it is written and without these escapes.
+
     Args:
         step: The step.
         wanted: The text, from `fold_search`. It is searched literally, in one pass.
@@ -179,27 +186,57 @@ def matching_lines(step: Step, wanted: str) -> list[int]:
     """
     if not _may_match(step, wanted):
         return []
-    stream, numbers, number = _Stream(len(wanted) - 1), dict[int, None](), 0
+    numbers = set(_matches(step, wanted, is_unescaped=False))
+    if any("\\" in field.text for field in step_fields(step)):
+        numbers.update(_matches(step, wanted, is_unescaped=True))
+    return sorted(numbers)
+
+
+def _matches(step: Step, wanted: str, *, is_unescaped: bool) -> Iterator[int]:
+    """Yield the numbers of the lines in which a text begins, as written or without the escapes of JSON."""
+    stream, number = _Stream(len(wanted) - 1), 0
     for field in step_fields(step):
-        separator, last_end = "\n", 0
+        last_end, rest = 0, ""
         for start, end in line_spans(field.text):
             number += 1
-            stream.add(number, field.text[start:end], separator if start == 0 else " " if start > last_end else "")
+            text = rest + field.text[start:end]
+            if is_unescaped:
+                text, rest = _unescape(text, is_cut=field.text[end : end + 1] not in ("", "\n"))
+            stream.add(number, text, "\n" if start == 0 else " " if start > last_end else "")
             last_end = end
             if stream.size >= _LINES_AT_ONCE:
-                numbers.update(dict.fromkeys(stream.matches(wanted)))
-    numbers.update(dict.fromkeys(stream.matches(wanted)))
-    return list(numbers)
+                yield from stream.matches(wanted)
+    yield from stream.matches(wanted)
+
+
+def _unescape(text: str, *, is_cut: bool) -> tuple[str, str]:
+    r"""Return a text without the escapes of JSON, and the beginning of an escape at its end if the text is cut there.
+
+    Example:
+        >>> _unescape('say \\"hi\\"\\u00', is_cut=True)
+        ('say "hi"', '\\u00')
+    """
+    end = len(text)
+    if is_cut and (match := _CUT_ESCAPE.search(text)) is not None and len(match[1]) % 2:
+        end = match.end(1) - 1
+    return _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1]) or chr(int(escape[1][1:], 16)), text[:end]), text[end:]
 
 
 def _may_match(step: Step, wanted: str) -> bool:
     """Whether a step contains a text. Without the numbers of lines, long texts are searched ten times as fast."""
-    stream = _Stream(len(wanted) - 1)
+    written, unescaped = _Stream(len(wanted) - 1), _Stream(len(wanted) - 1)
     for field in step_fields(step):
+        has_escapes, rest = "\\" in field.text, ""
         for start in range(0, max(len(field.text), 1), _BLOCK_CHARS):
-            stream.add(0, field.text[start : start + _BLOCK_CHARS], "" if start else "\n")
-            if next(stream.matches(wanted), None) is not None:
+            block, separator = field.text[start : start + _BLOCK_CHARS], "" if start else "\n"
+            written.add(0, block, separator)
+            if next(written.matches(wanted), None) is not None:
                 return True
+            if has_escapes:
+                block, rest = _unescape(rest + block, is_cut=start + _BLOCK_CHARS < len(field.text))
+                unescaped.add(0, block, separator)
+                if next(unescaped.matches(wanted), None) is not None:
+                    return True
     return False
 
 

@@ -49,6 +49,25 @@ def test_search_finds_nothing_else(step: Step, text: str) -> None:
         assert bool(matching_lines(step, wanted)) == any(wanted in field for field in fields)
 
 
+@given(st.text(alphabet=st.sampled_from('a \n\t"\\u0é\x01'), max_size=LINE_CHARS * 3), st.data())
+def test_search_finds_a_piece_of_an_argument_as_the_agent_wrote_it(value: str, data: st.DataObject) -> None:
+    step = Step(role="assistant", text="", calls=(ToolCall(name="bash", arguments={"command": value}),))
+    start = data.draw(st.integers(0, len(value)))
+    if wanted := fold_search(value[start : start + data.draw(st.integers(1, 50))]):
+        lines = matching_lines(step, wanted)
+        assert lines
+        assert set(lines) <= set(range(1, count_lines(step) + 1))
+
+
+def test_search_names_the_line_of_a_match_in_an_escaped_text() -> None:
+    command = 'x"' * LINE_CHARS + '\necho "rm -rf /"\nls'
+    step = Step(role="assistant", text="", calls=(ToolCall(name="bash", arguments={"command": command}, result="{}"),))
+    (line,) = matching_lines(step, fold_search('echo "rm -rf /" ls'))
+    text = next(step_fields(step)).text
+    assert line == text.index("echo") // LINE_CHARS + 1
+    assert matching_lines(step, 'echo \\"rm') == [line]
+
+
 def test_search_reads_texts_of_any_length_in_one_pass() -> None:
     text = "a " * 200_000 + "Needle\nin  the" + " a" * 200_000
     step = Step(role="tool", text=text)
