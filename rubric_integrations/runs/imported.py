@@ -6,6 +6,8 @@ is a failure of the judge. It never ends the run, and it is always counted. Chec
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -37,6 +39,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "judge": ("judge", "model", "annotator"),
     "reason": ("reason", "explanation", "feedback"),
 }
+_SAMPLE_ID = re.compile(r"([^#]+)(?:#\d{1,9}){1,2}")
 _NO_TEXT = "the check needs the response: pass the file of the responses as `responses` (`--responses`)"
 # The largest number of names that an error lists.
 _MOST_LISTED = 20
@@ -161,7 +164,8 @@ def read_judgments(
         path: The file.
         rubric: The rubric that the judges applied.
         responses: The file of the responses, or its rows. Responses and judgments are matched by the `id` of the row.
-            Without responses the run has no texts: it can be measured and compared, but not graded again.
+            Without responses the run has no texts: it can be measured and compared, but not graded again. Rows with
+            ids such as `a#1` and `a#2` are then samples of one prompt.
         judge: The names of the judges to read. By default, all judges of the file are read. If the file does not name
             its judge, this is the judge's name.
 
@@ -204,10 +208,12 @@ def read_judgments(
         "cannot_assess": grader.policies.cannot_assess,
         **({"voting": grader.voting.model_dump(mode="json")} if len(names) > 1 else {}),
     }
+    groups = _groups_of(ids)
     graded: list[Graded] = []
     missing = 0
     for row_id in ids:
-        row = Row(row_id, None) if rows is None else rows[row_id]._replace(error=None)
+        own = Row(row_id, None, group=groups.get(row_id))
+        row = own if rows is None else rows[row_id]._replace(error=None)
         checks = _check_answers(shared, row.submission)
         panel = [JudgeAnswers(_answers(shared, outcomes, checks, row_id, name), name) for name in names]
         missing += sum(_is_missing(outcome) for answers in panel for outcome in answers.outcomes.values())
@@ -365,6 +371,20 @@ def _answers(
 
 def _is_missing(outcome: Outcome) -> bool:
     return isinstance(outcome, JudgeFailure) and outcome.message == MISSING_REPLY
+
+
+def _groups_of(ids: Iterable[str]) -> dict[str, str]:
+    """Return the prompt of each row whose id is one of several samples, such as `a#1` and `a#2` of `a`.
+
+    Taken for independent, such rows would make every interval too narrow.
+
+    Example:
+        >>> _groups_of(["a#1", "a#2", "b#1", "c"])
+        {'a#1': 'a', 'a#2': 'a'}
+    """
+    prompts = {row_id: match[1] if (match := _SAMPLE_ID.fullmatch(row_id)) else row_id for row_id in ids}
+    counts = Counter(prompts.values())
+    return {row_id: prompt for row_id, prompt in prompts.items() if counts[prompt] > 1}
 
 
 def _rows_by_id(responses: str | Path | Iterable[Row] | None) -> dict[str, Row] | None:

@@ -46,6 +46,14 @@ def label(row_id: str, verdict: str, criterion: str = "end", **fields: Any) -> d
     return {"id": row_id, "criterion": criterion, "verdict": verdict, "sampled": "random", "blind": True, **fields}
 
 
+def test_judgments_of_samples_without_their_responses_are_of_one_group(tmp_path: Path) -> None:
+    ids = ["a#1", "a#2", "t", "t#2", "u#3#1", "u#3#2", "b", "c#1", "#1", "#2"]
+    rows = [{"id": row_id, "criterion": "end", "verdict": "MET"} for row_id in ids]
+    run = read_judgments(write(tmp_path / "j.jsonl", rows), RUBRIC)
+    assert [result.row.group for result in run] == ["a", "a", "t", "t", "u", "u", None, None, None, None]
+    assert list(read_run(write_run(tmp_path / "run.jsonl", run)).row_groups())[:2] == ["a", "a"]
+
+
 def test_recorded_replies_become_a_run_in_which_an_unread_one_is_a_failure(tmp_path: Path) -> None:
     run = read_judgments(write(tmp_path / "j.jsonl", ROWS), RUBRIC)
     assert [result.score for result in run] == [0.9, None]
