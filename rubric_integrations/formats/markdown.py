@@ -40,6 +40,16 @@ _FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
 _EMPTY_ITEM = re.compile(r"[-*+]|\d{1,9}[.)]")
 _NUMBERED = re.compile(r"\d{1,9}[.)](?:\s|$)")
 _COMMENT_TOKENS = re.compile(r"(`+|<!--|-->)")
+# Points in the middle of a line, as in `**Accuracy (5 points)**: ...`, and penalties, which would be read as rewards.
+_NUMBER = r"[+\-\u2212]?\d{1,6}(?:\.\d{1,6})?"
+_UNIT = r"(?:points?|pts?|marks?)\b"
+_POINTS = re.compile(
+    rf"[(\[]\s?(?:up to |worth |max )?{_NUMBER}\s?{_UNIT}[^)\]]{{0,40}}[)\]]|[(\[]worth {_NUMBER}\s?[)\]]|"
+    rf"\s[-\u2013\u2014|]\s?{_NUMBER}\s?{_UNIT}|[(\[]\s?[+\-\u2212]\d{{1,6}} (?:if|for|each|per|when)\b|"
+    rf"^\W*[+\-\u2212]\d{{1,6}}\s?(?::|{_UNIT})|[*_][+\-\u2212]\d{{1,6}}[*_]|"
+    r"^\W*(?:penalty|deduction)\W*:|^\W*deduct\b|^\W*(?:penalties|deductions|negative (?:criteria|points))\W*$",
+    re.IGNORECASE,
+)
 _SPACES = re.compile(r"\s+")
 # The most characters at each end of a line in which a weight is looked for.
 _END = 200
@@ -191,7 +201,9 @@ def _one_line(text: str | None) -> str:
 def _weight_in(words: str) -> str:
     """Return a number at an end of one of the lines of a text that is written like a weight. Empty if there is none."""
     ends = ((line[:_END], line[-_END:]) for line in map(str.strip, words.splitlines()))
-    return next((weight for pair in ends for end in pair if (weight := weight_in_text(end))), "")
+    weight = next((weight for pair in ends for end in pair if (weight := weight_in_text(end))), "")
+    begins = (line.strip()[:_END] for line in words.splitlines())
+    return weight or next((match[0].strip() for begin in begins if (match := _POINTS.search(begin))), "")
 
 
 class _Blocks:
