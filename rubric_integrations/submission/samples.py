@@ -116,7 +116,11 @@ def _are_samples(items: list[Any], column: str) -> bool:
     """Return whether a list under a name that has other meanings is a list of samples."""
     # A text in `choices` that no model has ended may be an option of a question, as in CommonsenseQA.
     texts = {"message", "finish_reason" if column == "choices" else "text"}
-    if items and all(isinstance(item, Mapping) and texts & item.keys() and "role" not in item for item in items):
+    # Several blocks with a `type` are the content of one message.
+    no_samples = {"role", "type"}
+    if items and all(
+        isinstance(item, Mapping) and texts & item.keys() and not no_samples & item.keys() for item in items
+    ):
         return True
     if not items or column != "outputs" or is_conversation(items):
         return False

@@ -197,6 +197,7 @@ def test_messages_next_to_samples_are_their_task(tmp_path: Path) -> None:
         {"id": "a", "output": ["42", "41"]},
         {"id": "a", "outputs": {"answer": "42"}},
         {"id": "a", "outputs": [USER, TURNS[0]]},
+        {"id": "a", "outputs": [{"type": "output_text", "text": "4"}, {"type": "output_text", "text": "2"}]},
     ],
 )
 def test_row_with_a_response_has_no_samples(tmp_path: Path, row: Fields) -> None:
