@@ -132,8 +132,10 @@ CONTENT = {"content": [{"type": "text", "text": "x"}]}
         ({"kind": "web_search", "query": "x"}, [("web_search", None, None)]),
         ({"kind": "collab_tool_call", "tool": "spawn", "status": "completed"}, [("spawn", "completed", False)]),
         ({"kind": "mcp_tool_call", "tool": "t", "result": CONTENT, "status": "completed"}, [("t", "x", False)]),
-        ({"kind": "mcp_tool_call", "tool": "t", "result": {**CONTENT, "is_error": True}, "status": "completed"},
-         [("t", "x", True)]),
+        (
+            {"kind": "mcp_tool_call", "tool": "t", "result": {**CONTENT, "is_error": True}, "status": "completed"},
+            [("t", "x", True)],
+        ),
         ({"kind": "error", "message": "a warning"}, []),
     ],
 )
