@@ -43,6 +43,8 @@ from rubric_integrations.trust.model_versions import (
 
 # The most characters of a text in a list of rows. A row in full has the complete text.
 _MAX_EXCERPT = 160
+# As on the page: of more steps, only the first, the last and the cited ones are shown.
+_MOST_STEPS, _FIRST_STEPS, _LAST_STEPS = 40, 3, 5
 
 
 class UnknownNameError(ValueError):
@@ -236,7 +238,7 @@ def _whole_row(row: GradedRow) -> Iterator[RenderableType]:
     table.add_column("points", justify="right", no_wrap=True)
     for term in result.terms:
         name = f"{term.criterion.name} {term.criterion.weight:+g}" + (", required" if term.criterion.required else "")
-        points = "" if term.points is None else f"{term.points:g}"
+        points = "" if term.points is None else f"{term.points or 0.0:g}"
         table.add_row(plain(name), plain(term.words), plain(term.criterion.explanation, keeps_lines=True), points)
     if result.terms:
         yield table
@@ -262,9 +264,21 @@ def _texts(submission: Submission, criteria: Sequence[CriterionReport]) -> Itera
     if trajectory is not None:
         title = "response" if is_run else "steps"
         yield plain(f"{title}: {counted(len(trajectory.steps), 'step')}; `report` shows calls and results in full")
-        for number, step in enumerate(trajectory.steps, start=1):
+        last = 0
+        for number in _shown_numbers(len(trajectory.steps), criteria):
+            if number > last + 1:
+                yield plain(f"[steps {last + 1} to {number - 1}]" if number > last + 2 else f"[step {number - 1}]")
             citing = ", ".join(entry.name for entry in criteria if number in entry.evidence)
-            yield _turn(step, f"{number}. ", f", cited: {citing}" if citing else "")
+            yield _turn(trajectory.steps[number - 1], f"{number}. ", f", cited: {citing}" if citing else "")
+            last = number
+
+
+def _shown_numbers(count: int, criteria: Sequence[CriterionReport]) -> Sequence[int]:
+    """Return the numbers of the steps that are printed. Of many, these are the first, the last and the cited steps."""
+    if count <= _MOST_STEPS:
+        return range(1, count + 1)
+    cited = {number for entry in criteria for number in entry.evidence if number <= count}
+    return sorted({*range(1, _FIRST_STEPS + 1), *range(count - _LAST_STEPS + 1, count + 1), *cited})
 
 
 def _turn(step: Step, number: str = "", citing: str = "") -> RenderableType:

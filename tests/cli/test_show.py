@@ -109,6 +109,23 @@ def test_run_of_an_agent_is_shown_as_turns_and_no_line_begins_with_its_text(tmp_
     assert "steps: 3 steps" in result
 
 
+def test_many_steps_are_shown_by_the_first_the_last_and_the_cited_ones(tmp_path: Path) -> None:
+    class Citing(EchoJudge):
+        async def judge(self, question: Question) -> Judgment:
+            return (await super().judge(question)).model_copy(update={"evidence": (20,)})
+
+    steps = [{"role": "assistant", "text": f"part {number} of many"} for number in range(1, 42)]
+    row = {"id": "1", "response": ROWS[0]["response"], "trajectory": {"steps": steps}}
+    file = tmp_path / "run.jsonl"
+    for count, gaps in ((40, []), (41, ["[steps 4 to 19]", "[steps 21 to 36]"])):
+        graded = grade_many([{**row, "trajectory": {"steps": steps[:count]}}], RUBRIC, PerCriterionGrader(Citing()))
+        file.write_text("".join(map(run_line, graded)))
+        result = run("show", file, "--row", "1").stdout
+        assert [line for line in result.splitlines() if line.startswith("[steps")] == gaps
+        assert result.count("of many") == (count if count == 40 else 9)
+        assert "20. assistant, cited: right, error, tone" in result
+
+
 def test_row_is_shown_in_full_down_to_the_sum(path: Path) -> None:
     result = run("show", path, "--row", "middle").stdout
     assert result.splitlines()[-1] == "2 of 4 = 0.500"
