@@ -149,6 +149,7 @@ def true_error(threshold: float) -> float:
     return sum(map(error_at, drawn)) / len(drawn)
 
 
+@pytest.mark.statistics
 def test_promise_about_a_verdict_is_broken_in_at_most_half_of_delta_of_simulated_runs() -> None:
     source, broken, certified = random.Random(3), 0, 0
     for _ in range(200):

@@ -48,6 +48,7 @@ def judge_of(rubric: Rubric) -> ScriptedJudge:
     return ScriptedJudge(answer)
 
 
+@pytest.mark.statistics
 def test_conciseness_is_not_accused_and_is_without_its_sensitivities() -> None:
     rubric: Rubric = library.load("conciseness")
     report = probe_criteria(rubric, PerCriterionGrader(judge_of(rubric)))

@@ -103,6 +103,7 @@ def test_flips_in_both_directions_are_a_change_only_with_a_repetition() -> None:
     assert report.criteria["b"].own_flips.value == 0.0
 
 
+@pytest.mark.statistics
 def test_judge_that_contradicts_itself_is_not_changed() -> None:
     decisions = [
         drift(graded(model, 60), PerCriterionGrader(model.judge), repeat=2).decision

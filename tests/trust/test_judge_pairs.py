@@ -47,6 +47,7 @@ def test_judge_with_as_many_errors_is_good_enough_with_enough_labels() -> None:
     assert "is good enough: it loses less than 0.05" in result.headline
 
 
+@pytest.mark.statistics
 def test_few_labels_leave_it_open_and_tell_how_many_would_decide() -> None:
     truth = people(60)
     strong, cheap = wrong_at(truth, range(0, 60, 20)), wrong_at(truth, range(10, 60, 20))
@@ -247,6 +248,7 @@ def test_margin_or_alpha_out_of_range_is_refused(margin: float, alpha: float) ->
         compare_judges(column(truth), column(truth), labels(truth), margin=margin, alpha=alpha)
 
 
+@pytest.mark.statistics
 @pytest.mark.skipif(not (SHARED / "data" / "summhay").exists(), reason="../shared/data does not exist")
 def test_judges_of_summhay_are_compared_as_published() -> None:
     from rubric_integrations.trust.benchmarks.figures import Benchmark
