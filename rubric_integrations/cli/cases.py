@@ -1,4 +1,4 @@
-"""The command `test`: runs the test cases of a rubric."""
+"""The command `test`: runs the test cases of a rubric, mutates them, and measures how far it separates answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -46,6 +46,7 @@ from rubric_integrations.cli.outputs import JUNIT_FILE, OutputFile, ledger_files
 if TYPE_CHECKING:
     from rubric_integrations.graders import Grader
     from rubric_integrations.judges import Judge
+    from rubric_integrations.reporting.grades import JUnitReport
     from rubric_integrations.rubric.rubric import Rubric
     from rubric_integrations.trust.answer_separation import SeparationReport
     from rubric_integrations.trust.cases import CaseReport, CaseResult
@@ -264,23 +265,21 @@ def _run(
 
 def _print_results(results: _Results, *, as_json: bool) -> None:
     """Print all reports, as tables or as one JSON object."""
-    from rubric_integrations.cli.rubric_evidence import print_mutations, print_separation, to_json
-
     cases, mutations, separation = results
     print_warnings(cases.warnings if cases else ())
     if as_json:
         others = {"mutations": mutations, "separation": separation}
         print_json({
-            **(to_json(cases) if cases else {}),
-            **{name: to_json(report) for name, report in others.items() if report},
+            **(_to_json(cases) if cases else {}),
+            **{name: _to_json(report) for name, report in others.items() if report},
         })  # fmt: skip
         return
     if cases:
-        print_report(cases)
+        _print_report(cases)
     if mutations and not (cases and cases.stopped):
-        print_mutations(mutations)
+        _print_mutations(mutations)
     if separation:
-        print_separation(separation)
+        _print_separation(separation)
 
 
 def _require_judge(judges: JudgeOptions, rubric: Rubric) -> None:
@@ -339,7 +338,7 @@ def _print_judges(judges: JudgeOptions, members: list[Judge], rubric: Rubric) ->
         err.print(plain(warning), style="yellow", soft_wrap=True)
 
 
-def print_report(report: CaseReport) -> None:
+def _print_report(report: CaseReport) -> None:
     """Print the results of test cases: a table of the expectations, a table of the criteria, and the headline."""
     from rich.text import Text
 
@@ -372,6 +371,83 @@ def print_report(report: CaseReport) -> None:
         err.print(plain(f"Stopped: {report.stopped}."), style="red", soft_wrap=True)
 
 
+def _print_mutations(report: MutationReport) -> None:
+    """Print the flips of the mutants of each criterion, the faults, and how much the figures prove."""
+    from rubric_integrations.trust.criterion_probe import COLUMNS
+
+    table = figures_table("Mutations (flips/mutants)", COLUMNS, text=["criterion", "faults"])
+    for cells, row in zip(report.table(), report.criteria.values(), strict=True):
+        table.add_row(*map(plain, cells), style="red" if row.faults else None)
+    out.print(table)
+    lines: list[str] = []
+    for name, row in report.criteria.items():
+        lines += row.findings
+        lines += [f"`{name}`: {text}" for text in row.untested]
+        if row.left_out:
+            lines.append(f"`{name}`: no mutants of {', '.join(row.left_out)}, which the judge answers otherwise")
+        if row.failed:
+            lines.append(f"`{name}`: the judge failed on {counted(row.failed, 'mutant')}: left out of the figures")
+    print_lines([*lines, report.proof, f"{report.headline} {report.spend.summary()}, with the unchanged cases."])
+    _print_stopped(report.stopped)
+
+
+def _print_separation(report: SeparationReport) -> None:
+    """Print how far the rubric separates answers, next to length alone, and the answers to each criterion."""
+    from rubric_integrations.trust.answer_separation import USE_COLUMNS
+
+    separation = report.separation
+    table = figures_table("Separation [95% intervals]", ["score", "pairs in the right order"], text=["score"])
+    table.add_row("rubric", plain(separation.rubric.with_limits(2)))
+    table.add_row("number of words alone", plain(separation.length.with_limits(2)))
+    table.add_row("always the most frequent answer", "0.50")
+    table.add_row("rubric minus words alone", plain(separation.over_length.with_limits(2, signed=True)))
+    out.print(table)
+    table = figures_table("Criteria on these answers", USE_COLUMNS, text=["criterion", "remarks"])
+    for cells in report.table():
+        table.add_row(*map(plain, cells))
+    out.print(table)
+    print_lines([*report.remarks, f"{report.headline} {counted(report.answers, 'answer')}, {report.spend.summary()}."])
+    _print_stopped(report.stopped)
+
+
+def _print_stopped(reason: str | None) -> None:
+    if reason:
+        err.print(plain(f"Stopped: {reason}."), style="red", soft_wrap=True)
+
+
+def _add_mutations(junit: JUnitReport, report: MutationReport) -> None:
+    """Add a test for each criterion to a JUnit report, which fails if the criterion has a fault.
+
+    It has an error if the judge failed on a mutant. If not all mutants were graded, there is one more error.
+    """
+    for name, row in report.criteria.items():
+        if row.failed:
+            message = f"the judge failed on {counted(row.failed, 'mutant')}"
+            junit.add_test(f"mutations: {name}", message, "error", "not graded", "\n".join([message, *row.findings]))
+        elif row.faults:
+            details, kinds = "\n".join(row.findings), ", ".join(row.faults)
+            junit.add_test(f"mutations: {name}", row.findings[0], "failure", kinds, details)
+        elif any(each.criterion == name and each.flipped is not None for each in report.mutants):
+            junit.add_test(f"mutations: {name}", "no fault")
+    if report.stopped:
+        junit.add_test("mutations", report.stopped, "error", "not graded", report.headline)
+
+
+def _add_separation(junit: JUnitReport, report: SeparationReport) -> None:
+    """Add a test for the separation of answers to a JUnit report, which has an error if the judge failed on one."""
+    if report.failed:
+        message = report.stopped or f"the judge failed on {counted(report.failed, 'answer')}"
+        junit.add_test("separation", message, "error", "not graded", report.headline)
+    else:
+        junit.add_test("separation", report.headline)
+
+
+def _to_json(report: CaseReport | MutationReport | SeparationReport) -> dict[str, Any]:
+    """Return the fields of a report, with its headline."""
+    fields = {name: getattr(report, name) for name in type(report).model_fields}
+    return {**fields, "headline": report.headline}
+
+
 def _counts(row: CaseResult) -> str:
     """Return how often each result was obtained. Empty if all are equal."""
     if len(set(row.repeated)) == 1:
@@ -385,7 +461,6 @@ def _junit(all_results: _Results, suite: str, seconds: float) -> str:
 
     Each criterion with mutants is a test case, too, and so is the separation of answers, which has no failures.
     """
-    from rubric_integrations.cli.rubric_evidence import add_mutations, add_separation
     from rubric_integrations.reporting.grades import JUnitReport
 
     junit, rows = JUnitReport(suite), all_results.cases.results if all_results.cases else ()
@@ -404,9 +479,9 @@ def _junit(all_results: _Results, suite: str, seconds: float) -> str:
         else:
             junit.add_test(name, str(wrong[0]), "failure", "different", text)
     if all_results.mutations:
-        add_mutations(junit, all_results.mutations)
+        _add_mutations(junit, all_results.mutations)
     if all_results.separation:
-        add_separation(junit, all_results.separation)
+        _add_separation(junit, all_results.separation)
     return junit.to_xml(seconds)
 
 
